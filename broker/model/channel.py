@@ -1,0 +1,70 @@
+"""A pchannel with its owner, and the table that says who owns what."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+
+
+class AccessMode(IntEnum):
+    """Numbers of `milvus.proto.streaming.PChannelAccessMode`."""
+
+    READ_WRITE = 0
+    READ_ONLY = 1
+
+
+class PChannelState(IntEnum):
+    """Numbers of `milvus.proto.streaming.PChannelMetaState`."""
+
+    UNKNOWN = 0
+    UNINITIALIZED = 1
+    ASSIGNING = 2
+    ASSIGNED = 3
+    UNAVAILABLE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PChannel:
+    """One incarnation of a pchannel; `(name, term)` identifies it."""
+
+    name: PChannelName
+    term: Term
+    access: AccessMode = AccessMode.READ_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAssignment:
+    """One live node and the pchannels it serves, perhaps none."""
+
+    node_id: NodeId
+    address: str
+    channels: tuple[PChannel, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AssignmentVersion:
+    """Compared by coordinator incarnation first, then by change count."""
+
+    incarnation: int
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The whole table; a newer version replaces an older one completely."""
+
+    version: AssignmentVersion
+    nodes: tuple[NodeAssignment, ...]
+    control_host: PChannelName
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOffsets:
+    """What a pchannel holds now: ids in [first_id, next_id), closed up to `closed_tick`."""
+
+    name: PChannelName
+    term: Term
+    first_id: MessageId
+    next_id: MessageId
+    closed_tick: TimeTick
+    size_bytes: int

@@ -1,0 +1,42 @@
+"""Why the broker said no: Milvus's streaming codes, as a value inside and as an exception at the rim."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class StreamingCode(IntEnum):
+    """Numbers of `milvus.proto.streaming.StreamingCode`."""
+
+    OK = 0
+    CHANNEL_NOT_EXIST = 1
+    CHANNEL_FENCED = 2
+    ON_SHUTDOWN = 3
+    INVALID_REQUEST_SEQ = 4
+    UNMATCHED_CHANNEL_TERM = 5
+    IGNORED_OPERATION = 6
+    INNER = 7
+    INVALID_ARGUMENT = 8
+    TRANSACTION_EXPIRED = 9
+    INVALID_TRANSACTION_STATE = 10
+    UNRECOVERABLE = 11
+    RESOURCE_ACQUIRED = 12
+    REPLICATE_VIOLATION = 13
+    WAL_NAME_MISMATCH = 14
+    SCHEMA_VERSION_MISMATCH = 15
+    UNKNOWN = 999
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that was not carried out: what was wrong, with which value, and what to do."""
+
+    code: StreamingCode
+    cause: str
+
+
+class Refused(Exception):  # noqa: N818 - it is what happened, and reads so at the raise
+    """A `Refusal` on its way to the rim."""
+
+    def __init__(self, code: StreamingCode, cause: str) -> None:
+        super().__init__(f"{code.name}: {cause}")
+        self.refusal = Refusal(code, cause)

@@ -1,0 +1,64 @@
+"""Where a reader starts, what it wants to see, and how far it has come."""
+
+from dataclasses import dataclass
+
+from broker.model.ids import MessageId, TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class FromAll:
+    """The first message the log still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromLatest:
+    """Only what is appended after the reader was opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFrom:
+    """The message with this id, inclusive."""
+
+    id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class StartAfter:
+    """The message after this id."""
+
+    id: MessageId
+
+
+DeliverPolicy = FromAll | FromLatest | StartFrom | StartAfter
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTickGt:
+    """Only messages with a tick greater than this."""
+
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTickGte:
+    """Only messages with a tick not less than this."""
+
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTypes:
+    """Only these message types; system types always pass."""
+
+    types: frozenset[int]
+
+
+DeliverFilter = TimeTickGt | TimeTickGte | MessageTypes
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Everything below `next_id` is done with, and so is every tick up to `tick`."""
+
+    next_id: MessageId
+    tick: TimeTick = TimeTick(0)

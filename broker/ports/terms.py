@@ -1,0 +1,20 @@
+"""Terms of pchannels, agreed on durably before anybody acts on them."""
+
+from typing import Protocol
+
+from broker.model.ids import PChannelName, Term
+
+
+class Terms(Protocol):
+    """Compare-and-set over the metadata store; safe to call from several processes at once."""
+
+    async def acquire(self, channel: PChannelName) -> Term:
+        """The next term of the channel, durably recorded as the newest before it is returned."""
+        ...
+
+    async def claim(self, channel: PChannelName, term: Term) -> None:
+        """Record `term` as the newest; raises Refused(IGNORED_OPERATION) if a higher one was there.
+
+        Claiming the term that is already the newest succeeds (it was given to this owner).
+        """
+        ...
