@@ -1,0 +1,96 @@
+"""Every setting of a broker process, frozen: from flags, else `TIDEMARK_*`, else `tidemark.toml`.
+
+Durations end in `_ms` or `_s`, sizes in `_bytes`, limits in `_max`. Each limit says what it protects.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+MIB = 1024 * 1024
+CONFIG_FILE = "tidemark.toml"
+
+Positive = Annotated[int, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+class Settings(BaseSettings):
+    """One broker process. A name that is not a setting is refused, wherever it comes from a file."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TIDEMARK_", toml_file=CONFIG_FILE, frozen=True, extra="forbid"
+    )
+
+    data_dir: Path = Path("./tidemark-data")
+    listen: str = "127.0.0.1:19531"
+    """HOST:PORT; port 0 lets the system choose. Loopback unless you say otherwise: there is no TLS."""
+    advertise: str = ""
+    """HOST:PORT that clients are told to use; empty: the address listened on."""
+
+    cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
+    pchannels: Annotated[int, Field(gt=0, le=1024)] = 16
+    node_id: Positive = 1
+
+    message_bytes_max: Positive = 8 * MIB
+    """A larger message is refused as UNRECOVERABLE on its own; the stream goes on."""
+    frame_bytes_max: Positive = 16 * MIB
+    """A larger gRPC frame ends its stream before memory is taken for it."""
+    produce_inflight_bytes_max: Positive = 32 * MIB
+    """Unanswered bytes of one Produce stream; beyond it the stream is not read, and TCP pushes back."""
+    consume_credit_bytes: Positive = 1 * MIB
+    """Bytes fetched for one consumer before the earlier ones have been sent."""
+    connections_max: Positive = 4096
+    idle_peer_s: Annotated[float, Field(gt=0)] = 15.0
+    """A peer that never finishes the handshake, or stops within a frame, is cut off after this."""
+
+    tick_interval_ms: Positive = 200
+    tail_bytes_max: Positive = 64 * MIB
+    """Newest records kept in memory for each pchannel."""
+    tail_total_bytes_max: Positive = 256 * MIB
+    """The same, over all pchannels of the process."""
+    tail_age_s: Annotated[float, Field(gt=0)] = 30.0
+
+    segment_bytes: Positive = 64 * MIB
+    retention_bytes: NotNegative = 0
+    """For each pchannel; whole old segments beyond this are dropped. 0 keeps all."""
+    retention_ms: NotNegative = 0
+    """Segments whose last message is older are dropped. 0 keeps all."""
+    skip_damage: bool = False
+    """Open a log with a damaged record in its middle and read around it, instead of refusing."""
+
+    drain_s: Annotated[float, Field(gt=0)] = 4.0
+    """How long a stop waits for work in hand; a stop by SIGTERM is over within 5 s."""
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "warning"
+
+    @field_validator("listen", "advertise")
+    @classmethod
+    def _is_host_and_port(cls, value: str) -> str:
+        if value:
+            split_address(value)
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`HOST:PORT`, or `[V6]:PORT`, as a pair; ValueError with the mend when it is neither."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,92 @@
+"""The data folder of one broker process: its layout, and the lock that keeps a second one out.
+
+Owns `tidemark.lock` (held by flock for the life of the process, so a killed broker leaves no stale
+lock) and `format.json` (which layout version wrote the folder). It never looks into the log or the
+metadata. Next: broker/app.py
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+LAYOUT_VERSION = 1
+
+
+class DataFolderError(Exception):
+    """The folder cannot be used; the message is one sentence for the person who started us."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """Where things are. Everything below `root` belongs to one broker process at a time."""
+
+    root: Path
+
+    @property
+    def log(self) -> Path:
+        return self.root / "wal"
+
+    @property
+    def metadata(self) -> Path:
+        return self.root / "meta.sqlite"
+
+
+@contextmanager
+def hold(root: Path) -> Iterator[DataFolder]:
+    """Make the folder if it is missing, and keep others out until the block ends."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = os.open(root / "tidemark.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
+    try:
+        _take(lock, root)
+        _check_layout(root)
+        yield DataFolder(root)
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, root: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+        raise DataFolderError(
+            f"data folder {root} is in use by process {holder}; stop it, or pass another --data-dir"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def _check_layout(root: Path) -> None:
+    path = root / "format.json"
+    try:
+        if not path.exists():
+            _write_durably(path, json.dumps({"layout": LAYOUT_VERSION}) + "\n")
+            return
+        found = json.loads(path.read_text())["layout"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataFolderError(f"cannot read {path}: {error}") from error
+    if found != LAYOUT_VERSION:
+        raise DataFolderError(
+            f"data folder {root} has layout version {found}; this program reads {LAYOUT_VERSION}"
+        )
+
+
+def _write_durably(path: Path, text: str) -> None:
+    draft = path.with_suffix(".new")
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
