@@ -1,0 +1,55 @@
+"""The way into a pchannel's Appender: counts bytes in flight and turns actor errors into refusals.
+
+It never touches the log. Every message gets an outcome; a refusal says whether it may have landed.
+Next: broker/node/appender.py
+"""
+
+from actors import ActorDied, AskTimeout, MailboxFull, StaleTerm
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.message import NewMessage
+from broker.node.messages import AppendBatch, AppendOutcome, Located
+
+UNKNOWN_OUTCOME = "the outcome is unknown: the messages may or may not be stored"
+
+
+async def append(
+    located: Located, messages: tuple[NewMessage, ...], *, deadline_s: float
+) -> tuple[AppendOutcome, ...]:
+    """Append the messages and give one outcome for each, in order; never raises actor errors.
+
+    When more than `located.backlog.bytes_max` bytes wait already: INNER, nothing was stored; slow
+    down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: locate again.
+    """
+    size_bytes = sum([message.size for message in messages])
+    if not located.backlog.admit(size_bytes):
+        return (_too_much(located),) * len(messages)
+    try:
+        return await located.appender.ask(AppendBatch(messages), deadline_s=deadline_s)
+    except MailboxFull:
+        return (_too_much(located),) * len(messages)
+    except StaleTerm:
+        return (_gone(located, "nothing was stored"),) * len(messages)
+    except ActorDied:
+        return (_gone(located, UNKNOWN_OUTCOME),) * len(messages)
+    except AskTimeout:
+        cause = f"{located.channel.name}: no answer within {deadline_s} s; {UNKNOWN_OUTCOME}"
+        return (Refusal(StreamingCode.INNER, cause),) * len(messages)
+    finally:
+        located.backlog.release(size_bytes)
+
+
+def _too_much(located: Located) -> Refusal:
+    waiting, limit = located.backlog.bytes_waiting, located.backlog.bytes_max
+    cause = (
+        f"{located.channel.name}: {waiting} bytes wait to be appended, the limit is {limit};"
+        " nothing was stored, try again later"
+    )
+    return Refusal(StreamingCode.INNER, cause)
+
+
+def _gone(located: Located, outcome: str) -> Refusal:
+    cause = (
+        f"{located.channel.name} left term {located.channel.term}; {outcome};"
+        " locate the channel again and retry"
+    )
+    return Refusal(StreamingCode.ON_SHUTDOWN, cause)

@@ -1,0 +1,240 @@
+"""Everything the actors of a node can be told or asked.
+
+It owns the vocabulary and nothing else. Requests are imperative, events are past.
+Next: broker/node/intake.py
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from actors import Ref, Request
+from broker.core.backlog import Backlog
+from broker.model.channel import ChannelOffsets, PChannel
+from broker.model.failure import Refusal
+from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.message import Appended, ClosedTick, Delivered, NewMessage
+from broker.model.position import Cursor, DeliverFilter, DeliverPolicy
+
+AppendOutcome = Appended | Refusal
+
+# ---- Appender: one per pchannel --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatch(Request[tuple[AppendOutcome, ...]]):
+    """Append these; answered with one outcome for each, in the same order.
+
+    Go through `intake.append`, which counts the bytes and turns actor errors into refusals.
+    """
+
+    messages: tuple[NewMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseTick:
+    """Close a tick now. `forced`: also write a record for it, with or without data before it."""
+
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStorage:
+    """A timer of an Appender whose storage refused: see whether it would take a write again."""
+
+
+AppenderMessage = AppendBatch | CloseTick | ProbeStorage
+
+# ---- TimeTick: one per pchannel --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A timer: the tick interval has passed."""
+
+
+TimeTickMessage = Beat
+
+# ---- Scanner: one per consumer ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one Pull gives.
+
+    `items`: messages in tick order, and persisted ticks among them, each exactly once.
+    `tick`: an announced (not persisted) tick after all of them, or None. Both may be empty.
+    `cursor`: what to pull next.
+    """
+
+    items: tuple[Delivered | ClosedTick, ...]
+    tick: ClosedTick | None
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Pull(Request[Delivery | Refusal]):
+    """Give up to about `bytes_max` bytes of message bodies from `cursor` on (one message at least).
+
+    Answered when there is something, else with an announced tick, else empty after about a second:
+    ask with a deadline of at least 5 s. The next Pull carries the cursor of the answer; a Scanner
+    remembers no position, so an unanswered Pull is simply asked again. One Pull at a time.
+    """
+
+    cursor: Cursor
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Something new may be readable: the tail grew, or a tick was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """A timer: answer a waiting Pull, and count the time without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseScanner:
+    """The consumer is gone."""
+
+
+ScannerMessage = Pull | Wake | Patience | CloseScanner
+
+# ---- Directory: one per node -----------------------------------------------------------------
+
+
+class ChannelView(Protocol):
+    """Read access to an open pchannel; safe for any number of callers at once."""
+
+    def offsets(self) -> ChannelOffsets:
+        """What is durable now; no I/O."""
+        ...
+
+    async def seek(self, tick: TimeTick) -> MessageId:
+        """The first message id whose tick is >= `tick`, `next_id` when none. Raises Refused."""
+        ...
+
+    async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
+        """The largest record end in (from_id, until_id] with about `bytes_max` before it.
+
+        At least one record; `from_id` itself when nothing lies there. Raises Refused.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """An open pchannel. Give it to `intake.append`; the rest is for reading."""
+
+    channel: PChannel
+    appender: Ref[AppenderMessage]
+    backlog: Backlog
+    view: ChannelView
+
+
+@dataclass(frozen=True, slots=True)
+class Locate(Request[Located | Refusal]):
+    """The pchannel if it serves here at exactly this term; `term` None takes whatever serves.
+
+    Refusals, in this order: INVALID_ARGUMENT (empty name, term < 1), ON_SHUTDOWN,
+    CHANNEL_NOT_EXIST, UNMATCHED_CHANNEL_TERM.
+    """
+
+    name: PChannelName
+    term: Term | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScannerOpened:
+    """`cursor` is for the first Pull. When the Scanner dies, ask `FindScanner(scanner.path)`."""
+
+    scanner: Ref[ScannerMessage]
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class OpenScanner(Request[ScannerOpened | Refusal]):
+    """Start a Scanner for one consumer. Tell it CloseScanner at the end.
+
+    Refusals: those of Locate; UNRECOVERABLE when the start was removed by retention, with the range
+    in the cause; INVALID_ARGUMENT when the start lies beyond the end.
+    """
+
+    name: PChannelName
+    term: Term | None
+    vchannel: str
+    policy: DeliverPolicy
+    filters: tuple[DeliverFilter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FindScanner(Request[Ref[ScannerMessage] | Refusal]):
+    """The current incarnation of a Scanner that died (ActorDied, StaleTerm); keep your cursor.
+
+    CHANNEL_NOT_EXIST: it is gone for good (its channel was closed or reopened); open another.
+    """
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignChannel(Request[Refusal | None]):
+    """Open a pchannel at a term; None once it serves. Codes as in facts of the manager service."""
+
+    channel: PChannel
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveChannel(Request[Refusal | None]):
+    """Close a pchannel; None once it is released."""
+
+    name: PChannelName
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """One serving pchannel for CollectStatus and Admin."""
+
+    channel: PChannel
+    offsets: ChannelOffsets
+    mvcc_tick: TimeTick
+    recovery_tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    node_id: NodeId
+    channels: tuple[ChannelStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectStatus(Request[NodeStatus | Refusal]):
+    """Every pchannel that serves now, sorted by name; ON_SHUTDOWN when the node is closing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Request[tuple[ChannelOffsets | Refusal, ...]]):
+    """What these pchannels hold, in the order asked."""
+
+    names: tuple[PChannelName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOpened:
+    """An Appender holds its log at this term and serves."""
+
+    channel: PChannel
+    appender: Ref[AppenderMessage]
+    backlog: Backlog
+    view: ChannelView = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClosed:
+    """An Appender gave up its log for good: a newer term fenced it."""
+
+    name: PChannelName
+    term: Term
+    cause: str
