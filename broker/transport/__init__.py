@@ -1,0 +1,23 @@
+"""How gRPC messages cross a socket in batches, for both sides of a connection.
+
+Why a package of its own: the edge and the client need the same technique and may not import each
+other. grpclib moves one message per await, which costs more than everything the broker does for
+that message; here one await moves all that has arrived, and one socket write carries all that
+goes out. It is also the only package that reaches below grpclib's public surface, and a test
+fails loudly when grpclib or h2 change there.
+"""
+
+from broker.transport.calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
+from broker.transport.codec import MessageCodec
+from broker.transport.streams import BatchStream, Stalled, StreamGone
+
+__all__ = [
+    "BatchStream",
+    "CallStatus",
+    "ClientBatchStream",
+    "MessageCodec",
+    "ServerBatchStream",
+    "Stalled",
+    "StreamGone",
+    "open_call",
+]

@@ -1,0 +1,35 @@
+"""What grpclib calls to turn a handler's declared types into bytes and back.
+
+Owns nothing. A type declared as `bytes` passes as it came, which is how the hot streams see raw
+messages beside services with decoded ones on the same server.
+"""
+
+from typing import Protocol, Self
+
+from grpclib.encoding.base import CodecBase
+
+
+class WireMessage(Protocol):
+    """What generated messages offer."""
+
+    def __bytes__(self) -> bytes: ...
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self: ...
+
+
+class MessageCodec(CodecBase):
+    """`application/grpc` and `application/grpc+proto`; raw bytes or betterproto2 messages."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: WireMessage | bytes, message_type: type) -> bytes:
+        """The message's bytes; a message of another type than declared is a programming error."""
+        assert isinstance(message, message_type), f"{type(message)} is not {message_type}"
+        return message if isinstance(message, bytes) else bytes(message)
+
+    def decode(self, data: bytes, message_type: type[WireMessage | bytes]) -> WireMessage | bytes:
+        """The decoded message. Raises what the generated code raises on garbage."""
+        if issubclass(message_type, bytes):
+            return data
+        return message_type.parse(data)

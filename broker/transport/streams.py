@@ -1,0 +1,230 @@
+# ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
+"""Batched reading and writing of the gRPC messages of one HTTP/2 stream.
+
+Owns: one stream's arrived bytes, its splitter, and the cutting of outgoing bytes into DATA frames
+within the flow-control windows. Never knows what a message means, never opens a connection.
+Next: broker/transport/calls.py
+
+Why it may hold no more than it says: a peer can have at most the stream's receive window in
+`Arrivals` (bytes are acknowledged only when taken), and one message of at most `limit_bytes` in
+the splitter. Outgoing bytes exist once, in the caller's batch, until the peer opens its window.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import grpclib.protocol
+from h2.exceptions import ProtocolError
+
+from schemas.frames import FrameSplitter, frames
+
+SLICE_BYTES_MAX = 256 * 1024
+"""Handed to the socket in one write; between two slices other streams get their turn."""
+
+
+class StreamGone(Exception):
+    """The peer reset the stream or the connection is lost: nothing can be sent or received."""
+
+
+class Stalled(Exception):
+    """The peer left half a message lying, or its window shut, for longer than it may."""
+
+
+class Arrivals:
+    """Bytes that have arrived on a stream; takes the place of grpclib's `Buffer`, all at once.
+
+    The peer's window is opened again for bytes that were taken, not for bytes that wait.
+    """
+
+    __slots__ = ("_chunks", "_owed_bytes", "_stream", "_waiter", "ended", "lost")
+
+    def __init__(self, stream: grpclib.protocol.Stream) -> None:
+        self._stream = stream
+        self._chunks: list[bytes] = []
+        self._owed_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self.ended = False
+        self.lost = ""
+        self._adopt(stream.buffer)
+        stream.buffer = self  # type: ignore[assignment]
+
+    def _adopt(self, replaced: grpclib.protocol.Buffer) -> None:
+        """Take over what came before the exchange."""
+        assert not replaced._acked, "the stream was read before it was taken over"
+        while not replaced._unacked.empty():
+            data, _, owed_bytes = replaced._unacked.get_nowait()
+            self.add(data, owed_bytes)
+        self.ended = replaced._eof
+
+    def add(self, data: bytes, ack_size: int) -> None:
+        """Called by grpclib for each DATA frame."""
+        self._chunks.append(data)
+        self._owed_bytes += ack_size
+        self._wake()
+
+    def eof(self) -> None:
+        """Called by grpclib when the peer half-closed."""
+        self.ended = True
+        self._wake()
+
+    def unacked_size(self) -> int:
+        """Called by grpclib when the stream is released: what to give back to the connection."""
+        owed_bytes, self._owed_bytes = self._owed_bytes, 0
+        self._chunks.clear()
+        return owed_bytes
+
+    def lose(self, reason: str) -> None:
+        """Nothing will arrive any more; what has arrived can still be taken."""
+        self.lost = reason or "connection lost"
+        self._wake()
+
+    def take(self) -> bytes:
+        """All that has arrived, without waiting; empty when nothing has."""
+        if not self._chunks:
+            return b""
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        owed_bytes, self._owed_bytes = self._owed_bytes, 0
+        if owed_bytes and self._stream.closable:
+            assert self._stream.id is not None
+            self._stream.connection.ack(self._stream.id, owed_bytes)
+        return data
+
+    async def wait(self) -> None:
+        """Until there is something to take, the peer half-closed, or the stream is lost."""
+        if self._chunks or self.ended or self.lost:
+            return
+        assert self._waiter is None, "two readers on one stream"
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class BatchStream:
+    """One stream; at most one task reads it and at most one writes it at a time.
+
+    `limit_bytes` bounds one incoming message; a longer one raises `schemas.frames.FrameTooLarge`
+    from its 5 header bytes. `stall_s` bounds the wait for the rest of a half-arrived message.
+    """
+
+    def __init__(
+        self, stream: grpclib.protocol.Stream, *, limit_bytes: int, stall_s: float
+    ) -> None:
+        assert stream.id is not None, "the stream has no number before its headers are sent"
+        self._stream = stream
+        self._id = stream.id
+        self._h2 = stream._h2_connection
+        self._arrivals = Arrivals(stream)
+        self._splitter = FrameSplitter(limit_bytes)
+        self._stall_s = stall_s
+        self._tell_grpclib = stream.__terminated__
+        stream.__terminated__ = self._lose  # type: ignore[method-assign]
+
+    @property
+    def half_closed(self) -> bool:
+        """Whether the peer said that it will send no more; what it sent may still be unread."""
+        return self._arrivals.ended
+
+    async def read_batch(self) -> list[bytes]:
+        """Every message that has arrived, at least one; [] once the peer has half-closed.
+
+        Raises FrameTooLarge, Stalled (half a message and then nothing for `stall_s`, or a
+        half-close inside a message) and, when all that arrived has been given, StreamGone.
+        """
+        while True:
+            data = self._arrivals.take()
+            if data:
+                messages = self._splitter.feed(data)
+                if messages:
+                    return messages
+            elif self._arrivals.ended:
+                if self._splitter.pending:
+                    raise Stalled(f"stream ended {self._splitter.pending} bytes into a message")
+                return []
+            elif self._arrivals.lost:
+                raise StreamGone(self._arrivals.lost)
+            elif self._splitter.pending:
+                await self._wait_for_the_rest()
+            else:
+                await self._arrivals.wait()
+
+    async def _wait_for_the_rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await self._arrivals.wait()
+        except TimeoutError:
+            half = self._splitter.pending
+            raise Stalled(
+                f"{half} bytes of a message came, then nothing for {self._stall_s} s"
+            ) from None
+
+    async def write_batch(
+        self, messages: Sequence[bytes], *, deadline_s: float | None = None
+    ) -> None:
+        """Send the messages in order, in as few DATA frames and socket writes as they fit.
+
+        Returns when all are with the socket. Raises Stalled when the peer's windows stayed shut
+        past `deadline_s` (the stream is then cut inside a message: end it), and StreamGone.
+        """
+        await self.write_framed(frames(messages), deadline_s=deadline_s)
+
+    async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
+        """`write_batch` for bytes that carry their gRPC framing already, shared between streams."""
+        rest = memoryview(framed)
+        if len(rest) <= self._window():
+            self._send(rest)
+            return
+        try:
+            async with asyncio.timeout(deadline_s):
+                while rest:
+                    room = min(await self.room(), SLICE_BYTES_MAX)
+                    self._send(rest[:room])
+                    rest = rest[room:]
+        except TimeoutError:
+            raise Stalled(f"the peer left {len(rest)} bytes unread for {deadline_s} s") from None
+
+    async def room(self) -> int:
+        """Wait until the peer and the socket take bytes; how many they take now. StreamGone."""
+        connection = self._stream.connection
+        while True:
+            window = self._window()
+            if window > 0:
+                return window
+            if not connection.write_ready.is_set():
+                await connection.write_ready.wait()
+            else:
+                self._stream.window_updated.clear()
+                await self._stream.window_updated.wait()
+
+    def _window(self) -> int:
+        """Bytes that can go out now; 0 or less when the socket or the peer is full."""
+        if self._arrivals.lost or not self._stream.closable:
+            raise StreamGone(self._arrivals.lost or "the stream is closed")
+        if not self._stream.connection.write_ready.is_set():
+            return 0
+        return min(self._h2.local_flow_control_window(self._id), SLICE_BYTES_MAX)
+
+    def _send(self, data: memoryview) -> None:
+        """Put `data`, which the windows let through, on the socket in one write."""
+        frame_bytes_max = self._h2.max_outbound_frame_size
+        try:
+            for start in range(0, len(data), frame_bytes_max):
+                self._h2.send_data(self._id, data[start : start + frame_bytes_max])
+        except ProtocolError as gone:
+            raise StreamGone(str(gone)) from gone
+        self._stream._transport.write(self._h2.data_to_send())
+        self._stream.connection.data_send_process()
+
+    def _lose(self, reason: str) -> None:
+        """Called by grpclib when the stream was reset or the connection lost: wake who waits."""
+        self._arrivals.lose(reason)
+        self._stream.window_updated.set()
+        if self._stream._transport.is_closing():
+            self._stream.connection.write_ready.set()
+        self._tell_grpclib(reason)
