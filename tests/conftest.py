@@ -7,4 +7,5 @@ in a bare checkout it is the checkout. Tests import each other's fakes as `tests
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "scripts")]

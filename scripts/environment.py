@@ -1,0 +1,145 @@
+"""Makes a private Python environment with nothing but the standard library to begin with.
+
+Owns how this repository's scripts install things: a venv, pip for `uv` alone, then `uv` for the
+rest, always held by `scripts/constraints.txt`. It never touches the interpreter it runs on, and it
+knows no package index: whatever pip is told on this machine is handed on to uv.
+"""
+
+import ast
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
+PYTHON_MIN = (3, 11)
+
+# pip's option -> the variable uv reads for the same thing.
+_UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+}
+
+
+class EnvironmentFailed(Exception):
+    """No environment could be made; the message is for the person at the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A venv and the variables its installers need (`variables` replaces os.environ)."""
+
+    path: Path
+    variables: Mapping[str, str]
+
+    @property
+    def bin(self) -> Path:
+        """Where its programs are."""
+        return self.path / ("Scripts" if os.name == "nt" else "bin")
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.bin / ("python.exe" if os.name == "nt" else "python")
+
+    def run(self, *command: str | Path) -> None:
+        """Run one of its programs from the repository's root; EnvironmentFailed if it fails."""
+        line = [str(self.bin / command[0]), *map(str, command[1:])]
+        if subprocess.run(line, cwd=ROOT, env=dict(self.variables), check=False).returncode:
+            raise EnvironmentFailed(f"failed: {' '.join(line)}")
+
+
+def make(path: Path, requirements: Sequence[str]) -> Environment:
+    """The environment at `path` with `requirements` installed at the pinned versions.
+
+    A finished one for the same requirements, pins and interpreter is used again (unless a local
+    path is asked for: that is installed anew each time). A half-made or older one is replaced.
+    """
+    if sys.version_info < PYTHON_MIN:
+        raise EnvironmentFailed(f"Python >= 3.11 is needed; this one is {sys.version.split()[0]}")
+    environment = Environment(path, {})
+    stamp, wanted = path / "made-for", _fingerprint(requirements)
+    fresh = stamp.exists() and stamp.read_text() == wanted and environment.python.exists()
+    if not fresh:
+        shutil.rmtree(path, ignore_errors=True)
+        _create(path)
+    environment = Environment(path, installer_variables(environment.python))
+    local = [name for name in requirements if name.startswith((".", "/"))]
+    if not fresh or local:
+        _install(environment, [name for name in requirements if name not in local], local)
+    stamp.write_text(wanted)
+    return environment
+
+
+def installer_variables(python: Path) -> dict[str, str]:
+    """os.environ plus what pip, uv and tox must know: the pins, and this machine's index settings."""
+    pins = str(CONSTRAINTS)
+    variables = {
+        "UV_SYSTEM_CERTS": "1",  # trust what the machine trusts, as pip does
+        "UV_HTTP_TIMEOUT": "300",  # PySpark is 450 MB
+        "UV_CONSTRAINT": pins,
+        "UV_BUILD_CONSTRAINT": pins,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+    return variables | _from_pip(python) | os.environ
+
+
+def _from_pip(python: Path) -> dict[str, str]:
+    """What pip's files and variables say, in uv's names. Later lines of pip's list win."""
+    listing = subprocess.run(
+        [python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    ).stdout
+    found: dict[str, str] = {}
+    for section in ("global.", "install.", ":env:."):
+        for line in listing.splitlines():
+            name, _, value = line.partition("=")
+            variable = (
+                _UV_NAMES.get(name.removeprefix(section)) if name.startswith(section) else None
+            )
+            if variable is not None:
+                found[variable] = " ".join(str(ast.literal_eval(value)).split())
+    if "UV_FIND_LINKS" in found:  # pip passes over a folder that is not there; uv refuses it
+        links = [
+            link for link in found["UV_FIND_LINKS"].split() if "://" in link or Path(link).exists()
+        ]
+        found["UV_FIND_LINKS"] = ",".join(links)
+    return {name: value for name, value in found.items() if value}
+
+
+def _create(path: Path) -> None:
+    command = [sys.executable, "-m", "venv", str(path)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode and shutil.which("apt-get") and os.geteuid() == 0:
+        # Debian splits venv off the interpreter.
+        subprocess.run(["apt-get", "update", "-qq"], check=False)
+        subprocess.run(["apt-get", "install", "-y", "-qq", "python3-venv"], check=False)
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        told = (made.stdout + made.stderr).strip()
+        raise EnvironmentFailed(
+            f"python -m venv failed (Debian: apt install python3-venv):\n{told}"
+        )
+
+
+def _install(environment: Environment, names: Sequence[str], local: Sequence[str]) -> None:
+    python = environment.python
+    environment.run(python, "-m", "pip", "install", "-q", "-c", CONSTRAINTS, "uv")
+    base = ("uv", "pip", "install", "--quiet", "--python", python, "-c", CONSTRAINTS)
+    if names:
+        environment.run(*base, *names)
+    if local:
+        environment.run(*base, "--reinstall-package", "tidemark", *local)
+
+
+def _fingerprint(requirements: Sequence[str]) -> str:
+    parts = [sys.version, sys.executable, *requirements, CONSTRAINTS.read_text()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,66 @@
+"""Generates scripts/constraints.txt: one pinned version of everything, for every platform.
+
+    python3 scripts/lock.py             after a change in pyproject.toml; keeps the pins that still fit
+    python3 scripts/lock.py --upgrade   moves every pin to its newest release
+    python3 scripts/lock.py --check     fails when the file is not what the first form would write
+
+It never writes where packages come from: no index, host or path is in the file.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from environment import CONSTRAINTS, ROOT, installer_variables
+
+HEADER = "# Made by scripts/lock.py from pyproject.toml; never edited by hand.\n"
+
+
+def main() -> int:
+    """Write or check the file; 0 when it is right."""
+    parser = argparse.ArgumentParser(description="Pin everything that pyproject.toml may install.")
+    parser.add_argument("--upgrade", action="store_true", help="move to the newest releases")
+    parser.add_argument("--check", action="store_true", help="only tell whether it is up to date")
+    options = parser.parse_args()
+    pinned = HEADER + _resolve(upgrade=options.upgrade)
+    if not options.check:
+        CONSTRAINTS.write_text(pinned)
+        return 0
+    if CONSTRAINTS.read_text() == pinned:
+        return 0
+    print(
+        "scripts/constraints.txt is older than pyproject.toml: run scripts/lock.py", file=sys.stderr
+    )
+    return 1
+
+
+def _resolve(*, upgrade: bool) -> str:
+    """What uv's resolver says, starting from the present pins unless told to upgrade."""
+    variables = installer_variables(Path(sys.executable))
+    for name in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"):  # the old pins are wishes here, not law
+        variables.pop(name)
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "constraints.txt")
+        if CONSTRAINTS.exists() and not upgrade:
+            shutil.copy(CONSTRAINTS, output)
+        command = [*_uv(), "pip", "compile", "--quiet", "pyproject.toml", "--all-extras"]
+        command += ["--universal", "--python-version", "3.11", "--no-header", "--no-annotate"]
+        command += ["--no-emit-index-url", "--no-emit-find-links", "--output-file", str(output)]
+        subprocess.run(command, cwd=ROOT, env=variables, check=True, stdout=subprocess.DEVNULL)
+        return output.read_text()
+
+
+def _uv() -> list[str]:
+    """This environment's uv; else the one on the path."""
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        sys.exit("uv is needed to lock: pip install uv")
+    return [found]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
