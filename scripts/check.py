@@ -62,7 +62,7 @@ def _options() -> argparse.Namespace:
 
 def _run(tools: Environment, name: str, pytest: Sequence[str]) -> Outcome:
     """Run one tox environment, showing its output as it comes."""
-    command = [tools.bin / "tox", "run", "-e", name, *(["--", *pytest] if pytest else [])]
+    command = [str(tools.bin / "tox"), "run", "-e", name, *(["--", *pytest] if pytest else [])]
     outcome = Outcome(name, 1, 0.0)
     started = time.perf_counter()
     print(f"\n--- {name}", flush=True)

@@ -81,7 +81,7 @@ def make(path: Path, requirements: Sequence[str]) -> Environment:
 
 
 def installer_variables(python: Path) -> dict[str, str]:
-    """os.environ plus what pip, uv and tox must know: the pins, and this machine's index settings."""
+    """os.environ, the pins for uv and tox, and what pip is told of indexes on this machine."""
     pins = str(CONSTRAINTS)
     variables = {
         "UV_SYSTEM_CERTS": "1",  # trust what the machine trusts, as pip does

@@ -45,7 +45,7 @@ def ensure_java() -> Path:
 
 
 def find_java() -> Path | None:
-    """The first JAVA_HOME that holds a working Java >= 17: the variable's, the path's, the system's."""
+    """The first home of a working Java >= 17: the variable's, the path's, the system's."""
     for home in _homes():
         program = home / "bin" / ("java.exe" if os.name == "nt" else "java")
         if program.exists() and version_of(_banner(program)) >= VERSION_MIN:

@@ -1,6 +1,6 @@
 """Generates scripts/constraints.txt: one pinned version of everything, for every platform.
 
-    python3 scripts/lock.py             after a change in pyproject.toml; keeps the pins that still fit
+    python3 scripts/lock.py             after a change in pyproject.toml; keeps pins that fit
     python3 scripts/lock.py --upgrade   moves every pin to its newest release
     python3 scripts/lock.py --check     fails when the file is not what the first form would write
 
