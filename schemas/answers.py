@@ -1,0 +1,288 @@
+"""The client's side of the hot streams: builds what a producer sends, scans what a server answers.
+
+Never decodes a payload. The shapes this server sends are read straight; whatever else protobuf
+allows is read the general way, to the same result.
+Next: schemas/wire.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from schemas.base36 import read_base36, rocksmq_id
+from schemas.entries import read_entry, write_entry
+from schemas.fields import fields, read_length
+from schemas.varint import Malformed, signed, varint
+
+_MESSAGE_PROPERTY: Final = b"\x12"
+_BASE36_WALS: Final = frozenset({1, 3})
+"""RocksMQ and Kafka."""
+
+
+class Produced(NamedTuple):
+    """A message landed in the log."""
+
+    request_id: int
+    message_id: int
+    tick: int
+    last_confirmed_id: int
+    txn_context: bytes = b""
+    """The encoded `messages.TxnContext`; empty outside a transaction."""
+
+
+class ProduceFailed(NamedTuple):
+    """One message was refused; `code` is a StreamingCode."""
+
+    request_id: int
+    code: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The stream is accepted: the first answer on every Produce and Consume stream."""
+
+    wal_name: str
+    server_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class VChannelCreated:
+    """The consumer is set up; messages follow."""
+
+    consumer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class VChannelRefused:
+    """The consumer is not set up; `code` is a StreamingCode."""
+
+    code: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The server will send nothing more."""
+
+
+class Consumed(NamedTuple):
+    """One delivered message; what the properties say is decoded when asked for."""
+
+    message_id: int
+    payload: bytes
+    properties: dict[str, str]
+
+    @property
+    def tick(self) -> int:
+        """`_tt`. Raises Malformed when it is missing or not base-36."""
+        return read_base36(self.properties.get("_tt", ""))
+
+    @property
+    def last_confirmed_id(self) -> int:
+        """`_lcs` or `_lc`. Raises Malformed when neither is usable."""
+        if "_lcs" in self.properties:
+            return self.message_id
+        return rocksmq_id(self.properties.get("_lc", ""))
+
+    @property
+    def is_time_tick(self) -> bool:
+        """It only says how far the stream has come."""
+        return self.properties.get("_t") == "1"
+
+
+ProduceAnswer = Produced | ProduceFailed | Created | Closed
+ConsumeAnswer = Consumed | Created | VChannelCreated | VChannelRefused | Closed
+
+
+def message(payload: bytes, properties: Mapping[str, str]) -> bytes:
+    """A `milvus.proto.messages.Message`."""
+    parts = [b"\x0a", varint(len(payload)), payload] if payload else []
+    for key, value in properties.items():
+        parts.append(write_entry(_MESSAGE_PROPERTY, key, value))
+    return b"".join(parts)
+
+
+def produce_request(request_id: int, message_bytes: bytes) -> bytes:
+    """A ProduceRequest that appends one encoded Message."""
+    request, size = varint(request_id), varint(len(message_bytes))
+    inner = 2 + len(request) + len(size) + len(message_bytes)
+    return b"".join((b"\x0a", varint(inner), b"\x08", request, b"\x12", size, message_bytes))
+
+
+def scan_produce_response(frame: bytes) -> ProduceAnswer | None:
+    """What a ProduceResponse says; None when it is of a kind this client does not know.
+
+    Raises Malformed when the bytes are not a ProduceResponse, or an answer lacks what it must have.
+    """
+    kind, data = _last_field(frame)
+    match kind:
+        case 0x0A:
+            return _created(data)
+        case 0x12:
+            return _produce_answer(data)
+        case 0x1A:
+            return Closed()
+    return None
+
+
+def scan_consume_response(frame: bytes) -> ConsumeAnswer | None:
+    """What a ConsumeResponse says; None when it is of a kind this client does not know.
+
+    Raises Malformed when the bytes are not a ConsumeResponse.
+    """
+    end = len(frame)
+    if end > 6 and frame[0] == 0x12:
+        start, stop = read_length(frame, 1, end)
+        if stop == end and frame[start : start + 3] == b"\x08\x01\x12":
+            first, last = read_length(frame, start + 3, end)
+            if last == end and (consumed := _read_usual(frame, first, end)):
+                return consumed
+    return _scan_any_consume(frame)
+
+
+def _scan_any_consume(frame: bytes) -> ConsumeAnswer | None:
+    kind, data = _last_field(frame)
+    match kind:
+        case 0x0A:
+            return _created(data)
+        case 0x12:
+            return _read_any(_joined(data, 0x12))
+        case 0x1A:
+            return _vchannel_answer(data)
+        case 0x32:
+            return Closed()
+    return None
+
+
+def _read_usual(data: bytes, position: int, end: int) -> Consumed | None:
+    """An ImmutableMessage of known fields, its id first; None for any other."""
+    if position >= end or data[position] != 0x0A:
+        return None
+    start, position = read_length(data, position + 1, end)
+    message_id = _message_id(data[start:position])
+    payload = b""
+    properties: dict[str, str] = {}
+    while position < end:
+        tag = data[position]
+        if tag != 0x1A and tag != 0x12:
+            return None
+        start, position = read_length(data, position + 1, end)
+        content = data[start:position]
+        if tag == 0x1A:
+            key, value = read_entry(content)
+            properties[key] = value
+        else:
+            payload = content
+    return Consumed(message_id, payload, properties)
+
+
+def _read_any(data: bytes) -> Consumed:
+    id_bytes = payload = b""
+    properties: dict[str, str] = {}
+    for tag, first, stop in fields(data, 0, len(data)):
+        content = data[first:stop]
+        match tag:
+            case 0x0A:
+                id_bytes += content
+            case 0x12:
+                payload = content
+            case 0x1A:
+                key, value = read_entry(content)
+                properties[key] = value
+    return Consumed(_message_id(id_bytes), payload, properties)
+
+
+def _message_id(data: bytes) -> int:
+    """The number in a `common.MessageID`."""
+    length = len(data) - 4
+    # The shape this server writes: text, then WAL_name = RocksMQ.
+    if length > 0 and data[0] == 0x0A and data[1] == length and data[-2:] == b"\x10\x01":
+        return rocksmq_id(data[2:-2].decode("ascii", "replace"))
+    text, wal = "", 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x0A:
+            text = data[first:stop].decode("ascii", "replace")
+        elif tag == 0x10:
+            wal = first
+    if wal not in _BASE36_WALS:
+        raise Malformed(f"a message id of log kind {wal}, which is not RocksMQ's", 0)
+    return rocksmq_id(text)
+
+
+def _created(data: bytes) -> Created:
+    wal_name, server_id = "", 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x0A:
+            wal_name = data[first:stop].decode("utf-8", "replace")
+        elif tag == 0x10:
+            server_id = signed(first)
+    return Created(wal_name, server_id)
+
+
+def _produce_answer(data: bytes) -> Produced | ProduceFailed:
+    request_id = kind = 0
+    content = b""
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x08:
+            request_id = signed(first)
+        elif tag in (0x12, 0x1A):
+            content = content + data[first:stop] if tag == kind else data[first:stop]
+            kind = tag
+    match kind:
+        case 0x12:
+            return _produced(request_id, content)
+        case 0x1A:
+            return ProduceFailed(request_id, *_streaming_error(content))
+    raise Malformed(f"an answer to request {request_id} with neither result nor error", 0)
+
+
+def _produced(request_id: int, data: bytes) -> Produced:
+    own = confirmed = txn_context = b""
+    tick = 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        match tag:
+            case 0x0A:
+                own += data[first:stop]
+            case 0x10:
+                tick = first
+            case 0x1A:
+                txn_context += data[first:stop]
+            case 0x2A:
+                confirmed += data[first:stop]
+    return Produced(request_id, _message_id(own), tick, _message_id(confirmed), txn_context)
+
+
+def _vchannel_answer(data: bytes) -> VChannelCreated | VChannelRefused:
+    answer: VChannelCreated | VChannelRefused = VChannelCreated(0)
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x08:
+            answer = VChannelCreated(signed(first))
+        elif tag == 0x12:
+            answer = VChannelRefused(*_streaming_error(data[first:stop]))
+    return answer
+
+
+def _streaming_error(data: bytes) -> tuple[int, str]:
+    code, cause = 0, ""
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x08:
+            code = first
+        elif tag == 0x12:
+            cause = data[first:stop].decode("utf-8", "replace")
+    return code, cause
+
+
+def _last_field(data: bytes) -> tuple[int, bytes]:
+    """The oneof member that counts: the last; parts of the same one are joined."""
+    kind, content = 0, b""
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag & 7 == 2 and tag < 0x40:
+            content = content + data[first:stop] if tag == kind else data[first:stop]
+            kind = tag
+    return kind, content
+
+
+def _joined(data: bytes, wanted: int) -> bytes:
+    parts = fields(data, 0, len(data))
+    return b"".join(data[first:stop] for tag, first, stop in parts if tag == wanted)

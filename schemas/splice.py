@@ -1,0 +1,134 @@
+"""Builds what a server sends on the hot streams, around message bytes that are not touched.
+
+Never decodes: a stored message gets its id in front and the server's properties behind, which is
+sound because protobuf joins map entries wherever they stand and the last of a key wins.
+Next: schemas/answers.py
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from schemas.base36 import base36
+from schemas.fields import field
+from schemas.varint import varint
+
+CONSUMER_ID: Final = 1
+"""One stream is one consumer, so its id is a constant."""
+
+_ID_TEXT_MAX: Final = 14
+_ID_HEAD: Final = tuple(bytes((0x0A, n + 4, 0x0A, n)) for n in range(_ID_TEXT_MAX))
+_ID_TAIL: Final = b"\x10\x01"
+"""WAL_name = RocksMQ."""
+_TICK_HEAD: Final = tuple(
+    bytes((0x1A, n + 7)) + b"\x0a\x03_tt\x12" + bytes((n,)) for n in range(_ID_TEXT_MAX)
+)
+_CONFIRMED_HEAD: Final = tuple(
+    bytes((0x1A, n + 7)) + b"\x0a\x03_lc\x12" + bytes((n,)) for n in range(_ID_TEXT_MAX)
+)
+_CONFIRMS_ITSELF: Final = b"\x1a\x08\x0a\x04_lcs\x12\x00"
+_NOT_PERSISTED: Final = b"\x1a\x07\x0a\x03_np\x12\x00"
+_TIME_TICK_PROPERTIES: Final = (
+    b"\x1a\x07\x0a\x02_t\x12\x011" b"\x1a\x07\x0a\x02_v\x12\x011" b"\x1a\x06\x0a\x02_h\x12\x00"
+)
+_TIME_TICK_TYPE: Final = b"\x08" + varint(1200)
+
+
+def produce_result(request_id: int, message_id: int, tick: int, last_confirmed_id: int) -> bytes:
+    """A ProduceResponse that says where a message landed."""
+    own, confirmed = base36(message_id), base36(last_confirmed_id)
+    tick_bytes = varint(tick)
+    # 8 bytes round each id, 1 tag before the tick.
+    size = 13 + len(own) + len(tick_bytes) + len(confirmed)
+    request = varint(request_id)
+    return b"".join(
+        (
+            b"\x12",
+            varint(size + len(request) + 3),
+            b"\x08",
+            request,
+            b"\x12",
+            varint(size),
+            _ID_HEAD[len(own)],
+            own,
+            b"\x10\x01\x10",
+            tick_bytes,
+            b"\x2a",
+            _ID_HEAD[len(confirmed)][1:],
+            confirmed,
+            _ID_TAIL,
+        )
+    )
+
+
+def produce_error(request_id: int, code: int, cause: str) -> bytes:
+    """A ProduceResponse that refuses one message; the stream goes on."""
+    error = b"".join((b"\x08", varint(code), field(0x12, cause.encode()) if cause else b""))
+    return field(0x12, b"".join((b"\x08", varint(request_id), field(0x1A, error))))
+
+
+def consume_message(
+    message_id: int, tick: int, last_confirmed_id: int, term: int, stored: bytes
+) -> bytes:
+    """A ConsumeResponse that delivers one stored message."""
+    if last_confirmed_id == message_id:
+        confirmed = _CONFIRMS_ITSELF
+    else:
+        confirmed = _confirmed(last_confirmed_id)
+    return _delivery(base36(message_id), stored, base36(tick), confirmed + _term(term))
+
+
+def consume_time_tick(
+    message_id: int, tick: int, last_confirmed_id: int, term: int, persisted: bool, node_id: int
+) -> bytes:
+    """A ConsumeResponse that says nothing up to `tick` will come any more.
+
+    A tick that is not persisted has no id of its own: callers pass its last confirmed id for both.
+    """
+    if persisted and last_confirmed_id == message_id:
+        confirmed = _CONFIRMS_ITSELF
+    else:
+        confirmed = _confirmed(last_confirmed_id)
+    tail = confirmed + _term(term) + (b"" if persisted else _NOT_PERSISTED)
+    stored = field(0x12, time_tick_payload(tick, node_id)) + _TIME_TICK_PROPERTIES
+    return _delivery(base36(message_id), stored, base36(tick), tail)
+
+
+def time_tick_payload(tick: int, node_id: int) -> bytes:
+    """The bytes of a `msg.TimeTickMsg`."""
+    source = b"\x20" + varint(node_id) if node_id else b""
+    timestamp = b"\x18" + varint(tick) if tick else b""
+    return field(0x0A, _TIME_TICK_TYPE + timestamp + source)
+
+
+def _delivery(own: bytes, stored: bytes, tick: bytes, tail: bytes) -> bytes:
+    # 6 bytes round the id, 9 round the tick.
+    size = 15 + len(own) + len(stored) + len(tick) + len(tail)
+    size_bytes = varint(size)
+    return b"".join(
+        (
+            b"\x12",
+            varint(3 + len(size_bytes) + size),
+            b"\x08\x01\x12",
+            size_bytes,
+            _ID_HEAD[len(own)],
+            own,
+            _ID_TAIL,
+            stored,
+            _TICK_HEAD[len(tick)],
+            tick,
+            tail,
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def _confirmed(last_confirmed_id: int) -> bytes:
+    """All messages of a record share one value."""
+    text = base36(last_confirmed_id)
+    return _CONFIRMED_HEAD[len(text)] + text
+
+
+@lru_cache(maxsize=1024)
+def _term(term: int) -> bytes:
+    text = base36(term)
+    return bytes((0x1A, len(text) + 7)) + b"\x0a\x03_wt\x12" + bytes((len(text),)) + text

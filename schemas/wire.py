@@ -1,0 +1,73 @@
+"""The one place to import the hand-written wire functions from.
+
+Bytes in, values out, and back; never decodes payloads, never does I/O. Everything that reads bytes
+raises Malformed on garbage and nothing else.
+Next: broker/edge/produce.py
+"""
+
+from schemas.answers import (
+    Closed,
+    ConsumeAnswer,
+    Consumed,
+    Created,
+    ProduceAnswer,
+    Produced,
+    ProduceFailed,
+    VChannelCreated,
+    VChannelRefused,
+    message,
+    produce_request,
+    scan_consume_response,
+    scan_produce_response,
+)
+from schemas.base36 import base36, read_base36, rocksmq_id, rocksmq_id_text
+from schemas.scan import (
+    SERVER_KEYS,
+    Close,
+    ScannedMessage,
+    ScannedProduce,
+    scan_message,
+    scan_produce_request,
+)
+from schemas.splice import (
+    CONSUMER_ID,
+    consume_message,
+    consume_time_tick,
+    produce_error,
+    produce_result,
+    time_tick_payload,
+)
+from schemas.varint import Malformed
+
+__all__ = [
+    "CONSUMER_ID",
+    "SERVER_KEYS",
+    "Close",
+    "Closed",
+    "ConsumeAnswer",
+    "Consumed",
+    "Created",
+    "Malformed",
+    "ProduceAnswer",
+    "ProduceFailed",
+    "Produced",
+    "ScannedMessage",
+    "ScannedProduce",
+    "VChannelCreated",
+    "VChannelRefused",
+    "base36",
+    "consume_message",
+    "consume_time_tick",
+    "message",
+    "produce_error",
+    "produce_request",
+    "produce_result",
+    "read_base36",
+    "rocksmq_id",
+    "rocksmq_id_text",
+    "scan_consume_response",
+    "scan_message",
+    "scan_produce_request",
+    "scan_produce_response",
+    "time_tick_payload",
+]
