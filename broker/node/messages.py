@@ -205,6 +205,8 @@ class ChannelStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
+    """What a node serves now, sorted by name."""
+
     node_id: NodeId
     channels: tuple[ChannelStatus, ...]
 

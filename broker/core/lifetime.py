@@ -1,0 +1,113 @@
+"""Which term of a pchannel this node should serve, which one it does serve, and who is told what.
+
+The decision table of Assign and Remove (facts, wire 8 and semantics 5.1) and of the checks before
+a handler call (wire 3.1). It never opens or closes anything: one worker moves `current` to
+`expected`. Later means: a higher term, or at the same term the removal.
+"""
+
+from dataclasses import dataclass, replace
+
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import Term
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stage:
+    """A term, being served or removed. The order of the fields is the order of time."""
+
+    term: Term
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """`failure` is why `current`'s term could not be opened; then it is burnt."""
+
+    expected: Stage
+    current: Stage
+    failure: Refusal | None = None
+
+
+NEVER_SEEN = Lifetime(Stage(Term(-1), True), Stage(Term(-1), True))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """No answer yet."""
+
+
+def expect(lifetime: Lifetime, asked: Stage) -> Lifetime | Refusal:
+    """Take a new expectation if it is later than the newest one."""
+    if asked > lifetime.expected:
+        return replace(lifetime, expected=asked)
+    verb, newest = ("remove" if asked.removed else "assign"), lifetime.expected
+    state = "removed" if newest.removed else "assigned"
+    return Refusal(
+        StreamingCode.IGNORED_OPERATION,
+        f"{verb} at term {asked.term} is not later than term {newest.term}, already {state} here",
+    )
+
+
+def opened(lifetime: Lifetime, term: Term) -> Lifetime:
+    """The channel serves at `term`; higher than expected when it restarted by itself."""
+    now = Stage(term, False)
+    return Lifetime(expected=max(lifetime.expected, now), current=max(lifetime.current, now))
+
+
+def failed(lifetime: Lifetime, term: Term, failure: Refusal) -> Lifetime:
+    """The channel could not be opened at `term`, or lost it; nobody can assign that term again.
+
+    It stays expected, so that a Remove at the same term still finds something to confirm.
+    """
+    return replace(lifetime, current=Stage(term, True), failure=failure)
+
+
+def closed(lifetime: Lifetime, term: Term) -> Lifetime:
+    """The channel was released; nothing up to `term` serves here any more."""
+    return replace(lifetime, current=max(lifetime.current, Stage(term, True)))
+
+
+def settle(lifetime: Lifetime, asked: Stage) -> Waiting | Refusal | None:
+    """What to answer whoever asked for a stage that was taken; None is success."""
+    superseded = lifetime.expected.term > asked.term
+    if asked.removed:
+        return None if superseded or lifetime.current >= asked else Waiting()
+    if lifetime.current == asked:
+        return None
+    if lifetime.failure is not None and lifetime.current.term == asked.term:
+        return lifetime.failure
+    if superseded or lifetime.expected > asked:
+        return Refusal(
+            StreamingCode.UNMATCHED_CHANNEL_TERM,
+            f"assign at term {asked.term} was overtaken by term {lifetime.expected.term}",
+        )
+    return Waiting()
+
+
+def channel_refusal(name: str, term: int | None) -> Refusal | None:
+    """What is wrong with a channel as a request names it, before anything is looked up."""
+    if not name:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, "the pchannel name is empty")
+    if term is not None and term <= 0:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, f"{name}: term {term} is not positive")
+    return None
+
+
+def locate(name: str, asked: Term | None, serving: Term | None, *, closing: bool) -> Refusal | None:
+    """The checks before a handler call, in their order; None lets it through.
+
+    `asked` None takes any term. `serving` None: the pchannel is not open here.
+    """
+    refusal = channel_refusal(name, asked)
+    if refusal is not None:
+        return refusal
+    if closing:
+        return Refusal(StreamingCode.ON_SHUTDOWN, f"{name}: this node is shutting down")
+    if serving is None:
+        return Refusal(StreamingCode.CHANNEL_NOT_EXIST, f"{name} is not open on this node")
+    if asked is not None and asked != serving:
+        return Refusal(
+            StreamingCode.UNMATCHED_CHANNEL_TERM,
+            f"{name} is open at term {serving}, not at term {asked}",
+        )
+    return None
