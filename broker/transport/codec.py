@@ -6,7 +6,8 @@ messages beside services with decoded ones on the same server.
 
 from typing import Protocol, Self
 
-from grpclib.encoding.base import CodecBase
+from grpclib.const import Status
+from grpclib.encoding.base import CodecBase, StatusDetailsCodecBase
 
 
 class WireMessage(Protocol):
@@ -33,3 +34,15 @@ class MessageCodec(CodecBase):
         if issubclass(message_type, bytes):
             return data
         return message_type.parse(data)
+
+
+class RawDetailsCodec(StatusDetailsCodecBase):
+    """`GRPCError(status, message, details)` with `details` the bytes of a `google.rpc.Status`."""
+
+    def encode(self, status: Status, message: str | None, details: bytes) -> bytes:
+        """The bytes as given; grpclib puts them into `grpc-status-details-bin`."""
+        return details
+
+    def decode(self, status: Status, message: str | None, data: bytes) -> bytes:
+        """The bytes as received."""
+        return data

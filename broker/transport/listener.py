@@ -1,0 +1,262 @@
+# ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
+"""A gRPC listening socket whose peers are held to limits; idle but healthy ones live for ever.
+
+Owns: the accepted connections, from accept to close. Never looks at a call: grpclib hands those to
+the services. Next: broker/edge/server.py
+
+What one connection can make this process hold: its unread receive window, one HTTP/2 frame, one
+header block, `unsent_bytes_max` of answers it does not read. A peer that is silent inside the
+handshake, a frame or a header block for `idle_peer_s` is cut off (after at most twice that: one
+timer a connection looks whether anything was completed since it last looked).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import grpclib.server
+from grpclib.config import Configuration
+from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RemoteSettingsChanged
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes, Settings
+from hpack.exceptions import HPACKError
+from hyperframe.exceptions import HyperframeError
+
+from broker.transport.codec import MessageCodec, RawDetailsCodec
+
+if TYPE_CHECKING:
+    from grpclib._typing import IServable
+
+HTTP_FRAME_BYTES_MAX = 256 * 1024
+"""Peers that use the offer send fewer, larger DATA frames; grpc-go stays at 16 KiB."""
+HEADER_BLOCK_BYTES_MAX = 64 * 1024
+WRITE_BUFFER_BYTES_HIGH = 128 * 1024
+"""Above this the streams of a connection wait; below a quarter of it they go on."""
+CLOSE_S = 5.0
+"""How long a closed connection may take to read the last bytes before it is reset."""
+SERVER_PING_S, SERVER_PING_TIMEOUT_S = 60.0, 10.0
+"""Finds peers that vanished without a word. Pings of clients are always answered, at any pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """`streams_max` and the windows hold for each connection; bytes and seconds."""
+
+    connections_max: int = 4096
+    streams_max: int = 16384
+    idle_peer_s: float = 15.0
+    stream_window_bytes: int = 2 * 1024 * 1024
+    connection_window_bytes: int = 16 * 1024 * 1024
+    unsent_bytes_max: int = 16 * 1024 * 1024
+
+
+class Listener(grpclib.server.Server):
+    """Start it with `start(host, port)`, then `stop_accepting()` and `hang_up()`."""
+
+    def __init__(self, services: "Sequence[IServable]", limits: ListenerLimits) -> None:
+        super().__init__(
+            services,
+            codec=MessageCodec(),
+            status_details_codec=RawDetailsCodec(),
+            config=Configuration(
+                _keepalive_time=SERVER_PING_S,
+                _keepalive_timeout=SERVER_PING_TIMEOUT_S,
+                _keepalive_permit_without_calls=True,
+                _http2_max_pings_without_data=0,
+                _http2_min_sent_ping_interval_without_data=SERVER_PING_TIMEOUT_S,
+                http2_connection_window_size=limits.connection_window_bytes,
+                http2_stream_window_size=limits.stream_window_bytes,
+            ),
+        )
+        self._h2_config = H2Configuration(
+            client_side=False,
+            header_encoding="ascii",
+            validate_inbound_headers=True,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+        self._limits = limits
+        self._connections: set[PeerConnection] = set()
+        self._accepting = True
+        self._refused = 0
+
+    @property
+    def port(self) -> int:
+        """The port that the system chose, or the one asked for."""
+        assert self._server is not None, "not started"
+        sockets = cast(asyncio.Server, self._server).sockets
+        return int(sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """Accepted and not yet lost."""
+        return len(self._connections)
+
+    @property
+    def refused(self) -> int:
+        """Turned away because `connections_max` were there."""
+        return self._refused
+
+    def stop_accepting(self) -> None:
+        """Release the port; what is connected stays."""
+        self._accepting = False
+        if self._server is not None:
+            self._server.close()
+
+    async def hang_up(self) -> None:
+        """Close every connection, cancelling what still runs on it. Bounded by `CLOSE_S`."""
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.hang_up("the server stopped")
+        self.close()
+        await self.wait_closed()
+
+    def admit(self, connection: "PeerConnection") -> bool:
+        """Count a connection in, unless there are too many."""
+        if not self._accepting or len(self._connections) >= self._limits.connections_max:
+            self._refused += 1
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: "PeerConnection") -> None:
+        """A connection is lost."""
+        self._connections.discard(connection)
+
+    def _protocol_factory(self) -> H2Protocol:
+        plain = super()._protocol_factory()
+        return PeerConnection(self, self._limits, plain.handler, self._config, self._h2_config)
+
+
+class PeerConnection(H2Protocol):
+    """One accepted connection: grpclib's protocol, with limits and without its rough edges."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        limits: ListenerLimits,
+        handler: AbstractHandler,
+        config: Configuration,
+        h2_config: H2Configuration,
+    ) -> None:
+        super().__init__(handler, config, h2_config)
+        self._listener = listener
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self._handshaken = False
+        self._completed = 0
+        self._completed_before = -1
+        self._look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """grpclib's, with our settings in the very first frame and a bounded write buffer."""
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
+        wire = cast(asyncio.Transport, transport)
+        if not self._listener.admit(self):
+            wire.abort()
+            return
+        self._transport = wire
+        wire.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
+        h2_connection = H2Connection(config=self.h2_config)
+        h2_connection.local_settings = self._settings()
+        h2_connection.max_inbound_frame_size = HTTP_FRAME_BYTES_MAX
+        h2_connection.initiate_connection()
+        h2_connection.increment_flow_control_window(self._limits.connection_window_bytes - 65535)
+        self.connection = BoundedConnection(h2_connection, wire, config=self.config)
+        self.connection.flush()
+        self.connection.initialize()
+        self.processor = EventsProcessor(self.handler, self.connection)
+        self._look_later()
+
+    def _settings(self) -> Settings:
+        return Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: self._limits.streams_max,
+                SettingCodes.INITIAL_WINDOW_SIZE: self._limits.stream_window_bytes,
+                SettingCodes.MAX_FRAME_SIZE: HTTP_FRAME_BYTES_MAX,
+                SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_BLOCK_BYTES_MAX,
+            },
+        )
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the state machine; whatever a peer sends, the worst is the end of its connection."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            events = self.connection.feed(data)
+        except (H2Error, HPACKError, HyperframeError, ValueError) as error:
+            self._cut(f"protocol error: {error}")
+            return
+        for event in events:
+            self._completed += 1
+            if isinstance(event, RemoteSettingsChanged):
+                self._handshaken = True
+            # Unknown frames must be ignored (RFC 9113, 5.5); grpclib would raise.
+            if event.__class__ in getattr(self.processor, "processors", ()):
+                self.processor.process(event)
+        if self._transport.is_closing():
+            return
+        self.connection.flush()
+        if self._holds_too_much():
+            self._cut("over a limit")
+
+    def _holds_too_much(self) -> bool:
+        """Checked before the bytes come: a length that is too large is refused by its header."""
+        assert self._transport is not None
+        incoming = self.connection._connection.incoming_buffer
+        announced = int.from_bytes(incoming._data[:3], "big") if len(incoming._data) >= 9 else 0
+        headers = sum([len(frame.data) for frame in incoming._headers_buffer])
+        return (
+            announced > HTTP_FRAME_BYTES_MAX
+            or headers > HEADER_BLOCK_BYTES_MAX
+            or self._transport.get_write_buffer_size() > self._limits.unsent_bytes_max
+        )
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(self._limits.idle_peer_s, self._look_for_progress)
+
+    def _look_for_progress(self) -> None:
+        incoming = self.connection._connection.incoming_buffer
+        unfinished = bool(incoming._data or incoming._headers_buffer)
+        if not self._handshaken or (unfinished and self._completed == self._completed_before):
+            self._cut("no progress")
+            return
+        self._completed_before = self._completed
+        self._look_later()
+
+    def _cut(self, reason: str) -> None:
+        """Say GOAWAY if the peer still reads, and drop the connection without waiting for it."""
+        assert self._transport is not None
+        self.connection.flush()
+        self.processor.close(reason)
+
+    def hang_up(self, reason: str) -> None:
+        """An orderly end: GOAWAY, then close."""
+        if self._transport is not None and not self._transport.is_closing():
+            self.connection._connection.close_connection()
+            self._cut(reason)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The socket is gone: end every call on it and forget it."""
+        self._listener.forget(self)
+        if self._look is not None:
+            self._look.cancel()
+        if self._transport is not None:
+            super().connection_lost(exc)
+
+
+class BoundedConnection(Connection):
+    """Closing waits for unsent bytes to be read; this one does not wait for ever."""
+
+    def close(self) -> None:
+        """Close, and reset the connection if the peer has not read the rest within `CLOSE_S`."""
+        transport: asyncio.Transport | None = getattr(self, "_transport", None)
+        super().close()
+        if transport is not None:
+            asyncio.get_running_loop().call_later(CLOSE_S, transport.abort)
