@@ -18,20 +18,39 @@ class MetaError(Exception):
 
 
 class Conflict(MetaError):
-    """A key was not at the expected revision; `key` says which one, `actual` where it is (0: absent)."""
+    """`key` was not at the expected revision but at `actual` (0: absent)."""
 
     def __init__(self, key: str, expected: int, actual: int) -> None:
         super().__init__(f"{key}: expected revision {expected}, it is at {actual}")
         self.key, self.expected, self.actual = key, expected, actual
 
 
-class MetaStore(Protocol):
-    """Every write is durable when the call returns. All calls may run at once."""
+class UnknownSchema(MetaError):
+    """The store has another layout than this version of the program knows; it stays untouched."""
 
-    async def get(self, key: str) -> Entry | None: ...
+    def __init__(self, store: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{store}: metadata schema version {found}; this program knows version {known}"
+        )
+        self.store, self.found, self.known = store, found, known
+
+
+class MetaStore(Protocol):
+    """Every write is durable when the call returns. All calls may run at once.
+
+    Keys are non-empty text, ordered by code point. Every call ends by itself: a store that is busy
+    or gone raises MetaError after a bounded wait. A cancelled write is applied whole or not at all.
+    """
+
+    async def get(self, key: str) -> Entry | None:
+        """The newest entry of a key; None when it is absent. Raises MetaError."""
+        ...
 
     async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
-        """Entries whose key starts with `prefix`, in key order, from one moment."""
+        """Entries whose key starts with `prefix`, in key order, from one moment.
+
+        Raises MetaError.
+        """
         ...
 
     async def write(
@@ -41,10 +60,14 @@ class MetaStore(Protocol):
         deletes: Sequence[str] = (),
         expect: Mapping[str, int] | None = None,
     ) -> int:
-        """Apply all or nothing and give the new revision.
+        """Apply all or nothing and give the new revision, which every put entry then has.
 
-        `expect` maps keys to the revision they must be at now, 0 for absent; else Conflict.
+        `expect` maps keys to the revision they must be at now, 0 for absent; else Conflict, which
+        names the first such key in key order. A key that was deleted and written again never has
+        an old revision. Deleting an absent key is no error. Raises MetaError.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Release the store; idempotent. Later calls raise MetaError."""
+        ...

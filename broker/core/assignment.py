@@ -1,0 +1,126 @@
+"""The life of a pchannel in the coordinator's table, and the versioned table that clients see.
+
+Owns the transitions. Never persists: a caller saves what a transition returns before it acts on it.
+
+    UNINITIALIZED(term 1) --assign--> ASSIGNING(term + 1) --served--> ASSIGNED
+    ASSIGNED --lost, term equal--> UNAVAILABLE --assign--> ASSIGNING(term + 1)
+    ASSIGNING --assign--> ASSIGNING(term + 1)
+    any --taken by its own node--> ASSIGNING(term + 1) --served--> ASSIGNED
+
+The last line is a node that restarts a channel by itself: it takes the next term, then serves.
+A transition that does not apply returns the same object, so `is` tells whether anything changed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from broker.model.channel import (
+    AccessMode,
+    Assignment,
+    AssignmentVersion,
+    NodeAssignment,
+    PChannel,
+    PChannelState,
+)
+from broker.model.ids import NodeId, PChannelName, Term
+
+UNASSIGNED_TERM = Term(1)
+"""The term of a pchannel that nobody ever owned; the first owner has 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A node that may still hold a channel at this term."""
+
+    node: NodeId
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class PChannelMeta:
+    """One pchannel as the coordinator records it.
+
+    `histories` are former owners that have not been told to let go, one entry a node, so it is
+    never longer than the number of nodes. `assigned_ms` is when it was last served, 0 for never.
+    """
+
+    name: PChannelName
+    term: Term = UNASSIGNED_TERM
+    state: PChannelState = PChannelState.UNINITIALIZED
+    node: NodeId | None = None
+    access: AccessMode = AccessMode.READ_WRITE
+    histories: tuple[Owner, ...] = ()
+    assigned_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """A live node and where clients reach it."""
+
+    node: NodeId
+    address: str
+
+
+def assign(meta: PChannelMeta, node: NodeId) -> PChannelMeta:
+    """Give the channel to `node` at the next term; nothing changes when it serves it already."""
+    if meta.state is PChannelState.ASSIGNED and meta.node == node:
+        return meta
+    return replace(
+        meta,
+        term=Term(meta.term + 1),
+        state=PChannelState.ASSIGNING,
+        node=node,
+        histories=_with_former_owner(meta),
+    )
+
+
+def taken(meta: PChannelMeta, term: Term) -> PChannelMeta:
+    """The channel's own node took a higher `term`, at which it does not serve yet."""
+    assert term > meta.term, (term, meta)
+    if meta.node is None:
+        return replace(meta, term=term)
+    return replace(meta, term=term, state=PChannelState.ASSIGNING)
+
+
+def served(meta: PChannelMeta, node: NodeId, term: Term, now_ms: int) -> PChannelMeta:
+    """`node` serves the channel at `term`; nothing changes when that is not what was agreed on."""
+    agreed = meta.state is PChannelState.ASSIGNING and (meta.node, meta.term) == (node, term)
+    if not agreed:
+        return meta
+    return replace(meta, state=PChannelState.ASSIGNED, histories=(), assigned_ms=now_ms)
+
+
+def lost(meta: PChannelMeta, term: Term) -> PChannelMeta:
+    """Somebody found the channel dead at `term`; a report about another term is stale."""
+    if meta.state is not PChannelState.ASSIGNED or meta.term != term:
+        return meta
+    return replace(meta, state=PChannelState.UNAVAILABLE)
+
+
+def tabulate(
+    version: AssignmentVersion,
+    nodes: Iterable[NodeAddress],
+    metas: Iterable[PChannelMeta],
+    control_host: PChannelName,
+) -> Assignment:
+    """The table clients see: every live node, also an empty one, with the channels it serves.
+
+    Only channels in state ASSIGNED on a live node are listed, in name order.
+    """
+    held: dict[NodeId, list[PChannel]] = {}
+    for meta in sorted(metas, key=lambda meta: meta.name):
+        if meta.state is PChannelState.ASSIGNED and meta.node is not None:
+            held.setdefault(meta.node, []).append(PChannel(meta.name, meta.term, meta.access))
+    listed = tuple(
+        NodeAssignment(live.node, live.address, tuple(held.get(live.node, ())))
+        for live in sorted(nodes, key=lambda live: live.node)
+    )
+    return Assignment(version=version, nodes=listed, control_host=control_host)
+
+
+def _with_former_owner(meta: PChannelMeta) -> tuple[Owner, ...]:
+    """The histories plus the owner so far; of one node only its newest term matters."""
+    if meta.node is None:
+        return meta.histories
+    others = tuple(owner for owner in meta.histories if owner.node != meta.node)
+    return (*others, Owner(meta.node, meta.term))

@@ -1,0 +1,115 @@
+"""Names of channels and collections: how they are made, taken apart, and which ones are refused.
+
+Owns the spelling rules that Milvus's clients rely on. Never knows which channels exist.
+"""
+
+import re
+
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import CollectionId, PChannelName, VChannelName
+
+PCHANNELS_MAX = 1024
+"""More logs than this on one machine is a typing error, and not a wish."""
+
+COLLECTION_NAME_LENGTH_MAX = 255
+CLUSTER_NAME_LENGTH_MAX = 64
+
+_CONTROL_SUFFIX = "vcchan"
+_INT64_MAX = (1 << 63) - 1
+_COLLECTION_ID = re.compile(r".*_([0-9]+)v[0-9]+", re.DOTALL)
+_COLLECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+
+
+def pchannel_names(cluster: str, count: int) -> tuple[PChannelName, ...]:
+    """The pchannels of a cluster, in the order of their numbers.
+
+    Cluster and count are ones that `cluster_refusal` let pass.
+    """
+    return tuple(PChannelName(f"{cluster}-rootcoord-dml_{index}") for index in range(count))
+
+
+def cluster_refusal(cluster: str, count: int) -> Refusal | None:
+    """Why a cluster cannot have this name or this many pchannels; None when it can.
+
+    The name becomes part of file and actor names, so it holds no separators.
+    """
+    if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
+        return _invalid(
+            f"cluster name {_shown(cluster)} must start with a letter or digit, go on with "
+            f"letters, digits, '-' or '.', and have at most {CLUSTER_NAME_LENGTH_MAX} characters"
+        )
+    if not 1 <= count <= PCHANNELS_MAX:
+        return _invalid(f"the number of pchannels must be 1 to {PCHANNELS_MAX}, not {count}")
+    return None
+
+
+def vchannel_name(pchannel: PChannelName, collection: CollectionId, shard: int) -> VChannelName:
+    """The vchannel of one shard of a collection, on the pchannel it was placed on."""
+    return VChannelName(f"{pchannel}_{collection}v{shard}")
+
+
+def control_channel(host: PChannelName) -> VChannelName:
+    """The control channel, when `host` is the pchannel that carries it."""
+    return VChannelName(f"{host}_{_CONTROL_SUFFIX}")
+
+
+def control_host(pchannels: tuple[PChannelName, ...]) -> PChannelName:
+    """The pchannel that carries the control channel: the first one in string order."""
+    return min(pchannels)
+
+
+def is_control_channel(name: str) -> bool:
+    """Whether a vchannel is the one that orders cluster-wide changes."""
+    return name.endswith(_CONTROL_SUFFIX)
+
+
+def is_physical(name: str) -> bool:
+    """Whether a name is a pchannel's: no letter `v` after its last underscore."""
+    return "v" not in name.rpartition("_")[2] or "_" not in name
+
+
+def pchannel_of(name: str) -> PChannelName:
+    """The pchannel that a channel name belongs to; a pchannel belongs to itself."""
+    return PChannelName(name if is_physical(name) else name.rpartition("_")[0])
+
+
+def belongs_to(name: str, pchannel: PChannelName) -> bool:
+    """Whether messages for `name` may go to `pchannel`. A vchannel needs no creation."""
+    return pchannel_of(name) == pchannel
+
+
+def collection_id_of(vchannel: str) -> CollectionId | None:
+    """The collection id inside a vchannel name; None when it is not a collection's vchannel."""
+    found = _COLLECTION_ID.match(vchannel)
+    if found is None or int(found[1]) > _INT64_MAX:
+        return None
+    return CollectionId(int(found[1]))
+
+
+def collection_name_refusal(name: str) -> Refusal | None:
+    """Why a collection cannot have this name; None when it can.
+
+    Milvus's rule, which also keeps collection names and channel names apart: a channel name
+    always holds a '-', a collection name never does.
+    """
+    if len(name) > COLLECTION_NAME_LENGTH_MAX:
+        return _invalid(
+            f"collection name {_shown(name)} has {len(name)} characters; "
+            f"at most {COLLECTION_NAME_LENGTH_MAX} are allowed"
+        )
+    if not _COLLECTION_NAME.fullmatch(name):
+        return _invalid(
+            f"collection name {_shown(name)} must start with a letter or '_', "
+            "and go on with letters, digits, '_' or '$'"
+        )
+    return None
+
+
+def _invalid(cause: str) -> Refusal:
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _shown(name: str) -> str:
+    """A name as it may stand in an error text: quoted, escaped, and short."""
+    return repr(name) if len(name) <= 80 else repr(name[:77]) + "…"

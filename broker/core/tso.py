@@ -1,0 +1,115 @@
+"""The tick oracle's rules: hybrid time that never repeats, over restarts and clock steps.
+
+Owns the arithmetic of one durable window. Never saves it, never reads a clock: `now_ms` is an
+argument, and a reservation that needs a larger window says which bound to save first.
+
+Rules (hybrid logical clock; window as in Milvus's master):
+* a tick is `physical_ms << 18 | logical`; physical never goes back, whatever the clock does;
+* every tick handed out has a physical part below `bound_ms`, which was durable before;
+* whoever starts, starts above the last durable bound: at most a window is lost, nothing repeats;
+* when the logical part is used up, a millisecond is borrowed from the future.
+
+Why there is no "wait" besides "save first": borrowing is bounded by the window, and a clock that
+stepped back must not stop the broker, so being ahead of the clock is no reason to wait.
+"""
+
+from dataclasses import dataclass, replace
+
+from broker.model.ids import TICK_LOGICAL_BITS, TICK_LOGICAL_MAX, TimeTick
+
+WINDOW_MS = 3_000
+"""How far ahead a bound is saved: one save in about half of this time, and the largest gap."""
+
+GUARD_MS = 1
+"""A new holder stays this far above the old bound."""
+
+COUNT_MAX = 65_536
+"""The most ticks of one reservation; four fit a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """The newest millisecond, its next logical value, and the durable bound (exclusive)."""
+
+    physical_ms: int
+    next_logical: int
+    bound_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """`first`, `first + 1`, … are the caller's; `after` is the state to keep."""
+
+    after: Hybrid
+    first: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFirst:
+    """Nothing was handed out: make `bound_ms` durable, then `granted`, then ask again."""
+
+    bound_ms: int
+
+
+def started(saved_ms: int, bound_ms: int) -> Hybrid:
+    """The state of a new holder whose `bound_ms` is durable.
+
+    `saved_ms` is the bound that was durable before, 0 when there was none.
+    """
+    assert bound_ms > saved_ms + GUARD_MS, (saved_ms, bound_ms)
+    return Hybrid(physical_ms=saved_ms + GUARD_MS, next_logical=0, bound_ms=bound_ms)
+
+
+def first_bound(saved_ms: int, now_ms: int) -> int:
+    """The bound that a new holder saves before it serves."""
+    return max(now_ms, saved_ms + GUARD_MS) + WINDOW_MS
+
+
+def granted(hybrid: Hybrid, saved_ms: int, bound_ms: int) -> Hybrid:
+    """The state when `bound_ms` has become durable over `saved_ms`.
+
+    When somebody else saved `saved_ms` meanwhile, the rest of the old window is given up.
+    """
+    if saved_ms == hybrid.bound_ms:
+        return replace(hybrid, bound_ms=max(bound_ms, hybrid.bound_ms))
+    assert saved_ms > hybrid.bound_ms, (saved_ms, hybrid.bound_ms)
+    return started(saved_ms, bound_ms)
+
+
+def reserve(hybrid: Hybrid, count: int, now_ms: int) -> Reserved | SaveFirst:
+    """`count` contiguous ticks, 1 <= count <= COUNT_MAX, at `now_ms` or as near above as can be."""
+    assert 1 <= count <= COUNT_MAX, count
+    physical_ms, logical = hybrid.physical_ms, hybrid.next_logical
+    if now_ms > physical_ms:
+        physical_ms, logical = now_ms, 0
+    elif logical + count - 1 > TICK_LOGICAL_MAX:
+        physical_ms, logical = physical_ms + 1, 0
+    if physical_ms >= hybrid.bound_ms:
+        return SaveFirst(physical_ms + WINDOW_MS)
+    return Reserved(
+        after=replace(hybrid, physical_ms=physical_ms, next_logical=logical + count),
+        first=compose(physical_ms, logical),
+    )
+
+
+def bound_due(hybrid: Hybrid, now_ms: int) -> int | None:
+    """The bound to save now, ahead of need; None while more than half of the window is left."""
+    ahead_ms = max(now_ms, hybrid.physical_ms)
+    if hybrid.bound_ms - ahead_ms > WINDOW_MS // 2:
+        return None
+    return ahead_ms + WINDOW_MS
+
+
+def compose(physical_ms: int, logical: int) -> TimeTick:
+    """The tick of a millisecond and a logical value."""
+    return TimeTick((physical_ms << TICK_LOGICAL_BITS) + logical)
+
+
+def physical_ms_of(tick: TimeTick) -> int:
+    """Unix milliseconds of a tick."""
+    return tick >> TICK_LOGICAL_BITS
+
+
+def logical_of(tick: TimeTick) -> int:
+    """The logical part of a tick, in [0, 2^18)."""
+    return tick & TICK_LOGICAL_MAX

@@ -1,0 +1,51 @@
+"""Metadata in memory: for tests and the simulator. Owns a dict; never durable beyond its object."""
+
+from collections.abc import Mapping, Sequence
+
+from broker.ports.meta import Conflict, Entry, MetaError
+
+
+class MemoryMetaStore:
+    """A MetaStore (`broker/ports/meta.py`) whose "restart" is to hand the same object on."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._revision = 0
+        self._closed = False
+
+    async def get(self, key: str) -> Entry | None:
+        self._check_open()
+        return self._entries.get(key)
+
+    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+        self._check_open()
+        return sorted(
+            ((key, entry) for key, entry in self._entries.items() if key.startswith(prefix)),
+            key=lambda item: item[0],
+        )
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        self._check_open()
+        for key, expected in sorted((expect or {}).items()):
+            actual = self._entries[key].revision if key in self._entries else 0
+            if actual != expected:
+                raise Conflict(key, expected, actual)
+        self._revision += 1
+        for key in deletes:
+            self._entries.pop(key, None)
+        for key, value in puts.items():
+            self._entries[key] = Entry(value, self._revision)
+        return self._revision
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise MetaError("the metadata store is closed")

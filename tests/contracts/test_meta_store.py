@@ -1,0 +1,212 @@
+"""What every driver of `broker/ports/meta.py` promises, run on each of them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.meta.memory import MemoryMetaStore
+from broker.meta.sqlite import SqliteMetaStore
+from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+
+Opener = Callable[[], Awaitable[MetaStore]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
+    """Opens a new, empty store each time it is called."""
+    async with AsyncExitStack() as stack:
+        opened = 0
+
+        async def open_one() -> MetaStore:
+            nonlocal opened
+            opened += 1
+            store: MetaStore = (
+                MemoryMetaStore()
+                if request.param == "memory"
+                else await SqliteMetaStore.open(tmp_path / f"meta-{opened}.db")
+            )
+            stack.push_async_callback(store.close)
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+async def store(open_store: Opener) -> MetaStore:
+    return await open_store()
+
+
+async def test_an_absent_key_has_no_entry(store: MetaStore) -> None:
+    assert await store.get("a") is None
+    assert await store.list("") == []
+
+
+async def test_a_write_gives_the_revision_that_its_entries_have(store: MetaStore) -> None:
+    revision = await store.write({"a": b"1", "b": b""})
+    assert await store.get("a") == Entry(b"1", revision)
+    assert await store.get("b") == Entry(b"", revision)
+
+
+async def test_revisions_grow_over_the_whole_store(store: MetaStore) -> None:
+    first = await store.write({"a": b"1"})
+    second = await store.write({"b": b"2"})
+    third = await store.write({}, deletes=["a"])
+    assert 0 < first < second < third
+    assert await store.get("b") == Entry(b"2", second)
+
+
+async def test_compare_and_set_succeeds_at_the_expected_revision(store: MetaStore) -> None:
+    first = await store.write({"a": b"1"}, expect={"a": 0})
+    second = await store.write({"a": b"2"}, expect={"a": first})
+    assert await store.get("a") == Entry(b"2", second)
+
+
+async def test_a_conflict_names_the_key_and_where_it_is_and_changes_nothing(
+    store: MetaStore,
+) -> None:
+    revision = await store.write({"a": b"1", "z": b"1"})
+    with pytest.raises(Conflict) as caught:
+        await store.write(
+            {"a": b"2", "b": b"2"}, deletes=["z"], expect={"z": 99, "a": revision, "b": 7}
+        )
+    assert (caught.value.key, caught.value.expected, caught.value.actual) == ("b", 7, 0)
+    assert await store.list("") == [("a", Entry(b"1", revision)), ("z", Entry(b"1", revision))]
+
+
+async def test_a_key_that_exists_is_not_expected_to_be_absent(store: MetaStore) -> None:
+    revision = await store.write({"a": b"1"})
+    with pytest.raises(Conflict) as caught:
+        await store.write({"a": b"2"}, expect={"a": 0})
+    assert caught.value.actual == revision
+
+
+async def test_a_key_may_be_expected_without_being_written(store: MetaStore) -> None:
+    revision = await store.write({"guard": b"1"})
+    await store.write({"a": b"1"}, expect={"guard": revision})
+    await store.write({"guard": b"2"})
+    with pytest.raises(Conflict):
+        await store.write({"a": b"2"}, expect={"guard": revision})
+
+
+async def test_puts_and_deletes_are_one_step(store: MetaStore) -> None:
+    await store.write({"a": b"1", "b": b"1"})
+    revision = await store.write({"c": b"2"}, deletes=["a", "absent"])
+    assert await store.get("a") is None
+    assert await store.get("c") == Entry(b"2", revision)
+    assert [key for key, _ in await store.list("")] == ["b", "c"]
+
+
+async def test_a_key_written_again_never_has_an_old_revision(store: MetaStore) -> None:
+    first = await store.write({"a": b"1"})
+    await store.write({}, deletes=["a"])
+    again = await store.write({"a": b"1"}, expect={"a": 0})
+    assert again > first
+    with pytest.raises(Conflict):
+        await store.write({"a": b"2"}, expect={"a": first})
+
+
+async def test_a_prefix_lists_its_keys_in_order_and_no_others(store: MetaStore) -> None:
+    keys = ["p/10", "p/2", "p/", "p", "q", "o\U0010ffff", "p/\U0010ffff", "p0", "P/1", "p/\ue000"]
+    await store.write({key: key.encode() for key in keys})
+    listed = await store.list("p/")
+    assert [key for key, _ in listed] == ["p/", "p/10", "p/2", "p/\ue000", "p/\U0010ffff"]
+    assert all(entry.value == key.encode() for key, entry in listed)
+    assert [key for key, _ in await store.list("o\U0010ffff")] == ["o\U0010ffff"]
+
+
+async def test_of_many_who_compare_and_set_at_once_each_counts_once(store: MetaStore) -> None:
+    async def add_one() -> None:
+        while True:
+            entry = await store.get("counter")
+            value, revision = (int(entry.value), entry.revision) if entry else (0, 0)
+            try:
+                await store.write(
+                    {"counter": str(value + 1).encode()}, expect={"counter": revision}
+                )
+            except Conflict:
+                continue
+            return
+
+    async with anyio.create_task_group() as adders:
+        for _ in range(12):
+            adders.start_soon(add_one)
+    entry = await store.get("counter")
+    assert entry is not None
+    assert entry.value == b"12"
+
+
+async def test_a_closed_store_says_so_and_may_be_closed_again(store: MetaStore) -> None:
+    await store.close()
+    await store.close()
+    with pytest.raises(MetaError, match="closed"):
+        await store.get("a")
+    with pytest.raises(MetaError, match="closed"):
+        await store.list("")
+    with pytest.raises(MetaError, match="closed"):
+        await store.write({"a": b""})
+
+
+keys = st.text(st.sampled_from("ab/\x7f\ud7ff\ue000\U0010ffff"), min_size=1, max_size=4)
+writes = st.tuples(
+    st.dictionaries(keys, st.binary(max_size=8), max_size=3),
+    st.lists(keys, max_size=2),
+    st.dictionaries(keys, st.sampled_from(["now", "absent", "stale"]), max_size=2),
+)
+
+
+class NaiveStore:
+    """What a store is, said as slowly and plainly as possible."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, bytes, int]] = []
+        self.revision = 0
+
+    def revision_of(self, key: str) -> int:
+        return next((revision for name, _, revision in self.rows if name == key), 0)
+
+    def write(self, puts: dict[str, bytes], deletes: list[str], expect: dict[str, int]) -> bool:
+        if any(self.revision_of(key) != revision for key, revision in expect.items()):
+            return False
+        self.revision += 1
+        self.rows = [row for row in self.rows if row[0] not in deletes and row[0] not in puts]
+        self.rows += [(key, value, self.revision) for key, value in puts.items()]
+        return True
+
+    def listed(self, prefix: str) -> list[tuple[str, Entry]]:
+        found = sorted(row for row in self.rows if row[0][: len(prefix)] == prefix)
+        return [(key, Entry(value, revision)) for key, value, revision in found]
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(script=st.lists(writes, max_size=8), prefix=st.one_of(st.just(""), keys))
+async def test_any_script_of_writes_ends_as_in_the_naive_store(
+    open_store: Opener,
+    script: list[tuple[dict[str, bytes], list[str], dict[str, str]]],
+    prefix: str,
+) -> None:
+    store, naive = await open_store(), NaiveStore()
+    for puts, deletes, wishes in script:
+        stale = {"absent": 0, "stale": naive.revision + 1}
+        expect = {key: stale.get(wish, naive.revision_of(key)) for key, wish in wishes.items()}
+        expected = naive.write(puts, deletes, expect)
+        try:
+            revision = await store.write(puts, deletes=deletes, expect=expect)
+        except Conflict:
+            assert not expected
+        else:
+            assert expected
+            assert puts == {} or revision == (await store.get(min(puts))).revision  # type: ignore[union-attr]
+        assert [key for key, _ in await store.list("")] == [key for key, _ in naive.listed("")]
+    assert [(key, entry.value) for key, entry in await store.list(prefix)] == [
+        (key, entry.value) for key, entry in naive.listed(prefix)
+    ]
+    await store.close()
