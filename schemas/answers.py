@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from schemas.base36 import read_base36, rocksmq_id
 from schemas.entries import read_entry, write_entry
 from schemas.fields import fields, read_length
+from schemas.status import read_streaming_error
 from schemas.varint import Malformed, signed, varint
 
 _MESSAGE_PROPERTY: Final = b"\x12"
@@ -123,7 +124,8 @@ def scan_produce_response(frame: bytes) -> ProduceAnswer | None:
             return _produce_answer(data)
         case 0x1A:
             return Closed()
-    return None
+        case _:
+            return None
 
 
 def scan_consume_response(frame: bytes) -> ConsumeAnswer | None:
@@ -152,7 +154,8 @@ def _scan_any_consume(frame: bytes) -> ConsumeAnswer | None:
             return _vchannel_answer(data)
         case 0x32:
             return Closed()
-    return None
+        case _:
+            return None
 
 
 def _read_usual(data: bytes, position: int, end: int) -> Consumed | None:
@@ -190,6 +193,8 @@ def _read_any(data: bytes) -> Consumed:
             case 0x1A:
                 key, value = read_entry(content)
                 properties[key] = value
+            case _:
+                pass
     return Consumed(_message_id(id_bytes), payload, properties)
 
 
@@ -233,8 +238,11 @@ def _produce_answer(data: bytes) -> Produced | ProduceFailed:
         case 0x12:
             return _produced(request_id, content)
         case 0x1A:
-            return ProduceFailed(request_id, *_streaming_error(content))
-    raise Malformed(f"an answer to request {request_id} with neither result nor error", 0)
+            error = read_streaming_error(content)
+            return ProduceFailed(request_id, error.code, error.cause)
+        case _:
+            what = f"an answer to request {request_id} with neither result nor error"
+            raise Malformed(what, 0)
 
 
 def _produced(request_id: int, data: bytes) -> Produced:
@@ -250,6 +258,8 @@ def _produced(request_id: int, data: bytes) -> Produced:
                 txn_context += data[first:stop]
             case 0x2A:
                 confirmed += data[first:stop]
+            case _:
+                pass
     return Produced(request_id, _message_id(own), tick, _message_id(confirmed), txn_context)
 
 
@@ -259,18 +269,9 @@ def _vchannel_answer(data: bytes) -> VChannelCreated | VChannelRefused:
         if tag == 0x08:
             answer = VChannelCreated(signed(first))
         elif tag == 0x12:
-            answer = VChannelRefused(*_streaming_error(data[first:stop]))
+            error = read_streaming_error(data[first:stop])
+            answer = VChannelRefused(error.code, error.cause)
     return answer
-
-
-def _streaming_error(data: bytes) -> tuple[int, str]:
-    code, cause = 0, ""
-    for tag, first, stop in fields(data, 0, len(data)):
-        if tag == 0x08:
-            code = first
-        elif tag == 0x12:
-            cause = data[first:stop].decode("utf-8", "replace")
-    return code, cause
 
 
 def _last_field(data: bytes) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""gRPC's framing of messages inside an HTTP/2 stream: one flag byte, four length bytes, the message.
+"""gRPC's framing inside an HTTP/2 stream: one flag byte, four length bytes, then the message.
 
 Never looks into a message. Next: schemas/wire.py
 """
@@ -13,7 +13,7 @@ HEAD_BYTES: Final = 5
 _HEAD: Final = Struct(">BI")
 
 
-class FrameTooLarge(ValueError):  # noqa: N818 - it names what the frame is
+class FrameTooLarge(ValueError):
     """A frame announces `length` bytes where `limit` are allowed; nothing was allocated for it."""
 
     def __init__(self, limit: int, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Variable-length integers of protobuf, and the one error for bytes that are not what they should be.
+"""Variable-length integers of protobuf, and the one error for bytes that break a format.
 
 Never looks at what a number means. Next: schemas/fields.py
 """
@@ -12,8 +12,8 @@ _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 _LOW_BITS: Final = 28
 
 
-class Malformed(ValueError):  # noqa: N818 - it names what the bytes are
-    """Bytes or text that break the format: `what` is wrong, seen at `offset` of what was scanned."""
+class Malformed(ValueError):
+    """Bytes or text that break the format: `what` is wrong, at `offset` of what was scanned."""
 
     def __init__(self, what: str, offset: int) -> None:
         super().__init__(f"{what} at offset {offset}")
@@ -22,7 +22,7 @@ class Malformed(ValueError):  # noqa: N818 - it names what the bytes are
 
 
 def varint(value: int) -> bytes:
-    """Encode; a negative number goes as its 64 bit two's complement, as int32 and int64 fields do."""
+    """Encode; a negative number goes as its two's complement of 64 bits, as in an int64 field."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     if 0 <= value < 16384:

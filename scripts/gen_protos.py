@@ -25,6 +25,7 @@ OPTIONS = "client_generation=async,server_generation=async"
 
 
 def main() -> int:
+    """Generate, or check; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; fail when stale")
     check = parser.parse_args().check
@@ -66,11 +67,13 @@ def differences(fresh: Path, committed: Path) -> list[str]:
 
 
 def files(folder: Path) -> set[str]:
+    """Paths of all files, relative to the folder."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)) for path in paths if "__pycache__" not in path.parts}
 
 
 def report(stale: list[str]) -> int:
+    """Say what is stale; the exit status."""
     if not stale:
         print("schemas/generated is up to date")
         return 0

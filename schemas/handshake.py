@@ -1,0 +1,66 @@
+"""What travels in gRPC metadata: the create headers of streams, and who a call is meant for.
+
+Never decides whether a pchannel is served here. Next: schemas/status.py
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.base64_text import base64_text, read_base64
+from schemas.fields import field, fields
+from schemas.varint import Malformed, signed, varint
+
+CREATE_PRODUCER: Final = "create-producer"
+CREATE_CONSUMER: Final = "create-consumer"
+CLUSTER: Final = "cluster"
+"""Prefix of the cluster the call is meant for; absent or empty fits all."""
+SERVER_ID: Final = "serverid"
+"""Decimal id of the server the call is meant for; absent or unparsable fits all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateHeader:
+    """The pchannel a stream is opened on; numbers are as sent, also when no server would serve it.
+
+    `access_mode` is a number of `streaming.PChannelAccessMode`.
+    """
+
+    pchannel: str
+    term: int
+    access_mode: int = 0
+
+
+def create_header(header: CreateHeader) -> str:
+    """The value of a `create-producer` or `create-consumer` header."""
+    info = b"".join(
+        (
+            field(0x0A, header.pchannel.encode()) if header.pchannel else b"",
+            b"\x10" + varint(header.term) if header.term else b"",
+            b"\x18" + varint(header.access_mode) if header.access_mode else b"",
+        )
+    )
+    return base64_text(field(0x0A, info))
+
+
+def read_create_header(text: str) -> CreateHeader:
+    """Raises Malformed when the value is not base64 of a create request, or names no pchannel."""
+    data = read_base64(text)
+    info = [data[first:stop] for tag, first, stop in fields(data, 0, len(data)) if tag == 0x0A]
+    if not info:
+        raise Malformed("a create request without pchannel", 0)
+    return _read_info(b"".join(info))
+
+
+def _read_info(data: bytes) -> CreateHeader:
+    name, term, access_mode = b"", 0, 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x0A:
+            name = data[first:stop]
+        elif tag == 0x10:
+            term = signed(first)
+        elif tag == 0x18:
+            access_mode = signed(first)
+    try:
+        return CreateHeader(name.decode(), term, access_mode)
+    except UnicodeDecodeError:
+        raise Malformed("a pchannel name that is not UTF-8", 0) from None

@@ -1,0 +1,89 @@
+"""How a refusal ends a call: the gRPC code, and the details trailer that clients really read.
+
+Never chooses a streaming code. Next: schemas/README.md
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.fields import field, fields
+from schemas.varint import signed, varint
+
+DETAILS_TRAILER: Final = "grpc-status-details-bin"
+UNKNOWN: Final = 999
+"""The streaming code of an error that carries none."""
+
+_TYPE: Final = b"milvus.proto.streaming.StreamingError"
+_TYPE_URL: Final = b"type.googleapis.com/" + _TYPE
+
+_GRPC_UNKNOWN: Final = 2
+_FAILED_PRECONDITION: Final = 9
+_GRPC_CODES: Final = {
+    0: 0,
+    **dict.fromkeys((1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15), _FAILED_PRECONDITION),
+    7: 13,
+    8: 3,
+    16: 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingError:
+    """`streaming.StreamingError`: clients test the code; the cause is for people."""
+
+    code: int
+    cause: str
+
+
+def grpc_code(streaming_code: int) -> int:
+    """The gRPC status code that goes with a streaming code: Milvus's newest table.
+
+    Older clients look at the details only, so one table serves all.
+    """
+    return _GRPC_CODES.get(streaming_code, _GRPC_UNKNOWN)
+
+
+def streaming_error(error: StreamingError) -> bytes:
+    """The bytes of a `streaming.StreamingError`."""
+    code = b"\x08" + varint(error.code) if error.code else b""
+    return code + (field(0x12, error.cause.encode()) if error.cause else b"")
+
+
+def status_details(error: StreamingError) -> bytes:
+    """The raw value of the details trailer: a `google.rpc.Status` that holds the error.
+
+    Its code is that of `grpc_code`, because clients drop details that disagree with grpc-status.
+    """
+    detail = field(0x0A, _TYPE_URL) + field(0x12, streaming_error(error))
+    code = grpc_code(error.code)
+    return (b"\x08" + varint(code) if code else b"") + field(0x1A, detail)
+
+
+def read_status_details(data: bytes) -> StreamingError | None:
+    """The first StreamingError among the details; None when there is none. Raises Malformed."""
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x1A and (error := _read_detail(data[first:stop])):
+            return error
+    return None
+
+
+def read_streaming_error(data: bytes) -> StreamingError:
+    """From the bytes of a `streaming.StreamingError`. Raises Malformed."""
+    code, cause = 0, b""
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x08:
+            code = signed(first)
+        elif tag == 0x12:
+            cause = data[first:stop]
+    return StreamingError(code, cause.decode("utf-8", "replace"))
+
+
+def _read_detail(data: bytes) -> StreamingError | None:
+    """Any prefix may stand before the type's name in the URL."""
+    type_url = value = b""
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x0A:
+            type_url = data[first:stop]
+        elif tag == 0x12:
+            value = data[first:stop]
+    return read_streaming_error(value) if type_url.rpartition(b"/")[2] == _TYPE else None
