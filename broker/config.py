@@ -1,6 +1,6 @@
-"""Every setting of a broker process, frozen: from flags, else `TIDEMARK_*`, else `tidemark.toml`.
+"""Every setting of a broker, frozen: from flags, else `TIDEMARK_*`, else `tidemark.toml`.
 
-Durations end in `_ms` or `_s`, sizes in `_bytes`, limits in `_max`. Each limit says what it protects.
+Durations end in `_ms` or `_s`, sizes in `_bytes`, limits in `_max`, and say what they protect.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ NotNegative = Annotated[int, Field(ge=0)]
 
 
 class Settings(BaseSettings):
-    """One broker process. A name that is not a setting is refused, wherever it comes from a file."""
+    """One broker process. A line of the file that is not a setting is refused."""
 
     model_config = SettingsConfigDict(
         env_prefix="TIDEMARK_", toml_file=CONFIG_FILE, frozen=True, extra="forbid"
@@ -30,7 +30,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Path("./tidemark-data")
     listen: str = "127.0.0.1:19531"
-    """HOST:PORT; port 0 lets the system choose. Loopback unless you say otherwise: there is no TLS."""
+    """HOST:PORT; port 0 lets the system choose. There is no TLS, so loopback is the default."""
     advertise: str = ""
     """HOST:PORT that clients are told to use; empty: the address listened on."""
 
@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     frame_bytes_max: Positive = 16 * MIB
     """A larger gRPC frame ends its stream before memory is taken for it."""
     produce_inflight_bytes_max: Positive = 32 * MIB
-    """Unanswered bytes of one Produce stream; beyond it the stream is not read, and TCP pushes back."""
+    """Unanswered bytes of one Produce stream; beyond it the stream is not read."""
     consume_credit_bytes: Positive = 1 * MIB
     """Bytes fetched for one consumer before the earlier ones have been sent."""
     connections_max: Positive = 4096

@@ -7,5 +7,14 @@ in a bare checkout it is the checkout. Tests import each other's fakes as `tests
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Flags that make a short run a long one."""
+    parser.addoption(
+        "--rounds", type=int, default=5, help="how often the kill tests kill the broker"
+    )

@@ -40,7 +40,10 @@ def end(process: subprocess.Popen[str], number: int) -> None:
 def test_a_second_process_is_refused_and_told_the_pid_of_the_first(tmp_path: Path) -> None:
     holder = start_holder(tmp_path)
     try:
-        with pytest.raises(DataFolderError, match=f"in use by process {holder.pid}"), hold(tmp_path):
+        with (
+            pytest.raises(DataFolderError, match=f"in use by process {holder.pid}"),
+            hold(tmp_path),
+        ):
             pass
     finally:
         end(holder, signal.SIGTERM)
@@ -55,9 +58,9 @@ def test_a_killed_holder_leaves_the_folder_free(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_layout_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     (tmp_path / "format.json").write_text(json.dumps({"layout": 7}))
-    with pytest.raises(DataFolderError, match=r"layout version 7; this program reads 1"):
-        with hold(tmp_path):
-            pass
+    told = r"layout version 7; this program reads 1"
+    with pytest.raises(DataFolderError, match=told), hold(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no json"])

@@ -1,0 +1,43 @@
+"""Lets Spark find `format("tidemark")` without registering: it imports every `pyspark_*` module.
+
+One of these that fails to import breaks the lookup of every Python source, so nothing but pyspark
+is imported until a query is made. Next: broker/spark/stream_reader.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """The `tidemark` format: a batch and a streaming source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidemark"
+
+    def schema(self) -> str:
+        from broker.spark.options import parse
+        from broker.spark.rows import ddl
+
+        # Whether this is a stream is not known yet; both readings agree on this option.
+        given = {k: v for k, v in self.options.items() if k.lower() == "includeproperties"}
+        options = parse({"subscribe": "any", **given}, streaming=True)
+        return ddl(include_properties=options.include_properties)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from broker.spark.batch_reader import BatchReader
+        from broker.spark.options import parse
+
+        return BatchReader(parse(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from broker.spark.options import parse
+        from broker.spark.stream_reader import StreamReader
+
+        return StreamReader(parse(self.options, streaming=True))

