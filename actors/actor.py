@@ -1,0 +1,98 @@
+"""What a user of the runtime subclasses, and what an actor sees of the world around it.
+
+Next: actors/cell.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Generic, Protocol, TypeVar
+
+from actors.clock import Clock
+from actors.envelope import Envelope
+from actors.incarnation import Incarnation
+from actors.ref import Ref
+from actors.timer import Timer
+
+M = TypeVar("M")
+
+
+class Actor(Generic[M]):
+    """State with one thread of control: `receive` is never entered twice at once.
+
+    What `started` or `receive` raise ends the incarnation; the supervisor decides what follows.
+    """
+
+    async def started(self, context: "Context[M]") -> None:
+        """Before the first message, within `start_deadline_s`; build the state here."""
+
+    async def receive(self, batch: Sequence[Envelope[M]]) -> None:
+        """Handle 1 to `batch_max` envelopes, in arrival order."""
+        raise NotImplementedError
+
+    async def stopped(self) -> None:
+        """At an orderly stop only, after the last batch; within `stop_deadline_s`."""
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """Figures shown beside the runtime's own; called at any moment, must not change anything."""
+        return {}
+
+    def stop_requested(self) -> None:
+        """Called once, at once, when a stop is asked for, even in the middle of `receive`."""
+
+    async def reap(self) -> None:
+        """After every end, however violent; for the runtime's own actors, must be bounded."""
+
+
+class Tree(Protocol):
+    """What an actor may do to the tree it lives in; a System."""
+
+    def find(self, path: str) -> Ref[Any]:
+        """See System."""
+        ...
+
+    def kill(self, path: str) -> None:
+        """See System."""
+        ...
+
+    async def start_child(self, supervisor_path: str, spec: Any) -> Ref[Any]:
+        """See System."""
+        ...
+
+    async def stop_child(self, path: str) -> None:
+        """See System."""
+        ...
+
+
+class Context(Generic[M]):
+    """An incarnation's own view: who it is, its clock and randomness, timers and watches."""
+
+    def __init__(
+        self, life: Incarnation, random: Random, tree: Tree, stop: Callable[[], None]
+    ) -> None:
+        self.path = life.path
+        self.term = life.term
+        self.self: Ref[M] = Ref(life)
+        self.clock: Clock = life.clock
+        self.random = random
+        self.tree = tree
+        self._life = life
+        self._stop = stop
+
+    def after(self, delay_s: float, message: M) -> Timer:
+        """Have `message` arrive once, in `delay_s` seconds; it dies with the incarnation."""
+        return Timer(self._life, delay_s, message, repeats=False)
+
+    def every(self, period_s: float, message: M) -> Timer:
+        """Have `message` arrive each `period_s` seconds; at most one of them waits undelivered."""
+        return Timer(self._life, period_s, message, repeats=True)
+
+    def watch(self, ref: Ref[Any]) -> None:
+        """Have Terminated(path, term, reason) arrive, once, on the child-events lane.
+
+        It comes when the watched incarnation has ended; at once when it already has.
+        """
+        self._life.watch(ref._life)
+
+    def stop(self) -> None:
+        """Stop in an orderly way after the current batch; counts as a normal end."""
+        self._stop()

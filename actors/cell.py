@@ -1,0 +1,179 @@
+"""The task that runs one incarnation from its start to its end, whatever happens in it.
+
+Owns the actor's code, its cancel scope and its deadlines. Never decides about restarts.
+
+Next: actors/supervisor.py
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import anyio
+
+from actors.actor import Actor, Context, Tree
+from actors.clock import Alarm, Clock
+from actors.exit import Exit, ExitKind
+from actors.incarnation import Incarnation
+
+BATCHES_UNBROKEN_MAX = 32
+"""Batches handled in a row before others get a turn, though the mailbox never emptied."""
+
+log = logging.getLogger("actors")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every cell of one system stands on."""
+
+    clock: Clock
+    random: Random
+    tree: Tree
+    spawn: Callable[["Cell"], None]
+    abandoned: "set[Cell]"
+
+
+class Cell:
+    """One running incarnation.
+
+    `ready` is set when `started` returned or the start failed; `done` when no code of it runs any
+    more, or when it resisted cancellation for longer than `stop_deadline_s` and was abandoned.
+    """
+
+    def __init__(
+        self,
+        life: Incarnation,
+        actor: Actor[Any],
+        ground: Ground,
+        stop_deadline_s: float | None,
+        ended: Callable[["Cell"], None],
+    ) -> None:
+        self.life = life
+        self.actor = actor
+        self.handled = 0
+        self.has_started = False
+        self.ready = anyio.Event()
+        self.done = anyio.Event()
+        self.task: asyncio.Task[Any] | None = None
+        self._ground = ground
+        self._stop_deadline_s = stop_deadline_s
+        self._ended = ended
+        self._scope = anyio.CancelScope()
+        self._stopping: ExitKind | None = None
+        self._alarm: Alarm | None = None
+
+    @property
+    def state(self) -> str:
+        """One word for `statistics`."""
+        if self.life.exit is not None:
+            return "abandoned" if self.life.over else "dying"
+        if self._stopping is not None:
+            return "stopping"
+        return "running" if self.ready.is_set() else "starting"
+
+    def request_stop(self, kind: ExitKind = ExitKind.SHUTDOWN) -> None:
+        """Finish the current batch, then `stopped`; after `stop_deadline_s` it is cancelled."""
+        if self._stopping is not None or self.life.exit is not None:
+            return
+        self._stopping = kind
+        self._arm(self._overrun)
+        self.actor.stop_requested()
+        self.life.mailbox.wake()
+
+    def kill(self, exit: Exit) -> None:
+        """End it now: its askers are answered before this returns, its task is cancelled."""
+        if self.life.exit is not None:
+            return
+        self.life.die(exit)
+        self._scope.cancel()
+        self._arm(self._abandon)
+
+    async def run(self) -> None:
+        """The whole life. Raises nothing."""
+        self.task = asyncio.current_task()
+        try:
+            with self._scope:
+                self.life.die(await self._live())
+        finally:
+            self.life.die(Exit(ExitKind.KILLED))
+            with anyio.CancelScope(shield=True):
+                await self.actor.reap()
+            self._finish()
+
+    async def _live(self) -> Exit:
+        kind = ExitKind.START_FAILED
+        try:
+            context: Context[Any] = Context(
+                self.life,
+                Random(self._ground.random.getrandbits(64)),
+                self._ground.tree,
+                lambda: self.request_stop(ExitKind.NORMAL),
+            )
+            await self.actor.started(context)
+            kind = ExitKind.CRASHED
+            self.has_started = True
+            self.ready.set()
+            await self._work()
+            await self.actor.stopped()
+        except asyncio.CancelledError as error:
+            if self.life.exit is not None:
+                raise
+            return self._crashed(kind, error)
+        except Exception as error:
+            return self._crashed(kind, error)
+        return Exit(self._stopping or ExitKind.KILLED)
+
+    async def _work(self) -> None:
+        mailbox, unbroken = self.life.mailbox, 0
+        receive = self.actor.receive
+        while self._stopping is None and self.life.exit is None:
+            if unbroken >= BATCHES_UNBROKEN_MAX:
+                unbroken = 0
+                await asyncio.sleep(0)
+                continue
+            batch = mailbox.take()
+            if not batch:
+                unbroken = 0
+                await mailbox.wait()
+                continue
+            unbroken += 1
+            self.handled += len(batch)
+            await receive(batch)
+
+    def _crashed(self, kind: ExitKind, error: BaseException) -> Exit:
+        exit = Exit(kind, error)
+        if kind is ExitKind.CRASHED:
+            log.error("%s of term %d %s", self.life.path, self.life.term, exit, exc_info=error)
+        return exit
+
+    def _finish(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._ground.abandoned.discard(self)
+        self._report()
+
+    def _report(self) -> None:
+        if self.life.over:
+            return
+        self.life.bury()
+        self.ready.set()
+        self.done.set()
+        self._ended(self)
+
+    def _arm(self, callback: Callable[[], None]) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._stop_deadline_s is not None:
+            self._alarm = self._ground.clock.call_later(self._stop_deadline_s, callback)
+
+    def _overrun(self) -> None:
+        log.warning("%s did not stop in %s s", self.life.path, self._stop_deadline_s)
+        self.kill(Exit(ExitKind.KILLED))
+
+    def _abandon(self) -> None:
+        log.warning("%s resists its end; going on without it", self.life.path)
+        self._ground.abandoned.add(self)
+        self._report()

@@ -1,0 +1,51 @@
+"""A message on its way, with the way back to whoever asked. Owns replies; never delivers anything.
+
+Next: actors/mailbox.py
+"""
+
+import asyncio
+from typing import Generic, TypeVar
+
+M = TypeVar("M")
+R_co = TypeVar("R_co", covariant=True)
+
+Promise = asyncio.Future[object]
+"""What an asker waits on. Errors travel in it as `Failure`, so that one nobody reads makes no noise."""
+
+
+class Request(Generic[R_co]):
+    """Base of the messages that expect an answer of type R."""
+
+    __slots__ = ()
+
+
+class Failure:
+    """The answer that is raised instead of returned."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class Envelope(Generic[M]):
+    """One message as `receive` gets it; may be kept and answered long after."""
+
+    __slots__ = ("_promise", "message")
+
+    def __init__(self, message: M, promise: Promise | None = None) -> None:
+        self.message = message
+        self._promise = promise
+
+    def wanted(self) -> bool:
+        """Whether somebody still waits for the answer: false for a tell, and after any answer."""
+        return self._promise is not None and not self._promise.done()
+
+    def reply(self, value: object) -> None:
+        """Answer the asker; no-op when nobody asked, or the asker has left or was answered."""
+        if self._promise is not None and not self._promise.done():
+            self._promise.set_result(value)
+
+    def fail(self, error: Exception) -> None:
+        """Make the asker raise `error`; otherwise as `reply`."""
+        self.reply(Failure(error))

@@ -1,0 +1,101 @@
+"""Every error the runtime raises to those who use it. Owns no behaviour.
+
+An error made by an actor itself (`Envelope.fail`) is raised to its asker as it is, and is not listed here.
+"""
+
+from actors.exit import Exit
+
+
+class ActorError(Exception):
+    """Whatever the runtime refuses or reports."""
+
+
+class MailboxFull(ActorError):
+    """No room on the message lane, and the policy (or `tell`) does not wait, or waited in vain."""
+
+    def __init__(self, path: str, bound: int) -> None:
+        super().__init__(f"the mailbox of {path} is full ({bound} messages wait)")
+        self.path = path
+        self.bound = bound
+
+
+class AskTimeout(ActorError, TimeoutError):
+    """No answer within the deadline; the message may still be handled, its answer is dropped."""
+
+    def __init__(self, path: str, deadline_s: float) -> None:
+        super().__init__(f"{path} did not answer within {deadline_s} s")
+        self.path = path
+        self.deadline_s = deadline_s
+
+
+class ActorDied(ActorError):
+    """The incarnation is over; `reason.error` is what it died of. Handled or not: unknown."""
+
+    def __init__(self, path: str, term: int, reason: Exit) -> None:
+        super().__init__(f"{path} of term {term} is dead: {reason}")
+        self.path = path
+        self.term = term
+        self.reason = reason
+        self.__cause__ = reason.error
+
+
+class StaleTerm(ActorError):
+    """The reference belongs to an older incarnation; `current` is the newest term given out."""
+
+    def __init__(self, path: str, term: int, current: int) -> None:
+        super().__init__(f"{path} is at term {current}; the reference is of term {term}")
+        self.path = path
+        self.term = term
+        self.current = current
+
+
+class NoSuchActor(ActorError):
+    """The tree has no such path."""
+
+    def __init__(self, path: str, detail: str = "no such actor") -> None:
+        super().__init__(f"{path}: {detail}")
+        self.path = path
+
+
+class NotRunning(NoSuchActor):
+    """The path is known but nobody lives there now: it waits for its restart, or has ended."""
+
+    def __init__(self, path: str, state: str, last_error: str) -> None:
+        super().__init__(path, f"{state}; last error: {last_error or 'none'}")
+        self.state = state
+        self.last_error = last_error
+
+
+class NameTaken(ActorError):
+    """The supervisor already has a child of this name."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} exists already")
+        self.path = path
+
+
+class StartTimeout(ActorError, TimeoutError):
+    """Term, build and `started` together took longer than `start_deadline_s`."""
+
+    def __init__(self, path: str, deadline_s: float) -> None:
+        super().__init__(f"{path} did not start within {deadline_s} s")
+        self.path = path
+        self.deadline_s = deadline_s
+
+
+class StartInterrupted(ActorError):
+    """The supervisor was told to stop while it started this child."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the start of {path} was interrupted: its supervisor stops")
+        self.path = path
+
+
+class TooManyRestarts(ActorError):
+    """A supervisor gave up: more than `restarts_max` restarts within its window."""
+
+    def __init__(self, path: str, restarts_max: int, window_s: float, last: str) -> None:
+        super().__init__(
+            f"{path} gave up: more than {restarts_max} restarts in {window_s} s; the last: {last}"
+        )
+        self.path = path

@@ -1,0 +1,95 @@
+"""One life of an actor as seen from outside: its address, its askers, its watchers, its end.
+
+Owns the promise that nobody waits for the dead. Never runs the actor's code.
+
+Next: actors/cell.py
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from actors.clock import Alarm, Clock
+from actors.envelope import Envelope, Failure, Promise
+from actors.errors import ActorDied, ActorError, StaleTerm
+from actors.exit import Exit
+from actors.mailbox import Mailbox, MailboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """Told to a watcher, once: the incarnation is over and its code runs no more."""
+
+    path: str
+    term: int
+    reason: Exit
+
+
+class Incarnation:
+    """Path and term, the mailbox, and who depends on them."""
+
+    __slots__ = (
+        "clock", "exit", "mailbox", "newest_term", "over", "path", "promises", "term", "timers",
+        "watchers", "watching",
+    )  # fmt: skip
+
+    def __init__(
+        self, path: str, term: int, mailbox: MailboxSpec, clock: Clock, newest: Callable[[], int]
+    ) -> None:
+        self.path = path
+        self.term = term
+        self.mailbox = Mailbox(mailbox)
+        self.clock = clock
+        self.newest_term = newest
+        self.exit: Exit | None = None
+        self.over = False
+        self.promises: set[Promise] = set()
+        self.timers: set[Alarm] = set()
+        self.watchers: set[Incarnation] = set()
+        self.watching: set[Incarnation] = set()
+
+    def refusal(self) -> ActorError:
+        """What a sender to this dead incarnation is told."""
+        assert self.exit is not None
+        newest = self.newest_term()
+        if newest > self.term:
+            return StaleTerm(self.path, self.term, newest)
+        return ActorDied(self.path, self.term, self.exit)
+
+    def watch(self, other: "Incarnation") -> None:
+        """Be told, once, when `other` is over; at once if it is."""
+        if other.over:
+            self._learn(other)
+        else:
+            other.watchers.add(self)
+            self.watching.add(other)
+
+    def die(self, exit: Exit) -> None:
+        """Refuse all that comes and answer all who wait; the first reason stays."""
+        if self.exit is not None:
+            return
+        self.exit = exit
+        self.mailbox.clear()
+        for timer in tuple(self.timers):
+            timer.cancel()
+        for other in self.watching:
+            other.watchers.discard(self)
+        self.watching.clear()
+        promises = tuple(self.promises)
+        self.promises.clear()
+        for promise in promises:
+            if not promise.done():
+                promise.set_result(Failure(ActorDied(self.path, self.term, exit)))
+
+    def bury(self) -> None:
+        """Tell the watchers: no code of this incarnation runs any more."""
+        self.over = True
+        watchers = sorted(self.watchers, key=lambda watcher: (watcher.path, watcher.term))
+        self.watchers.clear()
+        for watcher in watchers:
+            watcher.watching.discard(self)
+            watcher._learn(self)
+
+    def _learn(self, other: "Incarnation") -> None:
+        if self.exit is None:
+            assert other.exit is not None
+            self.mailbox.put_event(Envelope(Terminated(other.path, other.term, other.exit)))

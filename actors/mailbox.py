@@ -1,0 +1,143 @@
+"""What waits for one incarnation: an unbounded-by-need event lane and a bounded message lane.
+
+Owns order, bound and overflow. Kill and stop are not queued here: the cell obeys them before it takes
+(lanes: kill > stop > child events > messages). Never knows who sends or who receives.
+
+Next: actors/cell.py
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from actors.envelope import Envelope
+
+Post = Envelope[Any]
+
+
+class Overflow(Enum):
+    """What happens to a message that finds the lane full."""
+
+    BLOCK = "block"
+    SHED = "shed"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxSpec:
+    """Messages that may wait, what happens to the next one, and how many are handed over at once."""
+
+    bound: int = 1024
+    overflow: Overflow = Overflow.FAIL
+    batch_max: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a mailbox that could never deliver."""
+        if self.bound < 1 or self.batch_max < 1:
+            raise ValueError("bound and batch_max must be at least 1")
+
+
+class Mailbox:
+    """The lanes of one incarnation, with one taker."""
+
+    __slots__ = ("_events", "_line", "_messages", "_waiter", "shed", "spec")
+
+    def __init__(self, spec: MailboxSpec) -> None:
+        self.spec = spec
+        self.shed = 0
+        self._messages: deque[Post] = deque()
+        self._events: deque[Post] = deque()
+        self._line: deque[tuple[Post, asyncio.Future[bool] | None]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many wait, senders in line for room included."""
+        return len(self._messages) + len(self._events) + len(self._line)
+
+    def offer(self, envelope: Post) -> bool:
+        """Place it on the message lane; False, and nothing done, when the lane is full."""
+        if len(self._messages) >= self.spec.bound:
+            return False
+        self._messages.append(envelope)
+        if self._waiter is not None:
+            self.wake()
+        return True
+
+    def line_up(self, envelope: Post, admitted: asyncio.Future[bool] | None = None) -> None:
+        """Wait for room, first come first served; `admitted` becomes True when it has its place."""
+        self._line.append((envelope, admitted))
+
+    def withdraw(self, envelope: Post) -> None:
+        """Take back one that is not delivered yet; no-op when it is gone."""
+        for place in self._line:
+            if place[0] is envelope:
+                self._line.remove(place)
+                return
+        if envelope in self._messages:
+            self._messages.remove(envelope)
+            self._admit()
+
+    def holds(self, envelope: Post) -> bool:
+        """Whether it still waits on the message lane."""
+        return envelope in self._messages
+
+    def put_tick(self, envelope: Post) -> None:
+        """Place a timer's message, over the bound if need be: a timer has one at most."""
+        self._messages.append(envelope)
+        self.wake()
+
+    def put_event(self, envelope: Post) -> None:
+        """Place it on the child-events lane, which is bounded by what its owner starts and watches."""
+        self._events.append(envelope)
+        self.wake()
+
+    def take(self) -> list[Post]:
+        """The next batch, events first; empty when nothing waits."""
+        room = self.spec.batch_max
+        if self._events:
+            batch = [self._events.popleft() for _ in range(min(room, len(self._events)))]
+            room -= len(batch)
+        else:
+            batch = []
+        messages = self._messages
+        if len(messages) <= room:
+            batch.extend(messages)
+            messages.clear()
+        else:
+            batch.extend([messages.popleft() for _ in range(room)])
+        if self._line:
+            self._admit()
+        return batch
+
+    def wake(self) -> None:
+        """Make `wait` return; no-op when nobody waits."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when something was placed, or at `wake`. Call it only after `take` gave nothing."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def clear(self) -> None:
+        """Drop all that waits, and turn away who stands in line."""
+        line = [admitted for _, admitted in self._line if admitted is not None]
+        self._line.clear()
+        self._messages.clear()
+        self._events.clear()
+        for admitted in line:
+            if not admitted.done():
+                admitted.set_result(False)
+
+    def _admit(self) -> None:
+        while self._line and len(self._messages) < self.spec.bound:
+            envelope, admitted = self._line.popleft()
+            if admitted is not None:
+                if admitted.done():
+                    continue
+                admitted.set_result(True)
+            self._messages.append(envelope)

@@ -1,0 +1,125 @@
+"""How one actor speaks to another: `tell`, `send`, `ask`. A value; never keeps an actor alive.
+
+Next: actors/mailbox.py
+"""
+
+import asyncio
+from functools import partial
+from typing import Generic, TypeVar
+
+from actors.envelope import Envelope, Failure, Promise, Request
+from actors.errors import AskTimeout, MailboxFull
+from actors.incarnation import Incarnation
+from actors.mailbox import Overflow
+
+M_contra = TypeVar("M_contra", contravariant=True)
+R = TypeVar("R")
+
+
+class Ref(Generic[M_contra]):
+    """The address of ONE incarnation: equal when path and term are equal.
+
+    Every verb raises StaleTerm when a newer term was given out, ActorDied when this one is over.
+    Not thread-safe: use it on the loop of its System.
+    """
+
+    __slots__ = ("_life", "path", "term")
+
+    def __init__(self, life: Incarnation) -> None:
+        self._life = life
+        self.path = life.path
+        self.term = life.term
+
+    def tell(self, message: M_contra) -> None:
+        """Place the message or say why not; never waits.
+
+        A full mailbox: MailboxFull under `fail` and `block`, dropped and counted under `shed`.
+        """
+        life = self._life
+        if life.exit is not None:
+            raise life.refusal()
+        if not life.mailbox.offer(Envelope(message)):
+            self._overflowed(waits=False)
+
+    async def send(self, message: M_contra, *, deadline_s: float) -> None:
+        """As `tell`, but under `block` wait for room; MailboxFull when there was none in time."""
+        life = self._life
+        if life.exit is not None:
+            raise life.refusal()
+        envelope = Envelope(message)
+        if life.mailbox.offer(envelope) or not self._overflowed(waits=True):
+            return
+        admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        life.mailbox.line_up(envelope, admitted)
+        alarm = life.clock.call_later(deadline_s, partial(_turn_away, admitted))
+        try:
+            if await admitted:
+                return
+        finally:
+            alarm.cancel()
+            if not admitted.done() or admitted.cancelled() or not admitted.result():
+                life.mailbox.withdraw(envelope)
+        if life.exit is not None:
+            raise life.refusal()
+        raise MailboxFull(self.path, life.mailbox.spec.bound)
+
+    async def ask(self, message: Request[R], *, deadline_s: float) -> R:
+        """The answer, within `deadline_s` seconds, waiting for room included.
+
+        Raises AskTimeout; ActorDied when the actor ends first (whether it handled the message is
+        not known); MailboxFull unless the policy is `block`; or what the actor gave to `fail`.
+        """
+        life = self._life
+        if life.exit is not None:
+            raise life.refusal()
+        promise: Promise = asyncio.get_running_loop().create_future()
+        envelope = Envelope(message, promise)
+        queued = life.mailbox.offer(envelope)
+        if not queued:
+            if not self._overflowed(waits=True):
+                raise MailboxFull(self.path, life.mailbox.spec.bound)
+            life.mailbox.line_up(envelope)
+        life.promises.add(promise)
+        alarm = life.clock.call_later(deadline_s, partial(_expire, promise, self.path, deadline_s))
+        try:
+            answer = await promise
+        finally:
+            alarm.cancel()
+            life.promises.discard(promise)
+            if not queued:
+                life.mailbox.withdraw(envelope)
+        if isinstance(answer, Failure):
+            raise answer.error
+        return answer  # type: ignore[return-value]
+
+    def __eq__(self, other: object) -> bool:
+        """Same path and same term."""
+        return isinstance(other, Ref) and (self.path, self.term) == (other.path, other.term)
+
+    def __hash__(self) -> int:
+        """By path and term."""
+        return hash((self.path, self.term))
+
+    def __repr__(self) -> str:
+        """Path and term."""
+        return f"Ref({self.path}@{self.term})"
+
+    def _overflowed(self, *, waits: bool) -> bool:
+        """Whether to stand in line; False: it was shed."""
+        mailbox = self._life.mailbox
+        if mailbox.spec.overflow is Overflow.BLOCK and waits:
+            return True
+        if mailbox.spec.overflow is Overflow.SHED:
+            mailbox.shed += 1
+            return False
+        raise MailboxFull(self.path, mailbox.spec.bound)
+
+
+def _turn_away(admitted: asyncio.Future[bool]) -> None:
+    if not admitted.done():
+        admitted.set_result(False)
+
+
+def _expire(promise: Promise, path: str, deadline_s: float) -> None:
+    if not promise.done():
+        promise.set_result(Failure(AskTimeout(path, deadline_s)))

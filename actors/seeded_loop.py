@@ -1,0 +1,71 @@
+"""An asyncio event loop that a seed replays: chosen order, virtual time, no I/O, no threads.
+
+It replaces the private `_ready` queue of CPython's BaseEventLoop (3.11 to 3.13) and its selector.
+tests/actors/test_seeded_loop.py fails loudly when CPython changes them.
+
+Next: actors/testing.py
+"""
+
+import asyncio
+from asyncio.base_events import BaseEventLoop
+from collections import deque
+from random import Random
+from typing import Any
+
+
+class Deadlock(Exception):
+    """Nothing can ever happen again, or virtual time has run past its limit."""
+
+
+class SeededReady(deque[Any]):
+    """The callbacks that could run now; taken in the order the seed says."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self._random = random
+
+    def popleft(self) -> Any:
+        """Any one of them."""
+        distance = self._random.randrange(len(self))
+        self.rotate(-distance)
+        chosen = super().popleft()
+        self.rotate(distance)
+        return chosen
+
+
+class SeededLoop(BaseEventLoop):
+    """Time starts at 0 and jumps to the next timer when nothing else can run."""
+
+    def __init__(self, seed: int, virtual_limit_s: float) -> None:
+        super().__init__()
+        self.errors: list[BaseException] = []
+        self._now_s = 0.0
+        self._limit_s = virtual_limit_s
+        self._ready = SeededReady(Random(seed))
+        self._selector = self
+        self.set_exception_handler(lambda _, context: self._note(context))
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._now_s
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """The selector's part: instead of waiting for I/O, let the time pass."""
+        if timeout is None:
+            raise Deadlock(f"all wait for each other at {self._now_s} s: {self._waiting()}")
+        self._now_s += timeout
+        if self._now_s > self._limit_s:
+            raise Deadlock(f"still not done after {self._limit_s} virtual s: {self._waiting()}")
+        return []
+
+    def _waiting(self) -> str:
+        return ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self)))
+
+    def _note(self, context: dict[str, Any]) -> None:
+        self.errors.append(context.get("exception") or RuntimeError(context["message"]))
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """No I/O."""
+
+    def _write_to_self(self) -> None:
+        """Never asleep, so never to be woken."""

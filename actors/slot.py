@@ -1,0 +1,76 @@
+"""The lasting place of a child under its supervisor, whoever lives there.
+
+Owns what survives an incarnation: the last term, counts, the last error. Never runs anything.
+
+Next: actors/supervisor.py
+"""
+
+from collections import OrderedDict
+
+from actors.cell import Cell
+from actors.spec import AnySpec, SupervisorSpec
+from actors.strategy import Restart
+from actors.timer import Timer
+
+FORMER_NAMES_MAX = 1024
+"""Names of removed children whose terms a supervisor remembers; the oldest are forgotten first."""
+
+
+class Slot:
+    """One path of the tree."""
+
+    def __init__(self, spec: AnySpec, parent_path: str, *, dynamic: bool = False) -> None:
+        self.spec = spec
+        self.path = f"{parent_path}/{spec.name}"
+        self.dynamic = dynamic
+        self.term = 0
+        self.cell: Cell | None = None
+        self.idle_state = "waiting"
+        self.restarts = 0
+        self.attempts = 0
+        self.up_since_s = 0.0
+        self.last_error = ""
+        self.retry: Timer | None = None
+        self.children: OrderedDict[str, Slot] = OrderedDict()
+        self._former: OrderedDict[str, Slot] = OrderedDict()
+
+    @property
+    def state(self) -> str:
+        """One word for `statistics`."""
+        return self.idle_state if self.cell is None else self.cell.state
+
+    def cancel_retry(self) -> None:
+        """Forget the planned restart, if any."""
+        if self.retry is not None:
+            self.retry.cancel()
+            self.retry = None
+
+    def reset(self) -> None:
+        """Children as the spec has them, with the terms of before: a supervisor starts."""
+        for name in tuple(self.children):
+            self.remove(name)
+        assert isinstance(self.spec, SupervisorSpec)
+        for spec in self.spec.children:
+            self.add(spec, dynamic=False)
+
+    def add(self, spec: AnySpec, *, dynamic: bool) -> "Slot":
+        """A place for a child, at the end; with its former term if the name is remembered."""
+        slot = self._former.pop(spec.name, None) or Slot(spec, self.path)
+        slot.spec = spec
+        slot.dynamic = dynamic
+        slot.idle_state = "waiting"
+        slot.attempts = 0
+        self.children[spec.name] = slot
+        return slot
+
+    def remove(self, name: str) -> None:
+        """Take the place away; a temporary dynamic child is forgotten with its term."""
+        slot = self.children.pop(name)
+        slot.cancel_retry()
+        slot.cell = None
+        slot.idle_state = "stopped"
+        if slot.dynamic and slot.spec.restart is Restart.TEMPORARY:
+            return
+        self._former[name] = slot
+        if len(self._former) > max(FORMER_NAMES_MAX, 0):
+            self._former.popitem(last=False)

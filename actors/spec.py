@@ -1,0 +1,75 @@
+"""The shape of a tree, as values. Owns validation; never starts anything.
+
+Next: actors/supervisor.py
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from actors.actor import Actor
+from actors.mailbox import MailboxSpec
+from actors.strategy import Backoff, Restart, Strategy
+
+
+class TermSource(Protocol):
+    """Where terms come from that must outlive the process."""
+
+    async def next_term(self, path: str) -> int:
+        """A term above every one given out before, durably recorded when this returns.
+
+        What it raises is a failed start of the child.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """How to make one actor, again and again.
+
+    `patient`: failed starts are retried for ever with capped backoff and never count as restarts.
+    """
+
+    name: str
+    build: Callable[[], Actor[Any]]
+    mailbox: MailboxSpec = MailboxSpec()
+    restart: Restart = Restart.PERMANENT
+    terms: TermSource | None = None
+    start_deadline_s: float = 30.0
+    stop_deadline_s: float = 5.0
+    patient: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a name that cannot be part of a path."""
+        _check_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSpec:
+    """A supervisor and its first children, in start order.
+
+    More than `restarts_max` restarts within `window_s` seconds and it gives up, upward.
+    """
+
+    name: str
+    strategy: Strategy = Strategy.ONE_FOR_ONE
+    children: "tuple[ChildSpec | SupervisorSpec, ...]" = ()
+    restarts_max: int = 5
+    window_s: float = 30.0
+    backoff: Backoff = Backoff()
+    restart: Restart = Restart.PERMANENT
+
+    def __post_init__(self) -> None:
+        """Refuse bad and repeated names."""
+        _check_name(self.name)
+        names = [child.name for child in self.children]
+        if len(set(names)) != len(names):
+            raise ValueError(f"children of {self.name} share a name: {sorted(names)}")
+
+
+AnySpec = ChildSpec | SupervisorSpec
+
+
+def _check_name(name: str) -> None:
+    if not name or "/" in name:
+        raise ValueError(f"not a name: {name!r}")

@@ -1,0 +1,69 @@
+"""What is running, as plain values. Never changes anything.
+
+Next: actors/system.py
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from actors.cell import Cell
+from actors.slot import Slot
+from actors.spec import SupervisorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ActorStatistics:
+    """One path of the tree. `mailbox_*`, `shed` and `handled` are of the present incarnation.
+
+    `state`: starting, running, stopping, dying, waiting (for its restart), stopped (for good), or
+    abandoned (it resisted its end and still runs). `extra` is what the actor says of itself.
+    """
+
+    path: str
+    term: int
+    kind: str
+    state: str
+    mailbox_depth: int = 0
+    mailbox_bound: int = 0
+    shed: int = 0
+    restarts: int = 0
+    handled: int = 0
+    last_error: str = ""
+    extra: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+def walk(slot: Slot) -> Iterator[ActorStatistics]:
+    """This place and all below it, parents first, in start order."""
+    yield _of_slot(slot)
+    for child in slot.children.values():
+        yield from walk(child)
+
+
+def abandoned(cells: Iterable[Cell]) -> Iterator[ActorStatistics]:
+    """Those the tree no longer knows."""
+    for cell in sorted(cells, key=lambda cell: (cell.life.path, cell.life.term)):
+        yield ActorStatistics(cell.life.path, cell.life.term, "actor", cell.state)
+
+
+def _of_slot(slot: Slot) -> ActorStatistics:
+    kind = "supervisor" if isinstance(slot.spec, SupervisorSpec) else "actor"
+    cell = slot.cell
+    if cell is None:
+        return ActorStatistics(
+            slot.path, slot.term, kind, slot.state,
+            restarts=slot.restarts, last_error=slot.last_error,
+        )  # fmt: skip
+    mailbox = cell.life.mailbox
+    return ActorStatistics(
+        slot.path, slot.term, kind, slot.state,
+        mailbox_depth=mailbox.depth, mailbox_bound=mailbox.spec.bound, shed=mailbox.shed,
+        restarts=slot.restarts, handled=cell.handled, last_error=slot.last_error,
+        extra=_extra(cell),
+    )  # fmt: skip
+
+
+def _extra(cell: Cell) -> Mapping[str, int | float | str]:
+    try:
+        return dict(cell.actor.statistics())
+    except Exception as error:
+        return {"statistics_error": f"{type(error).__name__}: {error}"}

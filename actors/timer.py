@@ -1,0 +1,53 @@
+"""A message to oneself, later. Owns the alarm; never outlives the incarnation that set it.
+
+Next: actors/mailbox.py
+"""
+
+from typing import Any
+
+from actors.clock import Alarm
+from actors.envelope import Envelope
+from actors.incarnation import Incarnation
+
+
+class Timer:
+    """One message after a delay, or the same message again and again.
+
+    A periodic timer never has more than one undelivered message in the mailbox: it skips beats.
+    """
+
+    __slots__ = ("_alarm", "_delay_s", "_envelope", "_life", "_message", "_repeats")
+
+    def __init__(
+        self, life: Incarnation, delay_s: float, message: object, *, repeats: bool
+    ) -> None:
+        self._life = life
+        self._delay_s = delay_s
+        self._message = message
+        self._repeats = repeats
+        self._envelope: Envelope[Any] | None = None
+        self._alarm: Alarm | None = None
+        if life.exit is None:
+            life.timers.add(self)
+            self._arm()
+
+    def cancel(self) -> None:
+        """No message of this timer is delivered after this call."""
+        self._life.timers.discard(self)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._envelope is not None:
+            self._life.mailbox.withdraw(self._envelope)
+
+    def _arm(self) -> None:
+        self._alarm = self._life.clock.call_later(self._delay_s, self._beat)
+
+    def _beat(self) -> None:
+        mailbox = self._life.mailbox
+        if self._envelope is None or not mailbox.holds(self._envelope):
+            self._envelope = Envelope(self._message)
+            mailbox.put_tick(self._envelope)
+        if self._repeats:
+            self._arm()
+        else:
+            self._life.timers.discard(self)
