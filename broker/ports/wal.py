@@ -1,6 +1,6 @@
 """What actors see of a log. Implemented by `broker/wal/segmented` and `broker/wal/memory`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from broker.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What is durable now: ids in [first_id, next_id); next_id == first_id when the log is empty."""
+    """What is durable now: ids in [first_id, next_id), which is empty when they are equal."""
 
     first_id: MessageId
     next_id: MessageId
@@ -44,6 +44,14 @@ class WriterFailed(WalError):
 
     Reads below the last durable id go on. A new open, at a higher term, reads back what survived.
     """
+
+
+class Closed(WalError):
+    """The log object was closed before; it is of no more use."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(f"{channel}: the log is closed")
+        self.channel = channel
 
 
 class OutOfRange(WalError):
@@ -83,7 +91,7 @@ class Log(Protocol):
         ...
 
     async def append(self, records: Sequence[Record]) -> None:
-        """Store the group, in one write and one sync; returns only when it would survive a power cut.
+        """Store the group in one write and one sync; returns when it would survive a power cut.
 
         Records continue at `bounds().next_id`, ticks above `last_tick`. One call at a time.
         Cancelling the call does not cancel the write: the group may still become durable.
@@ -94,7 +102,7 @@ class Log(Protocol):
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         """Whole records from the one that holds `from_id`, at least one, up to about `bytes_max`.
 
-        Empty when `from_id` is `next_id`. Raises OutOfRange or Corrupt. Callable at any time, at once.
+        Empty when `from_id` is `next_id`. Raises OutOfRange or Corrupt. Any number at once.
         """
         ...
 
@@ -110,11 +118,15 @@ class Log(Protocol):
         ...
 
     async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
-        """Drop whole sealed segments below `before_id` that retention lets go; gives the new first_id."""
+        """Drop whole sealed segments below `before_id` that retention lets go; the new first_id."""
         ...
 
     async def close(self) -> None:
-        """Release files. Idempotent; waits for a running append."""
+        """Release files. Idempotent; waits for a running append. Afterwards calls raise Closed."""
+        ...
+
+    def statistics(self) -> Mapping[str, int | float]:
+        """Counters since opening, for people: groups, records, written_bytes, segments and more."""
         ...
 
 

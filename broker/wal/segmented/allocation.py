@@ -1,0 +1,81 @@
+"""Segment files made ready before they are needed, and the step that puts one into the chain.
+
+Owns the temporary `.new` files of one log. Never touches a segment that is in the chain.
+"""
+
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+
+from broker.ports.files import File, Files
+from broker.wal.segmented.segment import SegmentHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """An allocated file without a header, under a temporary name."""
+
+    path: str
+    file: File
+    capacity: int
+
+
+class Blanks:
+    """At most one blank waits. `prepare` and `take` are called by one thread at a time."""
+
+    def __init__(self, files: Files, folder: str, prefix: str, background: Executor) -> None:
+        self._files, self._folder, self._prefix = files, folder, prefix
+        self._background = background
+        self._made = 0
+        self._waiting: Future[Blank] | None = None
+
+    def prepare(self, capacity: int) -> None:
+        """Begin to allocate the next blank in the background; nothing when one was begun."""
+        if self._waiting is None:
+            path = self._next_path()
+            self._waiting = self._background.submit(self._make, path, capacity)
+
+    def take(self, capacity_min: int) -> Blank:
+        """The blank that waits, or a new one when there is none or it could not be made."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            try:
+                return waiting.result()
+            except OSError:
+                pass  # there may be space by now; if not, the error comes from the line below
+        return self._make(self._next_path(), capacity_min)
+
+    def discard(self) -> None:
+        """Give back the space of a blank that nobody took."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        try:
+            blank = waiting.result()
+        except OSError:
+            return
+        blank.file.close()
+        self._files.remove(blank.path)
+
+    def _next_path(self) -> str:
+        self._made += 1
+        return f"{self._folder}/{self._prefix}-{self._made}.new"
+
+    def _make(self, path: str, capacity: int) -> Blank:
+        file = self._files.open(path, create=True)
+        try:
+            file.allocate(capacity)
+        except BaseException:
+            file.close()
+            self._files.remove(path)
+            raise
+        return Blank(path, file, capacity)
+
+
+def commit(files: Files, folder: str, blank: Blank, header: SegmentHeader) -> None:
+    """Make a blank the newest segment: from here on, the segment before it is sealed for ever.
+
+    Header first, then the name, then the folder: a segment's name never stands on a torn header.
+    """
+    blank.file.write_durable(0, (header.encode(),))
+    files.rename(blank.path, f"{folder}/{header.name.log_file}")
+    files.sync_folder(folder)

@@ -1,0 +1,93 @@
+"""Where records lie in one segment, about every 64 KiB. Held in memory, stored once sealed.
+
+A lost or damaged index costs a scan, never data. Stored layout, little-endian:
+
+    magic 8 | version u32 | CRC-32C u32
+    end i64 | next id i64 | last tick u64 | last term i64 | count u32
+    ids i64 * count | ticks u64 * count | offsets i64 * count
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from typing import Self
+
+from google_crc32c import value as crc32c
+
+from broker.model.ids import MessageId, Term, TimeTick
+from broker.wal.segmented.segment import HEADER_BYTES, Segment, SegmentName
+
+_MAGIC = b"TideIndx"
+_VERSION = 1
+_PREFIX = struct.Struct("<8sII")
+_FIELDS = struct.Struct("<qqQqI")
+
+
+class SparseIndex:
+    """One writer adds; any thread looks up. The first record of a segment is always in it."""
+
+    def __init__(self, spacing_bytes: int) -> None:
+        self._spacing_bytes = spacing_bytes
+        self._ids, self._ticks, self._offsets = array("q"), array("Q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, first_id: int, tick: int, offset: int) -> None:
+        """Tell of the record at `offset`; only one per spacing is kept."""
+        if self._offsets and offset - self._offsets[-1] < self._spacing_bytes:
+            return
+        self._offsets.append(offset)
+        self._ticks.append(tick)
+        self._ids.append(first_id)  # last: a lookup goes by the ids that are complete
+
+    def offset_of_id(self, message_id: int) -> int:
+        """A record's offset at or before the one that holds `message_id`."""
+        at = bisect_right(self._ids, message_id) - 1
+        return self._offsets[at] if at >= 0 else HEADER_BYTES
+
+    def offset_of_tick(self, tick: int) -> int:
+        """A record's offset at or before the first that has a tick >= `tick`."""
+        at = bisect_right(self._ticks, tick, hi=len(self._ids)) - 1
+        return self._offsets[at] if at >= 0 else HEADER_BYTES
+
+    def offset_below(self, offset: int) -> int:
+        """The largest indexed record offset <= `offset`."""
+        at = bisect_right(self._offsets, offset, hi=len(self._ids)) - 1
+        return self._offsets[at] if at >= 0 else HEADER_BYTES
+
+    def encode(self, segment: Segment) -> bytes:
+        """The stored form, for a segment sealed as described by `segment`."""
+        columns = b"".join(_little_endian(c) for c in (self._ids, self._ticks, self._offsets))
+        fields = _FIELDS.pack(
+            segment.end, segment.next_id, segment.last_tick, segment.last_term, len(self)
+        )
+        return _PREFIX.pack(_MAGIC, _VERSION, crc32c(fields + columns)) + fields + columns
+
+    @classmethod
+    def decode(
+        cls, data: bytes, name: SegmentName, salt: int, spacing_bytes: int
+    ) -> tuple[Self, Segment] | None:
+        """The index and the seal it was stored with; None when damaged or of another version."""
+        if len(data) < _PREFIX.size + _FIELDS.size:
+            return None
+        magic, version, checksum = _PREFIX.unpack_from(data)
+        if magic != _MAGIC or version != _VERSION or crc32c(data[_PREFIX.size :]) != checksum:
+            return None
+        end, next_id, tick, term, count = _FIELDS.unpack_from(data, _PREFIX.size)
+        index, start = cls(spacing_bytes), _PREFIX.size + _FIELDS.size
+        if len(data) != start + 24 * count:
+            return None
+        for number, column in enumerate((index._ids, index._ticks, index._offsets)):
+            column.frombytes(data[start + 8 * count * number : start + 8 * count * (number + 1)])
+            if sys.byteorder == "big":
+                column.byteswap()
+        return index, Segment(name, salt, end, MessageId(next_id), TimeTick(tick), Term(term))
+
+
+def _little_endian(column: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()

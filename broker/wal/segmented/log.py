@@ -1,0 +1,110 @@
+"""The async face of one segmented log: writes on its own thread, reads on the shared ones.
+
+Next: broker/wal/segmented/writer.py
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from anyio import to_thread
+
+from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.record import Record
+from broker.ports.wal import Closed, LogBounds, Retention, WalError
+from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.reader import Reader
+from broker.wal.segmented.recovery import mark_name
+from broker.wal.segmented.segment import Segment
+from broker.wal.segmented.worker import Worker
+from broker.wal.segmented.writer import Place, Writer
+
+
+class SegmentedLog:
+    """Implements `ports.wal.Log`."""
+
+    def __init__(
+        self, place: Place, claim: Claim, writer: Writer, reader: Reader, worker: Worker
+    ) -> None:
+        self._place, self._claim = place, claim
+        self._writer, self._reader, self._worker = writer, reader, worker
+        self._closed = False
+
+    @property
+    def term(self) -> Term:
+        return self._claim.term
+
+    def bounds(self) -> LogBounds:
+        return self._writer.bounds()
+
+    async def append(self, records: Sequence[Record]) -> None:
+        self._refuse_closed()
+        await self._worker.run(partial(self._writer.append, records))
+
+    async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
+        self._refuse_closed()
+        return await to_thread.run_sync(self._reader.read, from_id, bytes_max)
+
+    async def seek_tick(self, tick: TimeTick) -> MessageId:
+        self._refuse_closed()
+        bounds = self.bounds()
+        if tick > bounds.last_tick:
+            return bounds.next_id
+        return await to_thread.run_sync(self._reader.seek_tick, tick)
+
+    async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
+        self._refuse_closed()
+        return await to_thread.run_sync(self._reader.advance, from_id, until_id, bytes_max)
+
+    async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
+        self._refuse_closed()
+        self._claim.check()
+        gone = self._writer.let_go(before_id, retention, now_ms)
+        if gone:
+            self._reader.forget(gone)
+            await to_thread.run_sync(self._remove, gone)
+        return self.bounds().first_id
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._worker.run(self._writer.close)
+        finally:
+            self._worker.stop()
+            self._reader.close()
+
+    def statistics(self) -> Mapping[str, int | float]:
+        counted = self._writer.statistics
+        return {
+            "groups": counted.groups,
+            "records": counted.records,
+            "written_bytes": counted.written_bytes,
+            "segments_started": counted.segments_started,
+            "segments": len(self._writer.snapshot.sealed) + 1,
+            "open_files": self._reader.open_files + 1,
+        }
+
+    def _remove(self, gone: Sequence[Segment]) -> None:
+        """The mark first: whatever of the rest a crash leaves undone, the log begins there."""
+        files, folder = self._place.files, self._place.folder
+        try:
+            files.open(f"{folder}/{mark_name(gone[-1].next_id)}", create=True).close()
+            files.sync_folder(folder)
+            for segment in gone:
+                for name in (segment.name.log_file, segment.name.index_file):
+                    _remove_if_there(self._place, f"{folder}/{name}")
+            files.sync_folder(folder)
+        except OSError as failure:
+            raise WalError(f"{self._claim.channel}: cannot remove segments: {failure}") from failure
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise Closed(self._claim.channel)
+
+
+def _remove_if_there(place: Place, path: str) -> None:
+    try:
+        place.files.remove(path)
+    except FileNotFoundError:
+        pass  # an index is optional

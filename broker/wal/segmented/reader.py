@@ -1,0 +1,223 @@
+"""Reads of a log: whole records by id, places by tick and by size. Synchronous, from any thread.
+
+Works on the snapshot it takes at the start, so appends, new segments and truncation do not
+disturb it. Never reads above the durable end. Owns the open files and indexes of readers.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from broker.model.ids import MessageId, TimeTick
+from broker.model.record import Record
+from broker.ports.files import File
+from broker.ports.wal import Corrupt, OutOfRange
+from broker.wal.segmented.handles import Recent
+from broker.wal.segmented.index import SparseIndex
+from broker.wal.segmented.records import BadRecord, Stored, Window, record_at
+from broker.wal.segmented.recovery import read_all
+from broker.wal.segmented.scan import OnDamage, frames_from, next_record
+from broker.wal.segmented.segment import Segment, SegmentName, Snapshot
+from broker.wal.segmented.writer import Active, Place, store_index
+
+_PLACES_MAX = 256
+T = TypeVar("T")
+
+
+class Reader:
+    """Looks at one log; `snapshot` and `active` give the writer's newest state."""
+
+    def __init__(
+        self,
+        channel: str,
+        place: Place,
+        snapshot: Callable[[], Snapshot],
+        active: Callable[[], Active],
+        on_damage: OnDamage,
+    ) -> None:
+        self._channel, self._place = channel, place
+        self._snapshot, self._active, self._on_damage = snapshot, active, on_damage
+        self._spacing = place.settings.index_spacing_bytes
+        self._open = Recent(place.settings.open_files_max, self._open_file)
+        self._indexes = Recent(place.settings.indexes_max, self._load_index)
+        self._places: Recent[tuple[SegmentName, int], int] = Recent(_PLACES_MAX, lambda _: 0)
+
+    def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
+        """See `ports.wal.Log.read`."""
+        segments, at = self._locate(from_id)
+        for segment in segments[at:]:
+            start = max(from_id, segment.base_id)
+            read = partial(self._read_segment, segment, start, bytes_max)
+            records = self._with_file(segment, read)
+            if records:
+                return records
+        return ()
+
+    def seek_tick(self, tick: TimeTick) -> MessageId:
+        """See `ports.wal.Log.seek_tick`."""
+        segments = _segments(self._snapshot())
+        at = bisect_left(segments, tick, key=lambda s: s.last_tick)
+        if at == len(segments):
+            return segments[-1].next_id
+        segment = segments[at]
+        return self._with_file(segment, partial(self._seek_segment, segment, tick))
+
+    def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
+        """See `ports.wal.Log.advance`."""
+        segments, at = self._locate(from_id)
+        reached, left = from_id, bytes_max
+        while at < len(segments) and reached < until_id and (left > 0 or reached == from_id):
+            segment = segments[at]
+            advance = partial(self._advance_segment, segment, reached, left, reached == from_id)
+            reached, left = self._with_file(segment, advance)
+            if reached < segment.next_id:
+                break
+            at += 1
+        return min(reached, until_id)
+
+    def forget(self, segments: Sequence[Segment]) -> None:
+        """Let go of segments that were removed."""
+        for segment in segments:
+            self._open.drop(segment.name)
+            self._indexes.drop(segment)
+
+    def keep_index(self, segment: Segment, index: SparseIndex) -> None:
+        """Take over the index of a segment that was just sealed."""
+        self._indexes.put(segment, index)
+
+    def close(self) -> None:
+        self._open.clear()
+        self._indexes.clear()
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
+
+    def _locate(self, from_id: MessageId) -> tuple[tuple[Segment, ...], int]:
+        snapshot = self._snapshot()
+        next_id = snapshot.active.next_id
+        if not snapshot.first_id <= from_id <= next_id:
+            raise OutOfRange(self._channel, from_id, snapshot.first_id, next_id)
+        segments = _segments(snapshot)
+        at = bisect_right(segments, from_id, key=lambda s: s.base_id) - 1
+        return segments, at if from_id < next_id else len(segments)
+
+    def _with_file(self, segment: Segment, use: Callable[[File], T]) -> T:
+        try:
+            return use(self._open.get(segment.name))
+        except FileNotFoundError:
+            first_id, next_id = self._snapshot().first_id, self._snapshot().active.next_id
+            if segment.base_id < first_id:
+                raise OutOfRange(self._channel, segment.base_id, first_id, next_id) from None
+            raise Corrupt(self._path(segment.name), 0, "the segment file is missing") from None
+
+    def _read_segment(
+        self, segment: Segment, from_id: MessageId, bytes_max: int, file: File
+    ) -> Sequence[Record]:
+        offset = self._places.find((segment.name, from_id))
+        slack = 0 if offset else self._spacing
+        window = Window(file, self._path(segment.name), segment.end, bytes_max + slack)
+        if offset is None:
+            offset = self._start_of(window, segment, from_id)
+        records, size = list[Record](), 0
+        while offset < segment.end:
+            stored = self._record(window, offset, segment, from_id)
+            if stored is None:
+                break
+            size += stored.end - stored.offset
+            if records and size > bytes_max:
+                break
+            records.append(stored.record)
+            offset, from_id = stored.end, stored.record.next_id
+        self._places.put((segment.name, from_id), offset)
+        return records
+
+    def _start_of(self, window: Window, segment: Segment, message_id: MessageId) -> int:
+        offset = self._index(segment).offset_of_id(message_id)
+        try:
+            for at, frame in frames_from(window, offset, segment.end):
+                if frame.next_id > message_id:
+                    return at
+        except Corrupt as damage:
+            return damage.offset
+        return segment.end
+
+    def _record(
+        self, window: Window, offset: int, segment: Segment, expected: MessageId
+    ) -> Stored | None:
+        try:
+            stored = record_at(window, offset, segment.salt)
+            if not stored.record.base_id <= expected < stored.record.next_id:
+                raise BadRecord(offset, f"id {stored.record.base_id} where {expected} belongs")
+            return stored
+        except BadRecord as bad:
+            self._on_damage(Corrupt(window.path, bad.offset, bad.reason))
+            return next_record(window, offset + 1, segment.salt, expected)
+
+    def _seek_segment(self, segment: Segment, tick: TimeTick, file: File) -> MessageId:
+        window = Window(file, self._path(segment.name), segment.end, self._spacing)
+        start = self._index(segment).offset_of_tick(tick)
+        for _, frame in frames_from(window, start, segment.end):
+            if frame.base_tick + frame.messages > tick:
+                return MessageId(frame.base_id + max(0, tick - frame.base_tick))
+        return segment.next_id
+
+    def _advance_segment(
+        self, segment: Segment, from_id: MessageId, bytes_max: int, must_move: bool, file: File
+    ) -> tuple[MessageId, int]:
+        window = Window(file, self._path(segment.name), segment.end, self._spacing)
+        start = self._start_of(window, segment, from_id)
+        if segment.end - start <= bytes_max:
+            return segment.next_id, bytes_max - (segment.end - start)
+        offset = max(self._index(segment).offset_below(start + bytes_max), start)
+        reached = from_id
+        for at, frame in frames_from(window, offset, segment.end):
+            reached = max(MessageId(frame.base_id), from_id)
+            end = at + frame.length
+            if end - start > bytes_max:
+                if must_move and reached == from_id:
+                    return MessageId(frame.next_id), 0
+                return reached, 0
+            reached = MessageId(frame.next_id)
+        return reached, 0
+
+    def _index(self, segment: Segment) -> SparseIndex:
+        active = self._active()
+        return active.index if active.header.name == segment.name else self._indexes.get(segment)
+
+    def _load_index(self, segment: Segment) -> SparseIndex:
+        try:
+            data = read_all(self._place.files, f"{self._place.folder}/{segment.name.index_file}")
+        except FileNotFoundError:
+            data = b""
+        decoded = SparseIndex.decode(data, segment.name, segment.salt, self._spacing)
+        if decoded is not None and decoded[1].end == segment.end:
+            return decoded[0]
+        return self._rebuild_index(segment)
+
+    def _rebuild_index(self, segment: Segment) -> SparseIndex:
+        index = SparseIndex(self._spacing)
+        window = Window(
+            self._open.get(segment.name), self._path(segment.name), segment.end, self._spacing
+        )
+        try:
+            for offset, frame in frames_from(window, index.offset_of_id(0), segment.end):
+                index.add(frame.base_id, frame.base_tick, offset)
+        except Corrupt:
+            return index  # what lies behind the damage is found from the last place before it
+        try:
+            store_index(self._place, index, segment)
+        except OSError:
+            pass  # a disk that is full keeps nobody from reading
+        return index
+
+    def _open_file(self, name: SegmentName) -> File:
+        return self._place.files.open(self._path(name))
+
+    def _path(self, name: SegmentName) -> str:
+        return f"{self._place.folder}/{name.log_file}"
+
+
+def _segments(snapshot: Snapshot) -> tuple[Segment, ...]:
+    return (*snapshot.sealed, snapshot.active)

@@ -1,0 +1,174 @@
+"""What a log folder holds when it is opened: the chain of segments, and where it ends.
+
+Reads only; nothing is repaired or removed here. Runs after the claim, so what it sees includes all
+that any earlier owner acknowledged. Next: broker/wal/segmented/writer.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, Term, TimeTick
+from broker.ports.files import Files
+from broker.ports.wal import Corrupt
+from broker.wal.segmented.index import SparseIndex
+from broker.wal.segmented.scan import OnDamage, scan_tail
+from broker.wal.segmented.segment import (
+    HEADER_BYTES,
+    Link,
+    Segment,
+    SegmentHeader,
+    SegmentName,
+)
+
+FIRST_SUFFIX = ".first"
+LEFTOVER_SUFFIXES = (".log", ".index", ".new", FIRST_SUFFIX)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The log up to the seal. `unindexed` maps the stems of scanned segments to their new index."""
+
+    sealed: tuple[Segment, ...] = ()
+    next_id: MessageId = FIRST_MESSAGE_ID
+    last_tick: TimeTick = TimeTick(0)
+    last_term: Term = Term(0)
+    link: Link | None = None
+    unindexed: dict[SegmentName, SparseIndex] = field(default_factory=dict)
+    leftovers: tuple[str, ...] = ()
+
+
+class Recovery:
+    """One look at one folder."""
+
+    def __init__(
+        self, files: Files, folder: str, index_spacing_bytes: int, on_damage: OnDamage
+    ) -> None:
+        self._files, self._folder, self._on_damage = files, folder, on_damage
+        self._spacing_bytes = index_spacing_bytes
+        self._names: Sequence[str] = ()
+        self._unindexed: dict[SegmentName, SparseIndex] = {}
+
+    def run(self) -> Recovered:
+        """Raises Corrupt or UnknownFormat, and OSError when the disk cannot be read."""
+        self._names = self._files.list(self._folder)
+        found = {name for name in map(SegmentName.of, self._names) if name}
+        if not found:
+            return Recovered(next_id=self._mark(), leftovers=self._leftovers(()))
+        chain = self._chain(found)
+        recovered = Recovered()
+        if chain:
+            head = chain[-1]
+            recovered.next_id, recovered.last_tick = head.next_id, head.last_tick
+            recovered.last_term = head.last_term
+            if head.size_bytes:
+                recovered.link = Link(head.name, head.end)
+            else:
+                recovered.link = self._header(head.name).previous
+                chain.pop()
+        recovered.sealed = tuple(chain)
+        recovered.unindexed = {
+            s.name: self._unindexed[s.name] for s in chain if s.name in self._unindexed
+        }
+        recovered.leftovers = self._leftovers(chain)
+        return recovered
+
+    def _chain(self, found: set[SegmentName]) -> list[Segment]:
+        """From the newest segment back to the oldest that truncation left; oldest first."""
+        mark, chain = self._mark(), list[Segment]()
+        name, header = max(found), self._header(max(found))
+        segment = self._tail(header)
+        while True:
+            chain.append(segment)
+            link = header.previous
+            if link is None or segment.base_id <= mark:
+                break
+            if link.name not in found:
+                self._on_damage(Corrupt(self._path(link.name), 0, "the segment file is missing"))
+                break
+            below, name = header, link.name
+            header = self._header(name)
+            segment = Segment(
+                name, header.salt, link.end, below.name.base_id, below.last_tick, below.last_term
+            )
+            self._refuse_short(segment)
+        return chain[::-1]
+
+    def _tail(self, header: SegmentHeader) -> Segment:
+        """The newest segment: its index says where it was sealed, else it is scanned."""
+        indexed = self._stored_index(header)
+        if indexed is not None:
+            return indexed
+        path = self._path(header.name)
+        file = self._files.open(path)
+        try:
+            file.sync()
+            file.forget()
+            index = SparseIndex(self._spacing_bytes)
+            tail = scan_tail(file, path, header, index, self._on_damage)
+        finally:
+            file.close()
+        self._unindexed[header.name] = tail.index
+        return tail.segment
+
+    def _stored_index(self, header: SegmentHeader) -> Segment | None:
+        if header.name.index_file not in self._names:
+            return None
+        data = read_all(self._files, f"{self._folder}/{header.name.index_file}")
+        decoded = SparseIndex.decode(data, header.name, header.salt, self._spacing_bytes)
+        return decoded[1] if decoded else None
+
+    def _header(self, name: SegmentName) -> SegmentHeader:
+        return read_header(self._files, self._path(name), name)
+
+    def _refuse_short(self, segment: Segment) -> None:
+        path = self._path(segment.name)
+        file = self._files.open(path)
+        try:
+            size = file.size()
+        finally:
+            file.close()
+        if size < segment.end:
+            self._on_damage(Corrupt(path, size, f"the file ends before its seal at {segment.end}"))
+
+    def _mark(self) -> MessageId:
+        return first_mark(self._names)
+
+    def _leftovers(self, chain: Sequence[Segment]) -> tuple[str, ...]:
+        kept = {s.name.log_file for s in chain} | {s.name.index_file for s in chain}
+        kept.add(mark_name(self._mark()))
+        return tuple(n for n in self._names if n.endswith(LEFTOVER_SUFFIXES) and n not in kept)
+
+    def _path(self, name: SegmentName) -> str:
+        return f"{self._folder}/{name.log_file}"
+
+
+def read_header(files: Files, path: str, name: SegmentName) -> SegmentHeader:
+    """A segment's header; Corrupt when it is damaged or belongs to another file."""
+    file = files.open(path)
+    try:
+        header = SegmentHeader.decode(file.read(0, HEADER_BYTES), path)
+    finally:
+        file.close()
+    if header.name != name:
+        raise Corrupt(path, 0, f"the header belongs to {header.name.log_file}")
+    return header
+
+
+def read_all(files: Files, path: str) -> bytes:
+    """A small file, whole."""
+    file = files.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def first_mark(names: Sequence[str]) -> MessageId:
+    """What truncation made the first id: the highest of the `.first` files, whose name is all."""
+    stems = (n.removesuffix(FIRST_SUFFIX) for n in names if n.endswith(FIRST_SUFFIX))
+    return MessageId(max((int(s) for s in stems if s.isdecimal()), default=FIRST_MESSAGE_ID))
+
+
+def mark_name(first_id: MessageId) -> str:
+    """The name of the file that records a first id."""
+    return f"{first_id:020d}{FIRST_SUFFIX}"

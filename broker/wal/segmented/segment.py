@@ -1,0 +1,150 @@
+"""A segment file's name and header, and what the log remembers of a segment. Pure bytes and values.
+
+The header fills the first 4 KiB, so that no later write ever touches its page again:
+
+    magic 8 | version u32 | CRC-32C u32
+    term i64 | base id i64 | salt u32
+    previous: base id i64, term i64, end i64        where the log before this segment is sealed
+    last tick u64 | last term i64                   of the newest record before this segment
+    channel bytes u32 | channel | zeros
+
+Segments form a chain from the newest to the oldest by their `previous`. A file that is not on the
+chain was left by an owner that had lost its term; nothing in it was ever acknowledged.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Self
+
+from google_crc32c import value as crc32c
+
+from broker.model.ids import MessageId, Term, TimeTick
+from broker.ports.wal import Corrupt, UnknownFormat
+
+HEADER_BYTES = 4096
+VERSION = 1
+_MAGIC = b"TideSegm"
+_PREFIX = struct.Struct("<8sII")
+_FIELDS = struct.Struct("<qqIqqqQqI")
+_CHANNEL_BYTES_MAX = HEADER_BYTES - _PREFIX.size - _FIELDS.size
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    """Unique for ever: a term has one owner, and an owner never starts two segments at one id."""
+
+    term: Term
+    base_id: MessageId
+
+    @property
+    def stem(self) -> str:
+        return f"{self.base_id:020d}-{self.term:010d}"
+
+    @property
+    def log_file(self) -> str:
+        return self.stem + ".log"
+
+    @property
+    def index_file(self) -> str:
+        return self.stem + ".index"
+
+    @classmethod
+    def of(cls, file_name: str) -> Self | None:
+        """The name of a segment file, or None when this is none."""
+        stem, _, suffix = file_name.partition(".")
+        base_id, _, term = stem.partition("-")
+        if suffix != "log" or not (base_id.isdecimal() and term.isdecimal()):
+            return None
+        name = cls(Term(int(term)), MessageId(int(base_id)))
+        return name if name.log_file == file_name else None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The segment before, and the byte where it is sealed: what lies above is never read."""
+
+    name: SegmentName
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """What a segment knows of itself and of the log before it."""
+
+    channel: str
+    name: SegmentName
+    salt: int
+    previous: Link | None
+    last_tick: TimeTick
+    last_term: Term
+
+    def encode(self) -> bytes:
+        channel = self.channel.encode()
+        if len(channel) > _CHANNEL_BYTES_MAX:
+            raise ValueError(f"channel name of {len(channel)} bytes; limit {_CHANNEL_BYTES_MAX}")
+        link = self.previous
+        fields = _FIELDS.pack(
+            self.name.term,
+            self.name.base_id,
+            self.salt,
+            link.name.base_id if link else 0,
+            link.name.term if link else 0,
+            link.end if link else 0,
+            self.last_tick,
+            self.last_term,
+            len(channel),
+        )
+        rest = (fields + channel).ljust(HEADER_BYTES - _PREFIX.size, b"\0")
+        return _PREFIX.pack(_MAGIC, VERSION, crc32c(rest)) + rest
+
+    @classmethod
+    def decode(cls, data: bytes, file: str) -> Self:
+        """Raises UnknownFormat, judged first, or Corrupt."""
+        if len(data) < _PREFIX.size:
+            raise Corrupt(file, len(data), "the file ends inside its header")
+        magic, version, checksum = _PREFIX.unpack_from(data)
+        if magic != _MAGIC:
+            raise Corrupt(file, 0, "this is no segment file")
+        if version != VERSION:
+            raise UnknownFormat(file, version, VERSION)
+        rest = data[_PREFIX.size : HEADER_BYTES]
+        if len(data) < HEADER_BYTES or crc32c(rest) != checksum:
+            raise Corrupt(file, 0, "the checksum of the segment's header does not match")
+        term, base, salt, before, before_term, end, tick, last, size = _FIELDS.unpack_from(rest)
+        channel = rest[_FIELDS.size : _FIELDS.size + size].decode()
+        link = Link(SegmentName(Term(before_term), MessageId(before)), end) if before else None
+        name = SegmentName(Term(term), MessageId(base))
+        return cls(channel, name, salt, link, TimeTick(tick), Term(last))
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment as readers see it: records in [HEADER_BYTES, end), ids in [base, next_id)."""
+
+    name: SegmentName
+    salt: int
+    end: int
+    next_id: MessageId
+    last_tick: TimeTick
+    last_term: Term
+
+    @property
+    def base_id(self) -> MessageId:
+        return self.name.base_id
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The durable log at one moment. The writer replaces it; readers hold on to theirs."""
+
+    sealed: tuple[Segment, ...]
+    sealed_bytes: int
+    active: Segment
+
+    @property
+    def first_id(self) -> MessageId:
+        return self.sealed[0].base_id if self.sealed else self.active.base_id

