@@ -123,6 +123,7 @@ class BatchStream:
         self._arrivals = Arrivals(stream)
         self._splitter = FrameSplitter(limit_bytes)
         self._stall_s = stall_s
+        self._unsent = b""
         self._tell_grpclib = stream.__terminated__
         stream.__terminated__ = self._lose  # type: ignore[method-assign]
 
@@ -175,9 +176,13 @@ class BatchStream:
         await self.write_framed(frames(messages), deadline_s=deadline_s)
 
     async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
-        """`write_batch` for bytes that carry their gRPC framing already, shared between streams."""
-        rest = memoryview(framed)
-        if len(rest) <= self._window():
+        """`write_batch` for bytes that carry their gRPC framing already, shared between streams.
+
+        A write that was cancelled half-way is carried on by the next one, before its own bytes.
+        """
+        rest = memoryview(self._unsent + framed if self._unsent else framed)
+        self._unsent = b""
+        if len(rest) <= min(self._window(), SLICE_BYTES_MAX):
             self._send(rest)
             return
         try:
@@ -188,6 +193,13 @@ class BatchStream:
                     rest = rest[room:]
         except TimeoutError:
             raise Stalled(f"the peer left {len(rest)} bytes unread for {deadline_s} s") from None
+        finally:
+            self._unsent = bytes(rest)
+
+    async def flush(self, *, deadline_s: float) -> None:
+        """Finish what a cancelled write left unfinished. Raises as `write_batch` does."""
+        if self._unsent:
+            await self.write_framed(b"", deadline_s=deadline_s)
 
     async def room(self) -> int:
         """Wait until the peer and the socket take bytes; how many they take now. StreamGone."""
@@ -208,7 +220,7 @@ class BatchStream:
             raise StreamGone(self._arrivals.lost or "the stream is closed")
         if not self._stream.connection.write_ready.is_set():
             return 0
-        return min(self._h2.local_flow_control_window(self._id), SLICE_BYTES_MAX)
+        return self._h2.local_flow_control_window(self._id)
 
     def _send(self, data: memoryview) -> None:
         """Put `data`, which the windows let through, on the socket in one write."""

@@ -1,0 +1,103 @@
+"""Which produced messages may go on to an Appender, and why the others may not.
+
+Owns the order of the checks. Never touches a message's bytes except to give it the header property
+that every consumer needs. Next: broker/edge/produce.py
+"""
+
+from typing import Final
+
+from broker.core.naming import belongs_to
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.message import KNOWN_TYPES, SELF_CONTROLLED_TYPES, TXN_TYPES, NewMessage
+from schemas.wire import ScannedMessage
+
+EMPTY_HEADER: Final = b"\x1a\x06\x0a\x02_h\x12\x00"
+"""The stored form of `_h` with no value; typed decoding in a consumer fails without it."""
+
+ORDINARY_TYPES: Final = KNOWN_TYPES - {int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES}
+VCHANNELS_REMEMBERED_MAX: Final = 4096
+
+
+class Appendable:
+    """The rules for one Produce stream."""
+
+    def __init__(self, pchannel: PChannelName, message_bytes_max: int) -> None:
+        self._pchannel = pchannel
+        self._message_bytes_max = message_bytes_max
+        self._belonging: set[str] = {""}
+
+    def judge(self, message: ScannedMessage) -> NewMessage | Refusal:
+        """The message as an Appender takes it, or the code and cause for its producer."""
+        if (
+            message.type in ORDINARY_TYPES
+            and message.version > 0
+            and message.vchannel in self._belonging
+            and message.size <= self._message_bytes_max
+            and message.txn is None
+            and not message.broadcast
+            and not message.replicate
+            and message.barrier_tick >= 0
+        ):
+            return _new_message(message)
+        return self._why_not(message) or self._first_of_its_vchannel(message)
+
+    def _why_not(self, message: ScannedMessage) -> Refusal | None:
+        code = StreamingCode
+        if message.size > self._message_bytes_max:
+            return Refusal(
+                code.UNRECOVERABLE,
+                f"the message has {message.size} bytes, at most {self._message_bytes_max} are"
+                " allowed; split it",
+            )
+        if message.type not in KNOWN_TYPES:
+            return Refusal(code.INVALID_ARGUMENT, f"property _t is {_shown(message.type)}")
+        if message.version <= 0:
+            return Refusal(code.INVALID_ARGUMENT, f"property _v is {_shown(message.version)}")
+        if message.type in SELF_CONTROLLED_TYPES:
+            return Refusal(
+                code.INVALID_ARGUMENT, f"only the log itself writes messages of type {message.type}"
+            )
+        if message.barrier_tick < 0:
+            return Refusal(code.INVALID_ARGUMENT, "property _btt is not a base-36 number")
+        return _not_yet(message) or self._misplaced(message)
+
+    def _misplaced(self, message: ScannedMessage) -> Refusal | None:
+        if message.vchannel in self._belonging or belongs_to(message.vchannel, self._pchannel):
+            return None
+        return Refusal(
+            StreamingCode.INVALID_ARGUMENT,
+            f"vchannel {message.vchannel!r} does not belong to pchannel {self._pchannel!r},"
+            " which this stream is for",
+        )
+
+    def _first_of_its_vchannel(self, message: ScannedMessage) -> NewMessage:
+        if len(self._belonging) < VCHANNELS_REMEMBERED_MAX:
+            self._belonging.add(message.vchannel)
+        return _new_message(message)
+
+
+def _new_message(message: ScannedMessage) -> NewMessage:
+    stored = message.stored if message.has_header else message.stored + EMPTY_HEADER
+    return NewMessage(message.vchannel, message.type, stored, message.size, message.barrier_tick)
+
+
+def _not_yet(message: ScannedMessage) -> Refusal | None:
+    """What Milvus's protocol knows and this broker does not do yet."""
+    if message.type in TXN_TYPES or message.txn is not None:
+        return Refusal(StreamingCode.UNRECOVERABLE, "transactions are not supported yet")
+    if message.broadcast:
+        return Refusal(StreamingCode.UNRECOVERABLE, "broadcasts are not supported yet")
+    if message.replicate:
+        return Refusal(
+            StreamingCode.REPLICATE_VIOLATION,
+            "this cluster is no replica: it takes no _rh messages",
+        )
+    return None
+
+
+def _shown(number: int) -> str:
+    """What the scanner said of a property: 0 stands for absent, below 0 for no number."""
+    if number < 0:
+        return "not a decimal number"
+    return f"{number}, which is unknown" if number else "missing or 0"

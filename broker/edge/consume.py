@@ -1,0 +1,194 @@
+"""One Consume stream: one consumer, fed as fast as it reads and never faster.
+
+Owns the consumer's cursor and nothing else: a batch is pulled only when the peer's HTTP/2 window
+has room for it, so that a consumer which stops reading holds no memory here, and a Scanner that
+was restarted is asked again from the same cursor. Next: broker/node/scanner.py
+"""
+
+from typing import Final
+
+import anyio
+
+from actors import ActorDied, ActorError, AskTimeout, Ref, StaleTerm
+from broker.edge.consumer_request import consumer_request
+from broker.edge.gate import Session, decoded
+from broker.edge.headers import consumer_channel
+from broker.edge.limits import EdgeLimits
+from broker.edge.reach import Reach
+from broker.edge.tick_frames import TickFrames
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.message import Delivered
+from broker.model.position import Cursor
+from broker.node.messages import (
+    CloseScanner,
+    Delivery,
+    FindScanner,
+    Locate,
+    OpenScanner,
+    Pull,
+    ScannerMessage,
+)
+from broker.transport import ServerBatchStream
+from schemas.frames import frames
+from schemas.generated.milvus.proto.streaming import (
+    CloseConsumerResponse,
+    ConsumeRequest,
+    ConsumeResponse,
+    CreateConsumerResponse,
+    CreateVChannelConsumerResponse,
+)
+from schemas.wire import CONSUMER_ID, consume_message
+
+CLOSE: Final = bytes(ConsumeResponse(close=CloseConsumerResponse()))
+CREDIT_BYTES_MIN: Final = 32 * 1024
+"""Asked for even when the window holds less, so that small windows do not make tiny batches."""
+PULL_S: Final = 10.0
+PULL_TRIES_MAX: Final = 20
+RETRY_PAUSE_S: Final = 0.05
+
+
+class ConsumerStreams:
+    """What all Consume streams of a server share."""
+
+    def __init__(
+        self, directory: Reach, ticks: TickFrames, wal_name: str, limits: EdgeLimits
+    ) -> None:
+        self.directory = directory
+        self.ticks = ticks
+        self.limits = limits
+        self._created = bytes(ConsumeResponse(create=CreateConsumerResponse(wal_name=wal_name)))
+        self._consumer_created = bytes(
+            ConsumeResponse(create_vchannel=CreateVChannelConsumerResponse(consumer_id=CONSUMER_ID))
+        )
+
+    async def serve(self, session: Session) -> None:
+        """The whole life of one stream; refusals of the header, `Locate` and `OpenScanner`."""
+        channel = consumer_channel(session.metadata)
+        await self.directory.demand(Locate(channel.name, channel.term))
+        await session.stream.write_batch([self._created])
+        first = await session.stream.read_batch()
+        if first:
+            request = decoded(first[0], ConsumeRequest).create_vchannel_consumer
+            if request is None:
+                raise Refused(
+                    StreamingCode.INVALID_ARGUMENT,
+                    "the first request of a Consume stream must be create_vchannel_consumer",
+                )
+            wanted = consumer_request(request, channel.name)
+            opened = await self.directory.demand(
+                OpenScanner(
+                    channel.name, channel.term, wanted.vchannel, wanted.policy, wanted.filters
+                )
+            )
+            stream = ConsumeStream(
+                session.stream, self, channel.name, opened.scanner, opened.cursor
+            )
+            await session.stream.write_batch([self._consumer_created])
+            await stream.run()
+        await session.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
+
+
+class ConsumeStream:
+    """The consumer after its handshake."""
+
+    __slots__ = (
+        "_channel", "_cursor", "_feeding", "_scanner", "_shared", "_stream",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        stream: ServerBatchStream,
+        shared: ConsumerStreams,
+        channel: PChannelName,
+        scanner: Ref[ScannerMessage],
+        cursor: Cursor,
+    ) -> None:
+        self._stream = stream
+        self._shared = shared
+        self._channel = channel
+        self._scanner = scanner
+        self._cursor = cursor
+        self._feeding = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Until the client half-closes. Raises Refused when the Scanner is gone for good."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._until_half_closed)
+                with self._feeding:
+                    await self._feed()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._release_scanner()
+
+    async def _until_half_closed(self) -> None:
+        """Whatever else a client says on this stream has no meaning."""
+        while await self._stream.read_batch():
+            pass
+        self._feeding.cancel()
+
+    async def _feed(self) -> None:
+        credit_max = self._shared.limits.consume_credit_bytes
+        while True:
+            room = await self._stream.room()
+            delivery = await self._pull(max(CREDIT_BYTES_MIN, min(room, credit_max)))
+            framed = self._framed(delivery)
+            if framed:
+                await self._stream.write_framed(framed)
+            self._cursor = delivery.cursor
+
+    def _framed(self, delivery: Delivery) -> bytes:
+        framed_tick = self._shared.ticks.framed
+        channel = self._channel
+        if not delivery.items:
+            return framed_tick(channel, delivery.tick) if delivery.tick else b""
+        parts: list[bytes] = []
+        run: list[bytes] = []
+        for item in delivery.items:
+            if isinstance(item, Delivered):
+                run.append(
+                    consume_message(
+                        item.id, item.tick, item.last_confirmed_id, item.term, item.body
+                    )
+                )
+            else:
+                parts += (frames(run), framed_tick(channel, item))
+                run = []
+        parts.append(frames(run))
+        if delivery.tick:
+            parts.append(framed_tick(channel, delivery.tick))
+        return b"".join(parts)
+
+    async def _pull(self, credit_bytes: int) -> Delivery:
+        """The next delivery, from whichever incarnation of the Scanner answers first."""
+        lost = ""
+        for _ in range(PULL_TRIES_MAX):
+            try:
+                answer = await self._scanner.ask(
+                    Pull(self._cursor, credit_bytes), deadline_s=PULL_S
+                )
+            except AskTimeout as error:
+                lost = str(error)
+            except (ActorDied, StaleTerm) as error:
+                lost = str(error)
+                await self._find_scanner_again(lost)
+            else:
+                if isinstance(answer, Refusal):
+                    raise Refused(answer.code, answer.cause)
+                return answer
+        raise Refused(StreamingCode.INNER, f"the scanner does not answer: {lost}")
+
+    async def _find_scanner_again(self, lost: str) -> None:
+        """Raises Refused(INNER), as Milvus does when the log behind a consumer goes away."""
+        await anyio.sleep(RETRY_PAUSE_S)
+        found = await self._shared.directory.ask(FindScanner(self._scanner.path))
+        if isinstance(found, Refusal):
+            raise Refused(StreamingCode.INNER, f"{found.cause} ({lost})")
+        self._scanner = found
+
+    def _release_scanner(self) -> None:
+        try:
+            self._scanner.tell(CloseScanner())
+        except ActorError:
+            pass  # it is gone already; a restarted one closes itself when nobody pulls
