@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from environment import ROOT, Environment, EnvironmentFailed, make
+from environment import ROOT, SOURCE_ONLY, Environment, EnvironmentFailed, build_wheels, make
 from java import JavaMissing, ensure_java
 
 ENVIRONMENTS = ("lint", "tests", "spark", "package")
@@ -40,6 +40,7 @@ def main() -> int:
     try:
         home = ensure_java() if "spark" in options.env else None
         tools = make(ROOT / ".check" / "tools", ["tox", "tox-uv-bare", "uv"])
+        build_wheels(tools, SOURCE_ONLY)
     except (EnvironmentFailed, JavaMissing) as failure:
         print(failure, file=sys.stderr)
         return 1

