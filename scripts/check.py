@@ -21,7 +21,9 @@ from environment import ROOT, SOURCE_ONLY, Environment, EnvironmentFailed, build
 from java import JavaMissing, ensure_java
 
 ENVIRONMENTS = ("lint", "tests", "spark", "package")
-_PYTEST_SUMMARY = re.compile(r"^=+ (.*\b\d+ (?:passed|failed|errors?|deselected)\b.*?) =+$")
+_PYTEST_SUMMARY = re.compile(
+    r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"
+)
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ def make(path: Path, requirements: Sequence[str]) -> Environment:
         _create(path)
     wheels = path.parent / WHEELS
     wheels.mkdir(exist_ok=True)
-    environment = Environment(path, installer_variables(environment.python, wheels))
+    environment = Environment(path, installer_variables(pip_settings(environment.python), wheels))
     local = [name for name in requirements if name.startswith((".", "/"))]
     if not fresh or local:
         _install(environment, [name for name in requirements if name not in local], local)
@@ -98,9 +98,10 @@ def build_wheels(environment: Environment, extras: Collection[str]) -> None:
         environment.run(*pip, "-w", folder, *missing)
 
 
-def installer_variables(python: Path, wheels: Path | None = None) -> dict[str, str]:
+def installer_variables(pip_settings: str, wheels: Path | None = None) -> dict[str, str]:
     """os.environ, the pins for uv and tox, and what pip is told of indexes on this machine.
 
+    `pip_settings` is what `pip config list` prints, in its order: what comes later wins.
     `wheels` is a folder of wheels made here; installers look there first.
     """
     pins = str(CONSTRAINTS)
@@ -113,18 +114,21 @@ def installer_variables(python: Path, wheels: Path | None = None) -> dict[str, s
         "PIP_BUILD_CONSTRAINT": pins,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    variables |= _from_pip(python) | os.environ
+    variables |= _from_pip(pip_settings) | os.environ
     if wheels is not None:
         links = [str(wheels), variables.get("UV_FIND_LINKS", "")]
         variables["UV_FIND_LINKS"] = ",".join(filter(None, links))
     return variables
 
 
-def _from_pip(python: Path) -> dict[str, str]:
-    """What pip's files and variables say, in uv's names. Later lines of pip's list win."""
-    listing = subprocess.run(
-        [python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
-    ).stdout
+def pip_settings(python: Path) -> str:
+    """What pip's files and variables tell this interpreter; nothing where it has no pip."""
+    command = [python, "-m", "pip", "config", "list"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _from_pip(listing: str) -> dict[str, str]:
+    """The same settings in uv's names."""
     found: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):
         for line in listing.splitlines():

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import CONSTRAINTS, ROOT, installer_variables
+from environment import CONSTRAINTS, ROOT, installer_variables, pip_settings
 
 HEADER = "# Made by scripts/lock.py from pyproject.toml; never edited by hand.\n"
 
@@ -39,7 +39,7 @@ def main() -> int:
 
 def _resolve(*, upgrade: bool) -> str:
     """What uv's resolver says, starting from the present pins unless told to upgrade."""
-    variables = installer_variables(Path(sys.executable))
+    variables = installer_variables(pip_settings(Path(sys.executable)))
     for name in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"):  # the old pins are wishes here, not law
         variables.pop(name)
     with tempfile.TemporaryDirectory() as folder:

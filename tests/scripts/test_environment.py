@@ -2,50 +2,48 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import environment
 import pytest
 
+PIP_SAYS = """\
+:env:.extra-index-url='https://more.invalid/simple'
+global.index-url='https://mirror.invalid/simple'
+global.timeout='60'
+install.extra-index-url='https://less.invalid/simple'
+"""
+
 
 @pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the machine's nor the gate's own settings reach these tests."""
     for name in [*os.environ]:
         if name.startswith(("PIP_", "UV_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
 
 
-def test_what_pip_is_told_is_handed_on_to_uv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://mirror.invalid/simple\n")
-    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://more.invalid/simple")
-    variables = environment.installer_variables(Path(sys.executable))
+def test_what_pip_is_told_is_handed_on_to_uv_and_a_variable_wins_over_a_file() -> None:
+    variables = environment.installer_variables(PIP_SAYS)
     assert variables["UV_DEFAULT_INDEX"] == "https://mirror.invalid/simple"
     assert variables["UV_INDEX"] == "https://more.invalid/simple"
 
 
 def test_a_person_who_sets_uv_up_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://mine.invalid/simple")
-    monkeypatch.setenv("PIP_INDEX_URL", "https://theirs.invalid/simple")
-    variables = environment.installer_variables(Path(sys.executable))
+    variables = environment.installer_variables(PIP_SAYS)
     assert variables["UV_DEFAULT_INDEX"] == "https://mine.invalid/simple"
 
 
-def test_our_wheels_come_before_folders_that_exist_and_others_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path} {tmp_path / 'gone'}")
+def test_our_wheels_come_first_and_folders_that_are_gone_are_left_out(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
-    variables = environment.installer_variables(Path(sys.executable), wheels)
+    said = f"global.find-links='{tmp_path} {tmp_path / 'gone'}'"
+    variables = environment.installer_variables(said, wheels)
     assert variables["UV_FIND_LINKS"] == f"{wheels},{tmp_path}"
 
 
 def test_installers_are_held_by_the_pins() -> None:
-    variables = environment.installer_variables(Path(sys.executable))
+    variables = environment.installer_variables("")
     assert variables["UV_CONSTRAINT"] == str(environment.CONSTRAINTS)
     assert variables["UV_BUILD_CONSTRAINT"] == str(environment.CONSTRAINTS)
 
