@@ -123,7 +123,7 @@ def installer_variables(pip_settings: str, wheels: Path | None = None) -> dict[s
 
 def pip_settings(python: Path) -> str:
     """What pip's files and variables tell this interpreter; nothing where it has no pip."""
-    command = [python, "-m", "pip", "config", "list"]
+    command = [str(python), "-m", "pip", "config", "list"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
