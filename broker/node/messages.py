@@ -4,10 +4,10 @@ It owns the vocabulary and nothing else. Requests are imperative, events are pas
 Next: broker/node/intake.py
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from actors import Ref, Request
+from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
@@ -32,9 +32,12 @@ class AppendBatch(Request[tuple[AppendOutcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CloseTick:
-    """Close a tick now. `forced`: also write a record for it, with or without data before it."""
+    """The tick interval has passed: close a tick."""
 
-    forced: bool = False
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOpened:
+    """Somebody starts to read: write a record for the next tick, data before it or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,12 @@ class ProbeStorage:
     """A timer of an Appender whose storage refused: see whether it would take a write again."""
 
 
-AppenderMessage = AppendBatch | CloseTick | ProbeStorage
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """A timer: drop what retention lets go."""
+
+
+AppenderMessage = AppendBatch | CloseTick | ConsumerOpened | ProbeStorage | Truncate
 
 # ---- TimeTick: one per pchannel --------------------------------------------------------------
 
@@ -91,7 +99,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A timer: answer a waiting Pull, and count the time without one."""
+    """A timer: leave when nobody has pulled for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +180,8 @@ class OpenScanner(Request[ScannerOpened | Refusal]):
 class FindScanner(Request[Ref[ScannerMessage] | Refusal]):
     """The current incarnation of a Scanner that died (ActorDied, StaleTerm); keep your cursor.
 
-    CHANNEL_NOT_EXIST: it is gone for good (its channel was closed or reopened); open another.
+    INNER: it is being restarted, ask again in a moment. CHANNEL_NOT_EXIST: it is gone for good (its
+    channel was closed or reopened); open another one.
     """
 
     path: str
@@ -224,19 +233,49 @@ class Describe(Request[tuple[ChannelOffsets | Refusal, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelOpened:
-    """An Appender holds its log at this term and serves."""
-
-    channel: PChannel
-    appender: Ref[AppenderMessage]
-    backlog: Backlog
-    view: ChannelView = field(repr=False)
+class Drain:
+    """The node is about to stop: refuse everything from now on with ON_SHUTDOWN."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelClosed:
-    """An Appender gave up its log for good: a newer term fenced it."""
+class ChannelOpened:
+    """An Appender holds its log at this term and serves; it can be found in `OpenChannels`."""
+
+    channel: PChannel
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFailed:
+    """A pchannel could not be opened at this term, or lost it.
+
+    `final`: nobody may try again here. Otherwise its supervisor goes on at later terms.
+    """
 
     name: PChannelName
     term: Term
-    cause: str
+    refusal: Refusal
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReleased:
+    """Nothing of the pchannel, up to this term, runs or is open here any more."""
+
+    name: PChannelName
+    term: Term
+
+
+ChannelEvent = ChannelOpened | ChannelFailed | ChannelReleased
+
+DirectoryMessage = (
+    Locate
+    | OpenScanner
+    | FindScanner
+    | AssignChannel
+    | RemoveChannel
+    | CollectStatus
+    | Describe
+    | Drain
+    | ChannelEvent
+    | Terminated
+)

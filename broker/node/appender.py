@@ -1,0 +1,271 @@
+"""The one writer of a pchannel: its actor term is the pchannel's term.
+
+It owns the open log, the next id and the last tick. It takes all that waits in its mailbox as one
+group: while one group syncs, the next gathers. It never acknowledges what is not durable, and
+after a failed write it never writes again: the next incarnation reads back what survived.
+Next: broker/core/sequencer.py
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from actors import Actor, Context, Envelope
+from broker.core.backlog import Backlog
+from broker.core.sequencer import (
+    Admission,
+    LogEnd,
+    Sequenced,
+    barrier_of,
+    end_after,
+    sequence,
+    time_tick_record,
+)
+from broker.model.channel import PChannel
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.message import ClosedTick, MessageType, NewMessage
+from broker.model.record import Record
+from broker.node.groups import gather
+from broker.node.messages import (
+    AppendBatch,
+    AppenderMessage,
+    AppendOutcome,
+    ChannelFailed,
+    CloseTick,
+    ConsumerOpened,
+    ProbeStorage,
+    Truncate,
+)
+from broker.node.open_channels import OpenChannel
+from broker.node.parts import NodeParts
+from broker.node.refusals import refusal_of
+from broker.node.tail import Tail
+from broker.ports.wal import Fenced, Log, WalError, WriterFailed
+
+PROBE = ProbeStorage()
+
+
+class StorageCameBack(Exception):
+    """The storage takes writes again: this incarnation makes room for one that may write."""
+
+
+class Appender(Actor[AppenderMessage]):
+    """See the module."""
+
+    _context: Context[AppenderMessage]
+    _log: Log
+    _tail: Tail
+    _end: LogEnd
+
+    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+        self._name = name
+        self._parts = parts
+        self._limits = parts.limits
+        self._admission = Admission(name, parts.limits.message_bytes_max)
+        self._unmarked = False  # messages were stored since the last tick that was
+        self._mark_next = False  # somebody starts to read and wants one
+        self._groups = self._messages = 0
+
+    async def started(self, context: Context[AppenderMessage]) -> None:
+        """Fence older terms, recover, and prove ownership by writing one tick."""
+        self._context = context
+        term = Term(context.term)
+        try:
+            await self._open(term)
+        except Fenced as error:
+            self._fail(term, refusal_of(error), final=True)
+            context.stop()
+        except WalError as error:
+            self._fail(term, refusal_of(error), final=False)
+            raise
+        except Refused as error:
+            self._fail(term, error.refusal, final=False)
+            raise
+
+    async def receive(self, batch: Sequence[Envelope[AppenderMessage]]) -> None:
+        """Appends first, in groups; a tick is closed after the last one, in the same write."""
+        appends: list[Envelope[AppenderMessage]] = []
+        closes = False
+        for envelope in batch:
+            match envelope.message:
+                case AppendBatch():
+                    appends.append(envelope)
+                case CloseTick():
+                    closes = True
+                case ConsumerOpened():
+                    self._mark_next = True
+                case ProbeStorage():
+                    await self._probe()
+                case Truncate():
+                    await self._truncate()
+                case _:
+                    assert_never(envelope.message)
+        groups = gather(appends, self._limits)
+        for number, group in enumerate(groups, start=1):
+            await self._commit(group, closes=closes and number == len(groups))
+        if closes and not groups:
+            await self._commit([], closes=True)
+
+    async def stopped(self) -> None:
+        """Close the log."""
+        await self._parts.open_channels.release(self._name)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """Empty until it is open."""
+        tail = self._parts.open_channels.find(self._name)
+        if tail is None:
+            return {}
+        return {
+            "next_id": self._end.next_id,
+            "closed_tick": tail.tail.closed.tick,
+            "groups": self._groups,
+            "messages": self._messages,
+            "tail_bytes": tail.tail.size_bytes,
+            "backlog_bytes": tail.backlog.bytes_waiting,
+            "state": "serving" if self._admission.closed is None else "refusing",
+        }
+
+    async def _open(self, term: Term) -> None:
+        channels = self._parts.open_channels
+        await channels.release(self._name)
+        self._log = log = await self._parts.wal.open(self._name, term)
+        channels.hold(self._name, log)
+        self._parts.ticks.drop()
+        bounds = log.bounds()
+        end = LogEnd(term, bounds.next_id, bounds.last_tick)
+        tick = await self._take(1, bounds.last_tick)
+        if tick <= bounds.last_tick:
+            cause = f"{self._name}: the oracle is at {tick}, behind the log's {bounds.last_tick}"
+            raise Refused(StreamingCode.INNER, cause)
+        first = time_tick_record(tick, end)
+        await log.append([first])
+        self._end = end_after([first], end)
+        closed = _closed_by(first)
+        self._tail = Tail(first.base_id, closed, self._limits, channels.memory)
+        self._tail.push([first], closed, self._context.clock.monotonic_s())
+        if self._limits.retention.bytes_max or self._limits.retention.age_ms_max:
+            self._context.every(self._limits.retention_period_s, Truncate())
+        channels.publish(
+            OpenChannel(
+                channel=PChannel(self._name, term),
+                log=log,
+                tail=self._tail,
+                appender=self._context.self,
+                backlog=Backlog(self._limits.backlog_bytes_max),
+            )
+        )
+
+    async def _commit(self, group: Sequence[Envelope[AppenderMessage]], *, closes: bool) -> None:
+        """Sequence, store, show and answer one group; close a tick with it or alone."""
+        messages = _messages(group)
+        if self._admission.closed is not None:
+            _answer(group, [self._admission.closed] * len(messages))
+            self._tail.wake_all()
+            return
+        try:
+            first_tick = await self._take(len(messages) + closes, barrier_of(messages))
+        except Refused as error:
+            _answer(group, [error.refusal] * len(messages))
+            return
+        sequenced = sequence(messages, first_tick, self._end, self._admission)
+        tick = TimeTick(first_tick + len(messages)) if closes else None
+        records = self._with_tick(sequenced, tick)
+        try:
+            await self._store(records)
+        except (Fenced, WriterFailed) as error:
+            self._refuse(error)
+            _answer(group, self._unknown(sequenced.outcomes))
+            return
+        if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
+            self._announce(tick)
+        _answer(group, sequenced.outcomes)
+
+    def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
+        """The group's records, and one for the tick if it is worth storing."""
+        records = sequenced.records
+        if tick is None or not (records or self._unmarked or self._mark_next):
+            return records
+        return (*records, time_tick_record(tick, sequenced.end))
+
+    async def _store(self, records: tuple[Record, ...]) -> None:
+        """Make the records durable, then visible. No waiting between a tick and its place."""
+        if not records:
+            return
+        await self._log.append(records)
+        last = records[-1]
+        self._end = end_after(records, self._end)
+        self._unmarked = last.kind != MessageType.TIME_TICK
+        self._mark_next = self._mark_next and self._unmarked
+        self._groups += 1
+        self._messages += sum([len(record.sizes) for record in records])
+        self._tail.push(records, _closed_by(last), self._context.clock.monotonic_s())
+
+    def _announce(self, tick: TimeTick) -> None:
+        """Close a tick that nobody needs to find in the log."""
+        newest = MessageId(self._end.next_id - 1)
+        closed = ClosedTick(tick, newest, newest, self._end.term, persisted=False)
+        self._end = replace(self._end, last_tick=tick)
+        self._tail.close(closed, self._context.clock.monotonic_s())
+
+    async def _take(self, count: int, above: TimeTick) -> TimeTick:
+        now_s = self._context.clock.monotonic_s()
+        return await self._parts.ticks.take(count, now_s, above)
+
+    def _refuse(self, error: Fenced | WriterFailed) -> None:
+        """No more writes in this life. Readers are served on, unless somebody else owns the log."""
+        refusal = refusal_of(error)
+        self._admission = replace(self._admission, closed=refusal)
+        if isinstance(error, Fenced):
+            self._fail(self._end.term, refusal, final=True)
+            self._context.stop()
+        else:
+            self._context.after(self._limits.probe_s, PROBE)
+
+    def _unknown(self, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:
+        """What becomes of outcomes whose group may or may not be durable."""
+        assert self._admission.closed is not None
+        code, cause = self._admission.closed.code, self._admission.closed.cause
+        unknown = Refusal(code, f"{cause}; it may or may not be stored: retry once it is reopened")
+        return [each if isinstance(each, Refusal) else unknown for each in outcomes]
+
+    def _fail(self, term: Term, refusal: Refusal, *, final: bool) -> None:
+        if final:
+            self._parts.open_channels.withdraw(self._name, term)
+        self._parts.open_channels.report(ChannelFailed(self._name, term, refusal, final))
+
+    async def _probe(self) -> None:
+        if await self._parts.wal.writable():
+            raise StorageCameBack(f"{self._name}: reopening at the next term")
+        self._context.after(self._limits.probe_s, PROBE)
+
+    async def _truncate(self) -> None:
+        if self._admission.closed is None:
+            now_ms = self._context.clock.wall_ms()
+            await self._log.truncate(self._end.next_id, self._limits.retention, now_ms)
+
+
+def _messages(group: Sequence[Envelope[AppenderMessage]]) -> Sequence[NewMessage]:
+    if len(group) == 1:
+        return _batch(group[0]).messages
+    return [message for envelope in group for message in _batch(envelope).messages]
+
+
+def _answer(group: Sequence[Envelope[AppenderMessage]], outcomes: Sequence[AppendOutcome]) -> None:
+    """Give each asker its own share of the outcomes."""
+    start = 0
+    for envelope in group:
+        end = start + len(_batch(envelope).messages)
+        envelope.reply(tuple(outcomes[start:end]))
+        start = end
+
+
+def _batch(envelope: Envelope[AppenderMessage]) -> AppendBatch:
+    assert isinstance(envelope.message, AppendBatch)
+    return envelope.message
+
+
+def _closed_by(record: Record) -> ClosedTick:
+    """The tick that a durable record closes: its own last one."""
+    newest = MessageId(record.next_id - 1)
+    return ClosedTick(record.last_tick, newest, newest, record.term, persisted=False)

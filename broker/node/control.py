@@ -1,0 +1,59 @@
+"""A node of this process, as the coordinator sees it.
+
+It only translates: refusals become `Refused`. It owns no state.
+Next: broker/node/directory.py
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from actors import ActorError, Ref, Request
+from broker.model.channel import PChannel
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName, Term
+from broker.node.messages import AssignChannel, CollectStatus, DirectoryMessage, RemoveChannel
+
+ASSIGN_DEADLINE_S = 300.0
+"""Recovery of a large log is part of it."""
+
+DEADLINE_S = 30.0
+
+R = TypeVar("R")
+
+
+class LocalNode:
+    """A `NodeControl`. `directory` gives the current incarnation of the node's Directory."""
+
+    def __init__(
+        self, node_id: NodeId, address: str, directory: Callable[[], Ref[DirectoryMessage]]
+    ) -> None:
+        self._node_id = node_id
+        self._address = address
+        self._directory = directory
+
+    @property
+    def node_id(self) -> NodeId:
+        return self._node_id
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    async def assign(self, channel: PChannel) -> None:
+        await self._ask(AssignChannel(channel), ASSIGN_DEADLINE_S)
+
+    async def remove(self, name: PChannelName, term: Term) -> None:
+        await self._ask(RemoveChannel(name, term), DEADLINE_S)
+
+    async def channels(self) -> Sequence[PChannel]:
+        status = await self._ask(CollectStatus(), DEADLINE_S)
+        return [each.channel for each in status.channels]
+
+    async def _ask(self, request: Request[R | Refusal], deadline_s: float) -> R:
+        try:
+            answer = await self._directory().ask(request, deadline_s=deadline_s)
+        except ActorError as error:
+            raise Refused(StreamingCode.INNER, f"node {self._node_id}: {error}") from error
+        if isinstance(answer, Refusal):
+            raise Refused(answer.code, answer.cause)
+        return answer

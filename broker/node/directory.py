@@ -1,0 +1,261 @@
+"""Which pchannels this node should serve, which it does serve, and the answers to whoever asks.
+
+It owns the lifetimes and the people waiting for them. It never opens, closes or reads a log and
+never waits for one: a Keeper does that for each pchannel, and an Appender reports when it serves.
+Why it is not above the channels in the tree: when it dies, appends go on, and its next
+incarnation looks at what is open.
+Next: broker/node/keeper.py
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from actors import (
+    Actor,
+    ActorError,
+    Context,
+    Envelope,
+    NameTaken,
+    NoSuchActor,
+    NotRunning,
+    Ref,
+    Terminated,
+)
+from broker.core.lifetime import (
+    NEVER_SEEN,
+    Lifetime,
+    Stage,
+    Waiting,
+    channel_refusal,
+    closed,
+    expect,
+    failed,
+    locate,
+    opened,
+    settle,
+)
+from broker.core.opening import starting_cursor
+from broker.model.channel import ChannelOffsets
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PChannelName, Term
+from broker.node.keeper import KEEPER, KeeperMessage, MoveTo, StartScanner, channel_spec
+from broker.node.messages import (
+    AssignChannel,
+    ChannelFailed,
+    ChannelOpened,
+    ChannelReleased,
+    ChannelStatus,
+    CollectStatus,
+    Describe,
+    DirectoryMessage,
+    Drain,
+    FindScanner,
+    Locate,
+    Located,
+    NodeStatus,
+    OpenScanner,
+    RemoveChannel,
+    ScannerMessage,
+)
+from broker.node.open_channels import OpenChannel
+from broker.node.parts import NodeParts
+
+CHANNELS = "channels"
+Asked = Envelope[DirectoryMessage]
+
+
+class Directory(Actor[DirectoryMessage]):
+    """See the module."""
+
+    _context: Context[DirectoryMessage]
+    _node_path: str
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+        self._lifetimes: dict[PChannelName, Lifetime] = {}
+        self._asked: dict[PChannelName, list[tuple[Stage, Asked]]] = {}
+        self._placed: set[PChannelName] = set()
+        self._closing = False
+
+    async def started(self, context: Context[DirectoryMessage]) -> None:
+        """Learn what is open already; events come to this incarnation from now on."""
+        self._context = context
+        self._node_path = context.path.rpartition("/")[0]
+        self._parts.open_channels.listener = context.self
+        for each in self._parts.open_channels.all():
+            self._serves(each.channel.name, each.channel.term)
+
+    async def receive(self, batch: Sequence[Envelope[DirectoryMessage]]) -> None:
+        """Requests are answered here or kept for the event that answers them."""
+        for envelope in batch:
+            match envelope.message:
+                case AssignChannel(channel):
+                    stage = Stage(channel.term, removed=False)
+                    await self._expect(channel.name, stage, envelope)
+                case RemoveChannel(name, term):
+                    await self._expect(name, Stage(term, removed=True), envelope)
+                case OpenScanner() as request:
+                    await self._open_scanner(request, envelope)
+                case ChannelOpened() | ChannelFailed() | ChannelReleased() | Terminated() as event:
+                    await self._learn(event)
+                case Drain():
+                    self._closing = True
+                case _ as question:
+                    envelope.reply(self._answer(question))
+
+    def _answer(self, question: Locate | FindScanner | CollectStatus | Describe) -> object:
+        match question:
+            case Locate(name, term):
+                found = self._find(name, term)
+                return found if isinstance(found, Refusal) else _located(found)
+            case FindScanner(path):
+                return self._find_scanner(path)
+            case CollectStatus():
+                return self._status()
+            case Describe(names):
+                return tuple([self._describe(name) for name in names])
+            case _:
+                assert_never(question)
+
+    # ---- what should be open ----------------------------------------------------------------
+
+    async def _expect(self, name: PChannelName, stage: Stage, asked: Asked) -> None:
+        refusal = channel_refusal(name, stage.term)
+        if refusal is None and self._closing:
+            refusal = self._shutting_down()
+        if refusal is not None:
+            asked.reply(refusal)
+            return
+        lifetime = expect(self._lifetimes.get(name, NEVER_SEEN), stage)
+        if isinstance(lifetime, Refusal):
+            asked.reply(lifetime)
+            return
+        self._lifetimes[name] = lifetime
+        self._asked.setdefault(name, []).append((stage, asked))
+        refusal = await self._hand(name, MoveTo(stage))
+        if refusal is not None:
+            self._lifetimes[name] = failed(lifetime, stage.term, refusal)
+        self._settle(name)
+
+    async def _learn(
+        self, event: ChannelOpened | ChannelFailed | ChannelReleased | Terminated
+    ) -> None:
+        match event:
+            case ChannelOpened(channel):
+                self._serves(channel.name, channel.term)
+            case ChannelFailed(name, term, refusal, final):
+                self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
+                self._settle(name)
+                if final:
+                    self._parts.observer.closed(self._parts.node_id, name, term)
+                    await self._hand(name, MoveTo(Stage(term, removed=True)))
+            case ChannelReleased(name, term):
+                self._lifetimes[name] = closed(self._lifetime(name), term)
+                self._settle(name)
+                self._parts.observer.closed(self._parts.node_id, name, term)
+            case Terminated(path, dead_term):
+                name = PChannelName(path.split("/")[-3])  # channel[name]/log/appender
+                self._parts.open_channels.withdraw(name, Term(dead_term))
+            case _:
+                assert_never(event)
+
+    def _serves(self, name: PChannelName, term: Term) -> None:
+        self._lifetimes[name] = opened(self._lifetime(name), term)
+        self._settle(name)
+        found = self._parts.open_channels.find(name)
+        if found is not None and found.channel.term == term:
+            self._context.watch(found.appender)
+            self._parts.observer.opened(self._parts.node_id, found.channel)
+
+    def _settle(self, name: PChannelName) -> None:
+        """Answer those whose stage was reached, failed, or overtaken."""
+        waiting: list[tuple[Stage, Asked]] = []
+        for stage, asked in self._asked.pop(name, []):
+            answer = settle(self._lifetime(name), stage)
+            if isinstance(answer, Waiting):
+                waiting.append((stage, asked))
+            else:
+                asked.reply(answer)
+        if waiting:
+            self._asked[name] = waiting
+
+    def _lifetime(self, name: PChannelName) -> Lifetime:
+        return self._lifetimes.get(name, NEVER_SEEN)
+
+    async def _hand(self, name: PChannelName, message: KeeperMessage) -> Refusal | None:
+        """Give it to the pchannel's Keeper, who is started when there is none."""
+        channels = f"{self._node_path}/{CHANNELS}"
+        tree = self._context.tree
+        try:
+            if name not in self._placed:
+                await self._place(channels, name)
+            tree.find(f"{channels}/{name}/{KEEPER}").tell(message)
+        except ActorError as error:
+            return Refusal(StreamingCode.INNER, f"{name}: try again: {error}")
+        return None
+
+    async def _place(self, channels: str, name: PChannelName) -> None:
+        """Make the pchannel's lasting place, unless an earlier incarnation of ours has."""
+        try:
+            await self._context.tree.start_child(channels, channel_spec(name, self._parts))
+        except NameTaken:
+            pass
+        self._placed.add(name)
+
+    # ---- what is open -----------------------------------------------------------------------
+
+    def _find(self, name: PChannelName, term: Term | None) -> OpenChannel | Refusal:
+        found = self._parts.open_channels.find(name)
+        serving = None if found is None else found.channel.term
+        refusal = locate(name, term, serving, closing=self._closing)
+        if refusal is not None:
+            return refusal
+        assert found is not None
+        return found
+
+    async def _open_scanner(self, request: OpenScanner, asked: Asked) -> None:
+        found = self._find(request.name, request.term)
+        if isinstance(found, Refusal):
+            asked.reply(found)
+            return
+        cursor = starting_cursor(request.policy, found.offsets())
+        if isinstance(cursor, Refusal):
+            asked.reply(cursor)
+            return
+        refusal = await self._hand(request.name, StartScanner(asked, request, cursor))
+        if refusal is not None:
+            asked.reply(refusal)
+
+    def _find_scanner(self, path: str) -> Ref[ScannerMessage] | Refusal:
+        try:
+            return self._context.tree.find(path)
+        except NotRunning as error:
+            return Refusal(StreamingCode.INNER, f"ask again in a moment: {error}")
+        except NoSuchActor as error:
+            return Refusal(StreamingCode.CHANNEL_NOT_EXIST, str(error))
+
+    def _status(self) -> NodeStatus | Refusal:
+        if self._closing:
+            return self._shutting_down()
+        statuses = [
+            ChannelStatus(
+                channel=each.channel,
+                offsets=each.offsets(),
+                mvcc_tick=each.tail.closed.tick,
+                recovery_tick=each.tail.closed.tick,
+            )
+            for each in self._parts.open_channels.all()
+        ]
+        return NodeStatus(self._parts.node_id, tuple(statuses))
+
+    def _describe(self, name: PChannelName) -> ChannelOffsets | Refusal:
+        found = self._find(name, None)
+        return found if isinstance(found, Refusal) else found.offsets()
+
+    def _shutting_down(self) -> Refusal:
+        cause = f"node {self._parts.node_id} is shutting down"
+        return Refusal(StreamingCode.ON_SHUTDOWN, cause)
+
+
+def _located(found: OpenChannel) -> Located:
+    return Located(found.channel, found.appender, found.backlog, found)

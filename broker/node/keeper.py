@@ -1,0 +1,141 @@
+"""Opens and closes one pchannel on this node, one thing after the other.
+
+It owns the subtree's existence and takes the time that takes, so that the Directory never waits.
+It decides nothing: the Directory tells it the stage to move to, and it reports what became of it.
+Next: broker/node/channel.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import assert_never
+
+from actors import (
+    Actor,
+    ActorError,
+    ChildSpec,
+    Context,
+    Envelope,
+    MailboxSpec,
+    NoSuchActor,
+    SupervisorSpec,
+)
+from broker.core.delivery import select
+from broker.core.lifetime import Stage
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.position import Cursor
+from broker.node.channel import (
+    LOG,
+    RESTARTS_MAX,
+    SCANNERS,
+    log_spec,
+    scanner_spec,
+)
+from broker.node.messages import (
+    ChannelFailed,
+    ChannelReleased,
+    ConsumerOpened,
+    DirectoryMessage,
+    OpenScanner,
+    ScannerOpened,
+)
+from broker.node.parts import NodeParts
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTo:
+    """Have the pchannel served at this term, or not at all."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class StartScanner:
+    """Start a Scanner and answer `asked`, an OpenScanner, with it and the cursor."""
+
+    asked: Envelope[DirectoryMessage]
+    request: OpenScanner
+    cursor: Cursor
+
+
+KeeperMessage = MoveTo | StartScanner
+
+
+KEEPER = "keeper"
+
+
+class Keeper(Actor[KeeperMessage]):
+    """See the module."""
+
+    _context: Context[KeeperMessage]
+
+    _channel_path: str
+
+    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+        self._name = name
+        self._parts = parts
+        self._numbers = count(1)
+
+    async def started(self, context: Context[KeeperMessage]) -> None:
+        """Whatever is open stays as it is."""
+        self._context = context
+        self._channel_path = context.path.rpartition("/")[0]
+
+    async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
+        """Of several moves only the last one counts: the others were overtaken."""
+        moves = [each.message for each in batch if isinstance(each.message, MoveTo)]
+        if moves:
+            await self._move(moves[-1].stage)
+        for envelope in batch:
+            match envelope.message:
+                case MoveTo():
+                    continue
+                case StartScanner() as start:
+                    await self._start_scanner(start)
+                case _:
+                    assert_never(envelope.message)
+
+    async def _move(self, stage: Stage) -> None:
+        try:
+            await self._close()
+            if stage.removed:
+                self._parts.open_channels.report(ChannelReleased(self._name, stage.term))
+                return
+            spec = log_spec(self._name, stage.term, self._parts)
+            await self._context.tree.start_child(self._channel_path, spec)
+        except Exception as error:  # noqa: BLE001 - a start gives whatever it failed with
+            refusal = Refusal(StreamingCode.INNER, f"{self._name} does not start: {error}")
+            failed = ChannelFailed(self._name, stage.term, refusal, final=False)
+            self._parts.open_channels.report(failed)
+
+    async def _close(self) -> None:
+        try:
+            await self._context.tree.stop_child(f"{self._channel_path}/{LOG}")
+        except NoSuchActor:
+            pass
+        await self._parts.open_channels.release(self._name)
+
+    async def _start_scanner(self, start: StartScanner) -> None:
+        request = start.request
+        selection = select(request.vchannel, request.filters)
+        spec = scanner_spec(next(self._numbers), self._name, selection, self._parts)
+        opened = self._parts.open_channels.find(self._name)
+        try:
+            path = f"{self._channel_path}/{LOG}/{SCANNERS}"
+            scanner = await self._context.tree.start_child(path, spec)
+            if opened is not None:
+                opened.appender.tell(ConsumerOpened())
+        except ActorError as error:
+            cause = f"{self._name} is being reopened: {error}"
+            start.asked.reply(Refusal(StreamingCode.ON_SHUTDOWN, cause))
+            return
+        start.asked.reply(ScannerOpened(scanner, start.cursor))
+
+
+def channel_spec(name: PChannelName, parts: NodeParts) -> SupervisorSpec:
+    """The lasting place of a pchannel on this node: its Keeper, who adds the rest."""
+    keeper = ChildSpec(
+        name=KEEPER, build=lambda: Keeper(name, parts), mailbox=MailboxSpec(batch_max=64)
+    )
+    return SupervisorSpec(name=name, children=(keeper,), restarts_max=RESTARTS_MAX)

@@ -1,0 +1,39 @@
+"""How much a node takes on, and at which pace. Every number says what it protects.
+
+Next: broker/node/parts.py
+"""
+
+from dataclasses import dataclass
+
+from broker.ports.wal import Retention
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """Settings of one streaming node; the defaults are those of `broker.config.Settings`."""
+
+    message_bytes_max: int = 8 * MIB
+    """A larger message is refused on its own."""
+    backlog_bytes_max: int = 64 * MIB
+    """Bytes waiting to be appended on one pchannel: memory, whatever the producers do."""
+    backlog_batches_max: int = 4096
+    """Batches in one Appender's mailbox: the same for many tiny ones."""
+    group_bytes_max: int = 4 * MIB
+    """One write and one sync: larger groups gain nothing and make everybody in them wait."""
+    group_messages_max: int = 16_384
+    tick_interval_s: float = 0.2
+    tail_bytes_max: int = 64 * MIB
+    tail_total_bytes_max: int = 256 * MIB
+    tail_age_s: float = 30.0
+    read_ahead_bytes_max: int = 4 * MIB
+    """One read of a consumer that is behind, whatever credit it gave."""
+    pull_wait_s: float = 1.0
+    """A Pull without an answer for this long is answered empty."""
+    scanner_idle_s: float = 600.0
+    """A Scanner nobody pulls from leaves after this: its consumer is gone."""
+    probe_s: float = 1.0
+    """Between two looks at a storage that refused a write."""
+    retention: Retention = Retention()
+    retention_period_s: float = 10.0

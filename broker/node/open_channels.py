@@ -1,0 +1,109 @@
+"""What is open on this node right now: one frozen entry for each pchannel that serves.
+
+Written by Appenders when they open, and taken back when they end; read by everybody on the node.
+It also keeps every log that was opened until it is closed, so that a crash leaks none.
+Next: broker/node/directory.py
+"""
+
+from dataclasses import dataclass
+
+from actors import ActorError, Ref
+from broker.core.backlog import Backlog
+from broker.model.channel import ChannelOffsets, PChannel
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.node.messages import (
+    AppenderMessage,
+    ChannelEvent,
+    ChannelOpened,
+    DirectoryMessage,
+)
+from broker.node.refusals import refused
+from broker.node.tail import Tail, TailMemory
+from broker.ports.wal import Log, WalError
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChannel:
+    """One incarnation of a serving pchannel. Also the `ChannelView` that the edge reads through."""
+
+    channel: PChannel
+    log: Log
+    tail: Tail
+    appender: Ref[AppenderMessage]
+    backlog: Backlog
+
+    def offsets(self) -> ChannelOffsets:
+        bounds = self.log.bounds()
+        return ChannelOffsets(
+            name=self.channel.name,
+            term=self.channel.term,
+            first_id=bounds.first_id,
+            next_id=self.tail.next_id,
+            closed_tick=self.tail.closed.tick,
+            size_bytes=bounds.size_bytes,
+        )
+
+    async def seek(self, tick: TimeTick) -> MessageId:
+        try:
+            return await self.log.seek_tick(tick)
+        except WalError as error:
+            raise refused(error) from error
+
+    async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
+        try:
+            return await self.log.advance(from_id, until_id, bytes_max)
+        except WalError as error:
+            raise refused(error) from error
+
+
+class OpenChannels:
+    """See the module."""
+
+    def __init__(self, tail_total_bytes_max: int) -> None:
+        self.memory = TailMemory(tail_total_bytes_max)
+        self.listener: Ref[DirectoryMessage] | None = None
+        self._serving: dict[PChannelName, OpenChannel] = {}
+        self._logs: dict[PChannelName, Log] = {}
+
+    def find(self, name: PChannelName) -> OpenChannel | None:
+        """The channel if it serves."""
+        return self._serving.get(name)
+
+    def all(self) -> list[OpenChannel]:
+        """Every channel that serves, sorted by name."""
+        return [self._serving[name] for name in sorted(self._serving)]
+
+    def hold(self, name: PChannelName, log: Log) -> None:
+        """Remember a log that must be closed, whatever happens to who opened it."""
+        assert name not in self._logs, name
+        self._logs[name] = log
+
+    def publish(self, opened: OpenChannel) -> None:
+        """From now on it serves."""
+        self._serving[opened.channel.name] = opened
+        self.report(ChannelOpened(opened.channel))
+
+    def withdraw(self, name: PChannelName, term: Term) -> None:
+        """It serves no more, unless a later term does."""
+        serving = self._serving.get(name)
+        if serving is not None and serving.channel.term <= term:
+            serving.tail.release()
+            del self._serving[name]
+
+    async def release(self, name: PChannelName) -> None:
+        """Close what earlier incarnations left open. Idempotent."""
+        serving = self._serving.get(name)
+        if serving is not None:
+            self.withdraw(name, serving.channel.term)
+        log = self._logs.pop(name, None)
+        if log is not None:
+            await log.close()
+
+    def report(self, event: ChannelEvent) -> None:
+        """Tell the Directory; one that is being restarted looks at `all` itself."""
+        if self.listener is None:
+            return
+        try:
+            self.listener.tell(event)
+        except ActorError:
+            return

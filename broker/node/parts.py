@@ -1,0 +1,51 @@
+"""What every actor of one node stands on: the ports, the shared tick cache, what is open, limits.
+
+It owns nothing else and does nothing; `broker/app.py` makes one.
+Next: broker/node/tree.py
+"""
+
+from dataclasses import dataclass
+
+from broker.model.ids import NodeId
+from broker.node.limits import NodeLimits
+from broker.node.open_channels import OpenChannels
+from broker.node.ticks import TickCache
+from broker.ports.nodes import ChannelObserver
+from broker.ports.terms import Terms
+from broker.ports.ticks import TickSource
+from broker.ports.wal import Wal
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """One per node, for its whole life."""
+
+    node_id: NodeId
+    wal: Wal
+    terms: Terms
+    ticks: TickCache
+    observer: ChannelObserver
+    limits: NodeLimits
+    open_channels: OpenChannels
+
+
+def node_parts(
+    *,
+    node_id: NodeId,
+    wal: Wal,
+    terms: Terms,
+    ticks: TickSource,
+    observer: ChannelObserver,
+    limits: NodeLimits | None = None,
+) -> NodeParts:
+    """The parts of a node over its ports."""
+    limits = limits or NodeLimits()
+    return NodeParts(
+        node_id=node_id,
+        wal=wal,
+        terms=terms,
+        ticks=TickCache(ticks),
+        observer=observer,
+        limits=limits,
+        open_channels=OpenChannels(limits.tail_total_bytes_max),
+    )

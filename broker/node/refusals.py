@@ -1,0 +1,32 @@
+"""What a log's errors mean to whoever asked, in Milvus's codes.
+
+It decides nothing but the wording and the code.
+Why UNRECOVERABLE for removed data: asking again cannot help, and of the codes a Milvus client knows
+this is the one that never makes it retry at once; a resuming consumer backs off up to 10 s.
+"""
+
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.ports.wal import Corrupt, Fenced, OutOfRange, UnknownFormat, WalError, WriterFailed
+
+
+def refusal_of(error: WalError) -> Refusal:
+    """The refusal that says what happened to a log."""
+    match error:
+        case OutOfRange() if error.asked < error.first_id:
+            return Refusal(StreamingCode.UNRECOVERABLE, f"removed by retention: {error}")
+        case OutOfRange():
+            return Refusal(StreamingCode.INVALID_ARGUMENT, f"not written yet: {error}")
+        case Fenced():
+            return Refusal(StreamingCode.CHANNEL_FENCED, str(error))
+        case WriterFailed():
+            return Refusal(StreamingCode.ON_SHUTDOWN, f"storage refused: {error}")
+        case Corrupt() | UnknownFormat():
+            return Refusal(StreamingCode.INNER, str(error))
+        case _:
+            return Refusal(StreamingCode.INNER, f"{type(error).__name__}: {error}")
+
+
+def refused(error: WalError) -> Refused:
+    """The same, to be raised."""
+    refusal = refusal_of(error)
+    return Refused(refusal.code, refusal.cause)

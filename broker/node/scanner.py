@@ -1,0 +1,163 @@
+"""Serves one consumer: from the tail, from the log when it is behind, or waits.
+
+It keeps no position: each Pull brings a cursor, so a restarted Scanner just serves the next one.
+What it does keep is a cache, of records read from the log and not yet handed over.
+Next: broker/core/delivery.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from actors import Actor, Context, Envelope
+from broker.core.delivery import Picked, Selection, announce, deliver
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
+from broker.model.position import Cursor
+from broker.model.record import Record
+from broker.node.messages import CloseScanner, Delivery, Patience, Pull, ScannerMessage, Wake
+from broker.node.open_channels import OpenChannel
+from broker.node.parts import NodeParts
+from broker.node.refusals import refusal_of
+from broker.ports.wal import WalError
+
+READ_BYTES_MIN = 64 * 1024
+"""A read of the log is at least this large, however small the credit."""
+
+FRUITLESS_READS_MAX = 16
+"""After this many reads that held nothing for the consumer it is told how far it has come."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A Pull that is not answered yet, and how far it has come."""
+
+    envelope: Envelope[ScannerMessage]
+    cursor: Cursor
+    bytes_max: int
+    since_s: float
+
+
+_NOBODY = Delivery((), None, Cursor(FIRST_MESSAGE_ID))
+
+
+class Scanner(Actor[ScannerMessage]):
+    """See the module."""
+
+    _context: Context[ScannerMessage]
+    _channel: OpenChannel
+
+    def __init__(self, name: PChannelName, selection: Selection, parts: NodeParts) -> None:
+        self._name = name
+        self._selection = selection
+        self._parts = parts
+        self._waiting: _Waiting | None = None
+        self._cache: Sequence[Record] = ()
+        self._pulled_s = 0.0
+
+    async def started(self, context: Context[ScannerMessage]) -> None:
+        """Take the channel as it is open now; a later one has Scanners of its own."""
+        channel = self._parts.open_channels.find(self._name)
+        if channel is None:
+            context.stop()
+            return
+        self._context, self._channel = context, channel
+        self._pulled_s = context.clock.monotonic_s()
+        context.every(self._parts.limits.scanner_idle_s / 2, Patience())
+
+    async def receive(self, batch: Sequence[Envelope[ScannerMessage]]) -> None:
+        """Pulls are answered at once, or kept until there is something."""
+        for envelope in batch:
+            match envelope.message:
+                case Pull() as pull:
+                    self._take(envelope, pull)
+                    await self._serve()
+                case Wake():
+                    await self._serve()
+                case Patience():
+                    self._leave_if_forgotten()
+                case CloseScanner():
+                    self._context.stop()
+                case _:
+                    assert_never(envelope.message)
+
+    def _take(self, envelope: Envelope[ScannerMessage], pull: Pull) -> None:
+        """One Pull at a time: an older one, whose asker may have left, is answered empty."""
+        if self._waiting is not None:
+            self._waiting.envelope.reply(Delivery((), None, self._waiting.cursor))
+        now_s = self._pulled_s = self._context.clock.monotonic_s()
+        self._waiting = _Waiting(envelope, pull.cursor, pull.bytes_max, now_s)
+
+    async def _serve(self) -> None:
+        waiting = self._waiting
+        if waiting is None:
+            return
+        answer = await self._answer(waiting) if waiting.envelope.wanted() else _NOBODY
+        if answer is None:
+            self._channel.tail.wait(self._selection.vchannel, self._context.self)
+            return
+        self._waiting = None
+        waiting.envelope.reply(answer)
+
+    async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:
+        """Messages; else the closed tick; else, after a while, nothing. None: not yet."""
+        tail = self._channel.tail
+        if waiting.cursor.next_id > tail.next_id:
+            return self._ahead(waiting.cursor)
+        for _ in range(FRUITLESS_READS_MAX):
+            records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
+            if isinstance(records, Refusal):
+                return records
+            picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max)
+            waiting.cursor = picked.cursor
+            if picked.cursor.next_id == tail.next_id:
+                return self._at_end(waiting, picked)
+            self._keep(records, picked.cursor.next_id)
+            if picked.items:
+                return Delivery(picked.items, None, picked.cursor)
+        return Delivery((), None, waiting.cursor)
+
+    def _at_end(self, waiting: _Waiting, picked: Picked) -> Delivery | None:
+        """Everything is read: the tick that is closed now may be told as well."""
+        self._cache = ()
+        tick = announce(self._channel.tail.closed, picked.cursor, self._selection)
+        if tick is not None:
+            return Delivery(picked.items, tick, Cursor(picked.cursor.next_id, tick.tick))
+        waited_s = self._context.clock.monotonic_s() - waiting.since_s
+        if picked.items or waited_s >= self._parts.limits.pull_wait_s:
+            return Delivery(picked.items, None, picked.cursor)
+        return None
+
+    async def _records(self, from_id: MessageId, bytes_max: int) -> Sequence[Record] | Refusal:
+        """From the tail, else from the cache, else from the log; never beyond the tail's end."""
+        records = self._channel.tail.read(from_id)
+        if records is not None:
+            return records
+        if self._cache and self._cache[0].base_id <= from_id < self._cache[-1].next_id:
+            return self._cache
+        ahead_max = self._parts.limits.read_ahead_bytes_max
+        read_bytes = min(max(bytes_max, READ_BYTES_MIN), ahead_max)
+        try:
+            found = await self._channel.log.read(from_id, read_bytes)
+        except WalError as error:
+            return refusal_of(error)
+        end = self._channel.tail.next_id  # what the log has beyond is not acknowledged yet
+        return found if found[-1].next_id <= end else [r for r in found if r.next_id <= end]
+
+    def _keep(self, records: Sequence[Record], from_id: MessageId) -> None:
+        """Keep what a read of the log gave beyond the credit; never what the tail holds anyway."""
+        in_log = self._channel.tail.read(from_id) is None
+        self._cache = [r for r in records if r.next_id > from_id] if in_log else ()
+
+    def _ahead(self, cursor: Cursor) -> Refusal:
+        offsets = self._channel.offsets()
+        return Refusal(
+            StreamingCode.INVALID_ARGUMENT,
+            f"{self._name}: message id {cursor.next_id} is not written yet: the log holds"
+            f" [{offsets.first_id}, {offsets.next_id})",
+        )
+
+    def _leave_if_forgotten(self) -> None:
+        idle_s = self._context.clock.monotonic_s() - self._pulled_s
+        if idle_s >= self._parts.limits.scanner_idle_s:
+            self._context.stop()

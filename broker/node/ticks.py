@@ -1,0 +1,62 @@
+"""The node's share of time ticks: one reserved range for all its pchannels, thrown away when old.
+
+It never gives a tick twice and never goes back. A tick taken here must be placed, or forgotten.
+Next: broker/node/appender.py
+"""
+
+import anyio
+
+from broker.model.ids import TimeTick
+from broker.ports.ticks import TickSource
+
+RESERVED_COUNT = 4096
+"""Ticks per trip to the oracle: a millisecond of hybrid time holds 64 times as many."""
+
+TAKE_COUNT_MAX = 65_536
+"""The most ticks of one trip."""
+
+AGE_S_MAX = 0.05
+"""An older range is dropped: a tick should tell the time (facts, semantics 1.7)."""
+
+
+class TickCache:
+    """Shared by the Appenders of one node, on one event loop."""
+
+    def __init__(self, source: TickSource) -> None:
+        self._source = source
+        self._next = 0
+        self._left = 0
+        self._reserved_s = 0.0
+        self._refilling = anyio.Lock()
+
+    async def take(self, count: int, now_s: float, above: TimeTick = TimeTick(0)) -> TimeTick:
+        """The first of `count` contiguous ticks, greater than all given before.
+
+        They also exceed `above` if the oracle has ever given it out. Raises what the source raises.
+        """
+        assert 1 <= count <= TAKE_COUNT_MAX, count
+        if self._has(count, now_s, above):
+            return self._given(count)
+        async with self._refilling:
+            if not self._has(count, now_s, above):
+                await self._refill(max(count, RESERVED_COUNT), now_s)
+            return self._given(count)
+
+    def drop(self) -> None:
+        """Forget what is reserved: whoever takes over a pchannel needs ticks from after that."""
+        self._left = 0
+
+    def _has(self, count: int, now_s: float, above: TimeTick) -> bool:
+        fresh = now_s - self._reserved_s <= AGE_S_MAX
+        return fresh and self._left >= count and self._next > above
+
+    def _given(self, count: int) -> TimeTick:
+        first = TimeTick(self._next)
+        self._next += count
+        self._left -= count
+        return first
+
+    async def _refill(self, count: int, now_s: float) -> None:
+        reserved = await self._source.reserve(count)
+        assert reserved.first >= self._next, (reserved, self._next)
+        self._next, self._left, self._reserved_s = reserved.first, reserved.count, now_s
