@@ -183,9 +183,10 @@ class ConsumeStream:
         """Raises Refused(INNER), as Milvus does when the log behind a consumer goes away."""
         await anyio.sleep(RETRY_PAUSE_S)
         found = await self._shared.directory.ask(FindScanner(self._scanner.path))
-        if isinstance(found, Refusal):
+        if not isinstance(found, Refusal):
+            self._scanner = found
+        elif found.code is not StreamingCode.INNER:  # which means: not yet
             raise Refused(StreamingCode.INNER, f"{found.cause} ({lost})")
-        self._scanner = found
 
     def _release_scanner(self) -> None:
         try:

@@ -91,7 +91,9 @@ class Gate:
         """Calls in progress, streams included."""
         return len(self._open)
 
-    def streaming(self, serve: Callable[[Session], Awaitable[None]]) -> Handler:
+    def streaming(
+        self, serve: Callable[[Session], Awaitable[None]], *, while_draining: bool = False
+    ) -> Handler:
         """A handler whose messages are raw bytes, as many as each side likes."""
 
         async def handle(call: "grpclib.server.Stream[bytes, bytes]") -> None:
@@ -102,6 +104,8 @@ class Gate:
             self._open.add(session)
             self._idle.clear()
             try:
+                if self._draining and not while_draining:
+                    session.end(STOPPING)
                 await self._admitted(serve, session)
             finally:
                 self._open.discard(session)
@@ -110,7 +114,13 @@ class Gate:
 
         return Handler(handle, Cardinality.STREAM_STREAM, bytes, bytes)
 
-    def unary(self, request_type: type[Q], answer: Callable[[Q], Awaitable[A]]) -> Handler:
+    def unary(
+        self,
+        request_type: type[Q],
+        answer: Callable[[Q], Awaitable[A]],
+        *,
+        while_draining: bool = False,
+    ) -> Handler:
         """A handler of one request and one answer. The request must come within `idle_peer_s`."""
 
         async def serve(session: Session) -> None:
@@ -120,7 +130,7 @@ class Gate:
                 [bytes(await answer(request))], deadline_s=self.limits.flush_s
             )
 
-        return self.streaming(serve)
+        return self.streaming(serve, while_draining=while_draining)
 
     def drain(self) -> None:
         """Refuse new calls from now on, and tell the open ones to end."""
@@ -139,7 +149,7 @@ class Gate:
             mistaken = mistaken_identity(session.metadata, self._identity)
             if mistaken is not None:
                 raise Refused(mistaken.code, mistaken.cause)
-            if self._draining:
+            if session.ending is not None:
                 raise Refused(STOPPING.code, STOPPING.cause)
             with session.scope:
                 await serve(session)

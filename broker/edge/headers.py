@@ -4,25 +4,21 @@ Owns the decoding of those headers. Never knows which pchannels exist. Only the 
 key counts. Next: broker/edge/gate.py
 """
 
-import binascii
-from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
-from schemas.generated.milvus.proto.streaming import (
-    CreateConsumerRequest,
-    CreateProducerRequest,
-    PChannelInfo,
+from schemas.generated.milvus.proto.streaming import PChannelInfo
+from schemas.handshake import (
+    CLUSTER,
+    CREATE_CONSUMER,
+    CREATE_PRODUCER,
+    SERVER_ID,
+    read_create_header,
 )
-
-CREATE_PRODUCER: Final = "create-producer"
-CREATE_CONSUMER: Final = "create-consumer"
-CLUSTER: Final = "cluster"
-SERVER_ID: Final = "serverid"
+from schemas.wire import Malformed
 
 Metadata = Mapping[str, str | bytes]
 
@@ -52,12 +48,7 @@ def mistaken_identity(metadata: Metadata, identity: Identity) -> Refusal | None:
 
 def producer_channel(metadata: Metadata) -> PChannel:
     """The pchannel of a Produce call. Raises Refused(INVALID_ARGUMENT) saying what is wrong."""
-    data = _decoded(metadata, CREATE_PRODUCER)
-    try:
-        request = CreateProducerRequest.parse(data)
-    except Exception as error:
-        raise _invalid(f"header {CREATE_PRODUCER!r} holds no CreateProducerRequest") from error
-    channel = pchannel(request.pchannel)
+    channel = _created(metadata, CREATE_PRODUCER)
     if channel.access is not AccessMode.READ_WRITE:
         raise _invalid(f"{channel.name}: a producer needs read-write access")
     return channel
@@ -65,37 +56,37 @@ def producer_channel(metadata: Metadata) -> PChannel:
 
 def consumer_channel(metadata: Metadata) -> PChannel:
     """The pchannel of a Consume call. Raises Refused(INVALID_ARGUMENT) saying what is wrong."""
-    data = _decoded(metadata, CREATE_CONSUMER)
-    try:
-        request = CreateConsumerRequest.parse(data)
-    except Exception as error:
-        raise _invalid(f"header {CREATE_CONSUMER!r} holds no CreateConsumerRequest") from error
-    return pchannel(request.pchannel)
+    return _created(metadata, CREATE_CONSUMER)
 
 
 def pchannel(info: PChannelInfo | None) -> PChannel:
     """A PChannelInfo as a value. Raises Refused(INVALID_ARGUMENT) when it cannot be one."""
     if info is None:
         raise _invalid("the pchannel is missing")
-    if not info.name:
-        raise _invalid("the pchannel has no name")
-    if info.term <= 0:
-        raise _invalid(f"{info.name}: term {info.term} is not positive")
-    try:
-        access = AccessMode(int(info.access_mode))
-    except ValueError:
-        raise _invalid(f"{info.name}: unknown access mode {int(info.access_mode)}") from None
-    return PChannel(PChannelName(info.name), Term(info.term), access)
+    return _checked(info.name, info.term, int(info.access_mode))
 
 
-def _decoded(metadata: Metadata, key: str) -> bytes:
+def _created(metadata: Metadata, key: str) -> PChannel:
     text = _first(metadata, key)
     if not text:
         raise _invalid(f"header {key!r} is missing")
     try:
-        return b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise _invalid(f"header {key!r} is not base64 with padding") from None
+        header = read_create_header(text)
+    except Malformed as error:
+        raise _invalid(f"header {key!r}: {error}") from None
+    return _checked(header.pchannel, header.term, header.access_mode)
+
+
+def _checked(name: str, term: int, access_mode: int) -> PChannel:
+    if not name:
+        raise _invalid("the pchannel has no name")
+    if term <= 0:
+        raise _invalid(f"{name}: term {term} is not positive")
+    try:
+        access = AccessMode(access_mode)
+    except ValueError:
+        raise _invalid(f"{name}: unknown access mode {access_mode}") from None
+    return PChannel(PChannelName(name), Term(term), access)
 
 
 def _first(metadata: Metadata, key: str) -> str:

@@ -42,3 +42,7 @@ class Reach:
         if isinstance(answer, Refusal):
             raise Refused(answer.code, answer.cause)
         return answer
+
+    def tell(self, message: object) -> None:
+        """Tell whoever plays it now. Raises ActorError when that is nobody."""
+        self._find().tell(message)

@@ -1,0 +1,84 @@
+"""tidemark.v1.Log: where things are in a log, which Milvus's protocol has no words for.
+
+Owns the translation only. A vchannel is answered with the ids of its pchannel.
+Next: broker/node/directory.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.core.naming import pchannel_of
+from broker.edge.gate import Gate
+from broker.edge.reach import Reach
+from broker.model.channel import ChannelOffsets
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import MessageId, TimeTick
+from broker.node.messages import ChannelView, Describe, Locate
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Log/"
+
+
+class LogService:
+    """Describe, Seek, Advance."""
+
+    def __init__(self, gate: Gate, directory: Reach) -> None:
+        self._gate = gate
+        self._directory = directory
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Describe": gate.unary(v1.DescribeRequest, self.describe),
+            SERVICE + "Seek": gate.unary(v1.SeekRequest, self.seek),
+            SERVICE + "Advance": gate.unary(v1.AdvanceRequest, self.advance),
+        }
+
+    async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
+        """In the order asked; the first channel that is not served fails the call."""
+        names = tuple(pchannel_of(name) for name in request.channels)
+        described = await self._directory.ask(Describe(names))
+        return v1.DescribeResponse(
+            channels=[
+                _offsets(name, answer)
+                for name, answer in zip(request.channels, described, strict=True)
+            ]
+        )
+
+    async def seek(self, request: v1.SeekRequest) -> v1.SeekResponse:
+        """The first id whose tick is not less."""
+        view = await self._view(request.channel)
+        return v1.SeekResponse(message_id=await view.seek(TimeTick(request.time_tick)))
+
+    async def advance(self, request: v1.AdvanceRequest) -> v1.AdvanceResponse:
+        """How far about `bytes_max` bytes reach from an id."""
+        if request.from_id < 0 or request.until_id < request.from_id:
+            raise Refused(
+                StreamingCode.INVALID_ARGUMENT,
+                f"from_id {request.from_id} must be 0 to until_id, {request.until_id}",
+            )
+        view = await self._view(request.channel)
+        end = await view.advance(
+            MessageId(request.from_id), MessageId(request.until_id), max(1, request.bytes_max)
+        )
+        return v1.AdvanceResponse(message_id=end)
+
+    async def _view(self, channel: str) -> ChannelView:
+        if not channel:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "the channel has no name")
+        located = await self._directory.demand(Locate(pchannel_of(channel), None))
+        return located.view
+
+
+def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
+    if isinstance(answer, Refusal):
+        raise Refused(answer.code, answer.cause)
+    return v1.ChannelOffsets(
+        channel=name,
+        first_id=answer.first_id,
+        next_id=answer.next_id,
+        closed_tick=answer.closed_tick,
+        size_bytes=answer.size_bytes,
+        term=answer.term,
+    )

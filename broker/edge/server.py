@@ -1,0 +1,92 @@
+"""The edge as a whole: one port, all services, an orderly start and stop.
+
+Owns the listening socket and the server's state. It starts no actor and stops none: the caller
+starts the edge last and stops it first. Next: broker/edge/gate.py
+"""
+
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from actors import ActorStatistics
+from broker.edge.admin_service import AdminService, Reaches, ServerFacts
+from broker.edge.assigning import NodeManagerService
+from broker.edge.assignment import AssignmentService
+from broker.edge.broadcast import BroadcastService
+from broker.edge.collections_service import CollectionsService
+from broker.edge.gate import Gate
+from broker.edge.handler import HandlerService
+from broker.edge.headers import Identity
+from broker.edge.limits import EdgeLimits
+from broker.edge.log_service import LogService
+from broker.edge.state import ServerState, StateService
+from broker.transport import Listener
+
+LAST_WORDS_SHARE = 0.75
+"""Of the time a stop has, what calls get to end by themselves before they are cut."""
+
+
+class EdgeServer:
+    """Serves until `stop`. Build it on the loop it runs on."""
+
+    def __init__(
+        self,
+        facts: ServerFacts,
+        reaches: Reaches,
+        statistics: Callable[[], Sequence[ActorStatistics]],
+        limits: EdgeLimits | None = None,
+    ) -> None:
+        limits = limits or EdgeLimits()
+        self._state = ServerState.STARTING
+        self._gate = gate = Gate(Identity(facts.cluster, facts.node_id), limits)
+        directory = reaches.directory
+        self._listener = Listener(
+            (
+                HandlerService(gate, directory, facts.wal_name, facts.node_id),
+                NodeManagerService(gate, directory),
+                AssignmentService(gate, reaches.assigner),
+                BroadcastService(gate),
+                StateService(gate, facts.node_id, self.state),
+                LogService(gate, directory),
+                CollectionsService(gate, reaches.catalog),
+                AdminService(gate, facts, reaches, self.state, statistics),
+            ),
+            limits.listener,
+        )
+
+    def state(self) -> ServerState:
+        """What callers are told."""
+        return self._state
+
+    @property
+    def port(self) -> int:
+        """The port served; the one the system chose when 0 was asked for."""
+        return self._listener.port
+
+    @property
+    def connections(self) -> int:
+        """Connections now."""
+        return self._listener.connections
+
+    @property
+    def open_calls(self) -> int:
+        """Calls now, streams included."""
+        return self._gate.open_calls
+
+    async def start(self, host: str, port: int) -> None:
+        """Serve on this address. Raises OSError when it cannot be had."""
+        await self._listener.start(host, port)
+        self._state = ServerState.HEALTHY
+
+    async def stop(self, *, deadline_s: float) -> None:
+        """Take no more calls, let what is in hand end with ON_SHUTDOWN, then hang up.
+
+        Back within about `deadline_s`, whatever the peers do.
+        """
+        self._state = ServerState.STOPPING
+        self._listener.stop_accepting()
+        self._gate.drain()
+        with anyio.move_on_after(deadline_s * LAST_WORDS_SHARE):
+            await self._gate.wait_until_idle()
+        with anyio.move_on_after(deadline_s * (1 - LAST_WORDS_SHARE)):
+            await self._listener.hang_up()
