@@ -46,7 +46,10 @@ def read_tag(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Start and end of the length-delimited content whose length stands at `position`."""
-    length, start = read_varint(data, position, end)
+    if position < end and data[position] < 128:
+        length, start = data[position], position + 1
+    else:
+        length, start = read_varint(data, position, end)
     if length > end - start:
         raise Malformed(f"a length of {length} where {end - start} bytes are left", position)
     return start, start + length

@@ -73,23 +73,8 @@ class Close:
     """The producer will send nothing more."""
 
 
-class _Facts(NamedTuple):
-    """What a properties region says; the same region always says the same."""
-
-    type: int
-    version: int
-    vchannel: str
-    stored: bytes
-    size: int
-    barrier_tick: int
-    txn: str | None
-    broadcast: bool
-    replicate: bool
-    has_header: bool
-    stripped: tuple[str, ...]
-
-
-_remembered: dict[bytes, _Facts] = {}
+_remembered: dict[bytes, ScannedMessage] = {}
+"""Bytes of a whole properties map to a message without payload: same bytes, same facts."""
 
 
 def scan_produce_request(frame: bytes) -> ScannedProduce | Close | None:
@@ -118,11 +103,12 @@ def scan_message(data: bytes, start: int, end: int) -> ScannedMessage:
     facts = _remembered.get(region) or _read_region(region)
     if facts is None:
         return _scan_any_message(data[start:end])
+    if payload_start == payload_end:
+        return facts
     length = payload_end - payload_start
-    stored = facts.stored
-    if length:
-        payload = data[payload_start:payload_end]
-        stored = b"".join((STORED_PAYLOAD, varint(length), payload, stored))
+    payload = data[payload_start:payload_end]
+    stored = b"".join((STORED_PAYLOAD, varint(length), payload, facts.stored))
+    # Written out, because _replace takes as long as all the rest.
     return ScannedMessage(
         facts.type,
         facts.version,
@@ -138,8 +124,8 @@ def scan_message(data: bytes, start: int, end: int) -> ScannedMessage:
     )
 
 
-def _read_region(region: bytes) -> _Facts | None:
-    """The facts of the bytes after the payload; None when they are more than map entries."""
+def _read_region(region: bytes) -> ScannedMessage | None:
+    """The message that these bytes make without payload; None when they are not plain entries."""
     stored = bytearray(region)
     properties: dict[str, str] = {}
     position, end, count = 0, len(region), 0
@@ -154,13 +140,13 @@ def _read_region(region: bytes) -> _Facts | None:
         count += 1
     if count != len(properties) or not _SERVER_KEYS.isdisjoint(properties):
         return None
-    facts = _facts(properties, bytes(stored), ())
+    facts = _message(properties, bytes(stored), ())
     if end <= _REMEMBERED_BYTES_MAX and properties.keys() <= _REPEATED_KEYS:
         _remember(region, facts)
     return facts
 
 
-def _remember(region: bytes, facts: _Facts) -> None:
+def _remember(region: bytes, facts: ScannedMessage) -> None:
     if len(_remembered) >= _REMEMBERED_MAX:
         _remembered.clear()
     _remembered[region] = facts
@@ -202,13 +188,15 @@ def _scan_any_message(data: bytes) -> ScannedMessage:
     stripped = tuple(key for key in SERVER_KEYS if properties.pop(key, None) is not None)
     parts = [STORED_PAYLOAD, varint(len(payload)), payload] if payload else []
     parts += [write_entry(STORED_PROPERTY, key, value) for key, value in properties.items()]
-    facts = _facts(properties, b"".join(parts), stripped)
-    return ScannedMessage(*facts)._replace(size=facts.size + len(payload))
+    facts = _message(properties, b"".join(parts), stripped)
+    return facts._replace(size=facts.size + len(payload))
 
 
-def _facts(properties: Mapping[str, str], stored: bytes, stripped: tuple[str, ...]) -> _Facts:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
-    return _Facts(
+def _message(
+    properties: Mapping[str, str], stored: bytes, stripped: tuple[str, ...]
+) -> ScannedMessage:
+    size = len("".join((*properties, *properties.values())).encode())
+    return ScannedMessage(
         type=_decimal(properties.get("_t")),
         version=_decimal(properties.get("_v")),
         vchannel=properties.get("_vc", ""),

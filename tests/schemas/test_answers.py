@@ -1,0 +1,199 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.fields import field
+from schemas.generated.milvus.proto import common, messages, streaming
+from schemas.wire import (
+    Closed,
+    Consumed,
+    Created,
+    Malformed,
+    Produced,
+    ProduceFailed,
+    VChannelCreated,
+    VChannelRefused,
+    base36,
+    consume_message,
+    consume_time_tick,
+    message,
+    produce_error,
+    produce_request,
+    produce_result,
+    scan_consume_response,
+    scan_message,
+    scan_produce_response,
+)
+from tests.schemas import messages as random
+
+TICK = 464629456699392005
+
+
+@given(random.int64s, random.payloads, random.properties)
+def test_a_request_is_what_betterproto_would_send(
+    request_id: int, payload: bytes, properties: dict[str, str]
+) -> None:
+    sent = streaming.ProduceRequest(
+        produce=streaming.ProduceMessageRequest(
+            request_id=request_id,
+            message=messages.Message(payload=payload, properties=properties),
+        )
+    )
+    frame = produce_request(request_id, message(payload, properties))
+    assert streaming.ProduceRequest.parse(frame) == sent
+
+
+@given(random.int64s, random.ids, random.ticks, random.ids)
+def test_a_result_comes_back_as_it_was_built(
+    request_id: int, own: int, tick: int, confirmed: int
+) -> None:
+    frame = produce_result(request_id, own, tick, confirmed)
+    assert scan_produce_response(frame) == Produced(request_id, own, tick, confirmed)
+
+
+@given(random.int64s, st.integers(0, 999), st.text())
+def test_a_refusal_comes_back_as_it_was_built(request_id: int, code: int, cause: str) -> None:
+    frame = produce_error(request_id, code, cause)
+    assert scan_produce_response(frame) == ProduceFailed(request_id, code, cause)
+
+
+def test_a_result_inside_a_transaction_has_its_context() -> None:
+    context = messages.TxnContext(txn_id=4, keepalive_milliseconds=10000)
+    own = common.MessageId(id="a", WAL_name=common.WalName.RocksMQ)
+    result = streaming.ProduceMessageResponseResult(
+        id=own, timetick=9, last_confirmed_id=own, txn_context=context
+    )
+    answer = streaming.ProduceMessageResponse(request_id=1, result=result)
+    scanned = scan_produce_response(bytes(streaming.ProduceResponse(produce=answer)))
+    assert scanned == Produced(1, 10, 9, 10, bytes(context))
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (
+            streaming.ProduceResponse(
+                create=streaming.CreateProducerResponse(wal_name="rocksmq", producer_server_id=-1)
+            ),
+            Created("rocksmq", -1),
+        ),
+        (streaming.ProduceResponse(close=streaming.CloseProducerResponse()), Closed()),
+        (streaming.ProduceResponse(), None),
+    ],
+)
+def test_other_produce_responses_are_told_apart(
+    response: streaming.ProduceResponse, expected: object
+) -> None:
+    assert scan_produce_response(bytes(response)) == expected
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (
+            streaming.ConsumeResponse(create=streaming.CreateConsumerResponse(wal_name="rocksmq")),
+            Created("rocksmq", 0),
+        ),
+        (
+            streaming.ConsumeResponse(
+                create_vchannel=streaming.CreateVChannelConsumerResponse(consumer_id=1)
+            ),
+            VChannelCreated(1),
+        ),
+        (
+            streaming.ConsumeResponse(
+                create_vchannel=streaming.CreateVChannelConsumerResponse(
+                    error=streaming.StreamingError(code=streaming.StreamingCode.INNER, cause="no")
+                )
+            ),
+            VChannelRefused(7, "no"),
+        ),
+        (streaming.ConsumeResponse(close=streaming.CloseConsumerResponse()), Closed()),
+        (
+            streaming.ConsumeResponse(
+                close_vchannel=streaming.CloseVChannelConsumerResponse(consumer_id=1)
+            ),
+            None,
+        ),
+        (streaming.ConsumeResponse(), None),
+    ],
+)
+def test_other_consume_responses_are_told_apart(
+    response: streaming.ConsumeResponse, expected: object
+) -> None:
+    assert scan_consume_response(bytes(response)) == expected
+
+
+@given(random.odd_messages(), random.ids, random.ticks, random.ids)
+def test_a_delivery_comes_back_as_betterproto_reads_it(
+    odd: tuple[bytes, dict[str, str], bytes], own: int, tick: int, confirmed: int
+) -> None:
+    stored = scan_message(odd[2], 0, len(odd[2])).stored
+    frame = consume_message(own, tick, confirmed, 3, stored)
+    consume = streaming.ConsumeResponse.parse(frame).consume
+    assert consume is not None
+    assert consume.message is not None
+    consumed = scan_consume_response(frame)
+    assert consumed == Consumed(own, consume.message.payload, consume.message.properties)
+    assert isinstance(consumed, Consumed)
+    assert (consumed.tick, consumed.last_confirmed_id) == (tick, confirmed)
+
+
+@given(random.odd_messages(), random.ids, st.data())
+def test_a_delivery_in_any_form_is_read_like_the_usual_one(
+    odd: tuple[bytes, dict[str, str], bytes], own: int, data: st.DataObject
+) -> None:
+    payload, properties, _ = odd
+    stored = bytes(common.ImmutableMessage(payload=payload, properties=properties))
+    own_id = common.MessageId(id=base36(own).decode(), WAL_name=common.WalName.Kafka)
+    parts = [stored, field(0x0A, bytes(own_id)), data.draw(random.unknown_fields())]
+    immutable = b"".join(data.draw(st.permutations(parts)))
+    outer = [b"\x08\x01", data.draw(random.odd_lengths(0x12, immutable))]
+    frame = field(0x12, b"".join(data.draw(st.permutations(outer))))
+    assert scan_consume_response(frame) == Consumed(own, payload, properties)
+
+
+def test_a_time_tick_is_recognised() -> None:
+    consumed = scan_consume_response(consume_time_tick(7, TICK, 7, 1, False, 1))
+    assert isinstance(consumed, Consumed)
+    assert consumed.is_time_tick
+    assert (consumed.tick, consumed.last_confirmed_id) == (TICK, 7)
+
+
+def test_a_delivery_without_its_tick_says_so_when_asked() -> None:
+    consumed = Consumed(1, b"", {})
+    assert not consumed.is_time_tick
+    with pytest.raises(Malformed):
+        _ = consumed.tick
+    with pytest.raises(Malformed):
+        _ = consumed.last_confirmed_id
+
+
+@pytest.mark.parametrize("wal", [0, 2, 4])
+def test_an_id_of_another_kind_of_log_is_refused(wal: int) -> None:
+    own = field(0x0A, field(0x0A, b"1") + bytes((0x10, wal)))
+    with pytest.raises(Malformed, match=f"kind {wal}"):
+        scan_consume_response(field(0x12, b"\x08\x01" + field(0x12, own)))
+
+
+def test_an_answer_with_neither_result_nor_error_is_malformed() -> None:
+    with pytest.raises(Malformed, match="request 5"):
+        scan_produce_response(field(0x12, b"\x08\x05"))
+
+
+good_frames = st.one_of(
+    st.builds(produce_result, random.int64s, random.ids, random.ticks, random.ids),
+    st.builds(produce_error, random.int64s, st.integers(0, 16), st.text(max_size=9)),
+    st.builds(consume_message, random.ids, random.ticks, random.ids, random.ids, st.binary()),
+    st.binary(max_size=40),
+)
+
+
+@given(good_frames, st.data())
+def test_damaged_answers_are_malformed_and_nothing_worse(good: bytes, data: st.DataObject) -> None:
+    frame = bytearray(good)
+    for _ in range(data.draw(st.integers(0, 3)) if frame else 0):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(frame[: data.draw(st.integers(0, len(frame)))])
+    for scan in (scan_produce_response, scan_consume_response):
+        assert 0 <= random.offset_of_fault(scan, cut) <= len(cut)

@@ -1,0 +1,114 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas import properties
+from schemas.properties import BadProperty, Flag, IdempotencyKey, Property, last_confirmed
+from schemas.txn_context import TxnContext
+from tests.schemas import messages
+
+BYTES = (
+    properties.HEADER,
+    properties.BROADCAST,
+    properties.REPLICATE,
+    properties.CIPHER,
+    properties.TRACE,
+    properties.ROW_KEY,
+)
+FLAGS = (
+    properties.LAST_CONFIRMED_SELF,
+    properties.NOT_PERSISTED,
+    properties.PCHANNEL_LEVEL,
+    properties.NOT_REPLICATED,
+)
+NUMBERS: tuple[tuple[Property[int], int], ...] = (
+    (properties.TYPE, 2**31 - 1),
+    (properties.VERSION, 2**31 - 1),
+    (properties.TIME_TICK, 2**64 - 1),
+    (properties.BARRIER_TICK, 2**64 - 1),
+    (properties.WAL_TERM, 2**63 - 1),
+    (properties.LAST_CONFIRMED, 2**63 - 1),
+)
+
+
+@pytest.mark.parametrize("prop", BYTES)
+@given(value=st.binary())
+def test_bytes_come_back(prop: Property[bytes], value: bytes) -> None:
+    assert prop.need(prop.entry(value)) == value
+
+
+@pytest.mark.parametrize(("prop", "largest"), NUMBERS)
+@given(data=st.data())
+def test_numbers_come_back(prop: Property[int], largest: int, data: st.DataObject) -> None:
+    value = data.draw(st.integers(0, largest))
+    assert prop.need(prop.entry(value)) == value
+
+
+@given(messages.int64s, messages.int64s)
+def test_transaction_contexts_come_back(txn_id: int, keepalive_ms: int) -> None:
+    context = TxnContext(txn_id, keepalive_ms)
+    assert properties.TXN.need(properties.TXN.entry(context)) == context
+
+
+@given(st.integers(1, 3), st.integers(0, 2**62), st.text())
+def test_idempotency_keys_come_back(domain: int, scope_id: int, client_key: str) -> None:
+    key = IdempotencyKey(domain, scope_id, client_key)
+    assert properties.IDEMPOTENCY.need(properties.IDEMPOTENCY.entry(key)) == key
+
+
+def test_a_vchannel_is_itself() -> None:
+    assert properties.VCHANNEL.need({"_vc": "a_1v0"}) == "a_1v0"
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_flag_is_there_or_not(flag: Flag) -> None:
+    assert flag.entry() == {flag.key: ""}
+    assert flag.read(flag.entry())
+    assert not flag.read({})
+
+
+@pytest.mark.parametrize(
+    ("prop", "text"),
+    [
+        (properties.TYPE, ""),
+        (properties.TYPE, "-2"),
+        (properties.TYPE, "2147483648"),
+        (properties.VERSION, "one"),
+        (properties.TIME_TICK, "+1"),
+        (properties.WAL_TERM, "3w5e11264sgsf"),
+        (properties.LAST_CONFIRMED, "1 "),
+        (properties.HEADER, "CGQ"),
+        (properties.ROW_KEY, "a2V5 "),
+        (properties.TXN, "gA=="),
+        (properties.IDEMPOTENCY, "4:1:x"),
+        (properties.IDEMPOTENCY, "1:x"),
+        (properties.IDEMPOTENCY, "1:-1:x"),
+    ],
+)
+def test_bad_text_is_named_with_its_key(prop: Property[Any], text: str) -> None:
+    with pytest.raises(BadProperty) as caught:
+        prop.read({prop.key: text})
+    assert (caught.value.key, caught.value.value) == (prop.key, text)
+    assert prop.key in str(caught.value)
+
+
+def test_a_missing_property_is_none_or_named_when_needed() -> None:
+    assert properties.TYPE.read({}) is None
+    with pytest.raises(BadProperty, match="property _t is missing"):
+        properties.TYPE.need({})
+
+
+def test_confirming_itself_wins_over_an_id() -> None:
+    assert last_confirmed({"_lc": "1", "_lcs": ""}, 9) == 9
+    assert last_confirmed({"_lc": "z"}, 99) == 35
+    with pytest.raises(BadProperty, match="_lc is missing"):
+        last_confirmed({}, 9)
+
+
+def test_no_two_properties_share_a_key() -> None:
+    found = [p.key for p in vars(properties).values() if isinstance(p, Property | Flag)]
+    assert len(found) == len(set(found)) == 19
+    reserved = [key for key in found if key.startswith(properties.RESERVED_PREFIX)]
+    assert set(found) - set(reserved) == {"tidemark.key"}

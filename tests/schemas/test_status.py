@@ -1,0 +1,53 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.fields import field
+from schemas.generated.google.protobuf import Any
+from schemas.generated.google.rpc import Status
+from schemas.generated.milvus.proto.streaming import StreamingCode
+from schemas.status import StreamingError, grpc_code, read_status_details, status_details
+from schemas.varint import Malformed
+
+errors = st.builds(
+    StreamingError, st.sampled_from([int(code) for code in StreamingCode]), st.text()
+)
+
+
+@given(errors)
+def test_an_error_comes_back_and_the_codes_agree(error: StreamingError) -> None:
+    data = status_details(error)
+    assert read_status_details(data) == error
+    assert Status.parse(data).code == grpc_code(error.code)
+
+
+@given(errors)
+def test_other_details_are_passed_over(error: StreamingError) -> None:
+    other = Any(type_url="type.googleapis.com/google.rpc.DebugInfo", value=b"\x0a\x01x")
+    data = field(0x1A, bytes(other)) + status_details(error)
+    assert read_status_details(data) == error
+
+
+def test_details_without_a_streaming_error_are_none() -> None:
+    assert read_status_details(b"") is None
+    assert read_status_details(bytes(Status(code=13, message="x"))) is None
+
+
+def test_damaged_details_are_malformed() -> None:
+    with pytest.raises(Malformed):
+        read_status_details(status_details(StreamingError(1, "x"))[:-1])
+
+
+@pytest.mark.parametrize(
+    ("grpc", "codes"),
+    [
+        (0, [0]),
+        (9, [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15]),
+        (13, [7]),
+        (3, [8]),
+        (8, [16]),
+        (2, [999, 17]),
+    ],
+)
+def test_grpc_codes_follow_the_newest_table(grpc: int, codes: list[int]) -> None:
+    assert {grpc_code(code) for code in codes} == {grpc}
