@@ -10,9 +10,9 @@ from actors import Envelope
 from broker.model.failure import Refusal, StreamingCode
 from broker.node.limits import NodeLimits
 from broker.node.messages import AppendBatch, AppenderMessage
-from broker.node.ticks import TAKE_COUNT_MAX
+from broker.ports.ticks import RESERVE_COUNT_MAX
 
-BATCH_MESSAGES_MAX = TAKE_COUNT_MAX - 1
+BATCH_MESSAGES_MAX = RESERVE_COUNT_MAX - 1
 """A batch needs its ticks in one piece, and one more to close it."""
 
 Group = list[Envelope[AppenderMessage]]

@@ -6,7 +6,15 @@ this is the one that never makes it retry at once; a resuming consumer backs off
 """
 
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.ports.wal import Corrupt, Fenced, OutOfRange, UnknownFormat, WalError, WriterFailed
+from broker.ports.wal import (
+    Closed,
+    Corrupt,
+    Fenced,
+    OutOfRange,
+    UnknownFormat,
+    WalError,
+    WriterFailed,
+)
 
 
 def refusal_of(error: WalError) -> Refusal:
@@ -20,6 +28,8 @@ def refusal_of(error: WalError) -> Refusal:
             return Refusal(StreamingCode.CHANNEL_FENCED, str(error))
         case WriterFailed():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"storage refused: {error}")
+        case Closed():
+            return Refusal(StreamingCode.ON_SHUTDOWN, f"{error}; locate the channel again")
         case Corrupt() | UnknownFormat():
             return Refusal(StreamingCode.INNER, str(error))
         case _:

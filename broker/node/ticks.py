@@ -7,13 +7,10 @@ Next: broker/node/appender.py
 import anyio
 
 from broker.model.ids import TimeTick
-from broker.ports.ticks import TickSource
+from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
 
 RESERVED_COUNT = 4096
 """Ticks per trip to the oracle: a millisecond of hybrid time holds 64 times as many."""
-
-TAKE_COUNT_MAX = 65_536
-"""The most ticks of one trip."""
 
 AGE_S_MAX = 0.05
 """An older range is dropped: a tick should tell the time (facts, semantics 1.7)."""
@@ -34,7 +31,7 @@ class TickCache:
 
         They also exceed `above` if the oracle has ever given it out. Raises what the source raises.
         """
-        assert 1 <= count <= TAKE_COUNT_MAX, count
+        assert 1 <= count <= RESERVE_COUNT_MAX, count
         if self._has(count, now_s, above):
             return self._given(count)
         async with self._refilling:

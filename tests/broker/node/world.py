@@ -1,0 +1,246 @@
+"""A node on fakes of its ports: what tests run, and how they speak to it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from actors import ActorError, Clock, Strategy, SupervisorSpec, System
+from actors.testing import VirtualClock
+from broker.model.channel import ChannelOffsets, PChannel
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.message import Appended, ClosedTick, Delivered, NewMessage
+from broker.model.position import Cursor, DeliverFilter, DeliverPolicy, FromAll
+from broker.node.intake import append
+from broker.node.limits import NodeLimits
+from broker.node.messages import (
+    AppendOutcome,
+    AssignChannel,
+    Delivery,
+    FindScanner,
+    Locate,
+    Located,
+    OpenScanner,
+    Pull,
+    RemoveChannel,
+    ScannerOpened,
+)
+from broker.node.parts import NodeParts, node_parts
+from broker.node.tree import node_spec
+from broker.ports.ticks import TickRange
+from broker.ports.wal import Wal
+from broker.wal.memory import MemoryWal
+
+PCHANNEL = PChannelName("by-dev-rootcoord-dml_0")
+OTHER = PChannelName("by-dev-rootcoord-dml_1")
+NODE = NodeId(1)
+DIRECTORY = "/root/node/directory"
+
+
+class OracleFake:
+    """A `TickSource`: hybrid time over a clock, with a pause where a trip would be."""
+
+    def __init__(self, clock: Clock, pause_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._clock = clock
+        self._pause_s = pause_s
+        self._next = 1
+        self.broken = False
+
+    async def reserve(self, count: int) -> TickRange:
+        await asyncio.sleep(self._pause_s())
+        if self.broken:
+            raise Refused(StreamingCode.INNER, "the oracle is away")
+        first = max(self._next, self._clock.wall_ms() << 18)
+        self._next = first + count
+        return TickRange(TimeTick(first), count)
+
+
+class TermsFake:
+    """A `Terms` in a dict; `owned` False plays a channel that was given to another node."""
+
+    def __init__(self) -> None:
+        self.newest: dict[PChannelName, int] = {}
+        self.owned = True
+
+    async def acquire(self, channel: PChannelName) -> Term:
+        if not self.owned:
+            raise Refused(StreamingCode.IGNORED_OPERATION, f"{channel} has another owner")
+        self.newest[channel] = self.newest.get(channel, 0) + 1
+        return Term(self.newest[channel])
+
+    async def claim(self, channel: PChannelName, term: Term) -> None:
+        newest = self.newest.get(channel, 0)
+        if newest > term:
+            raise Refused(StreamingCode.IGNORED_OPERATION, f"{channel} is at term {newest}")
+        self.newest[channel] = term
+
+
+@dataclass
+class ObserverFake:
+    """A `ChannelObserver` that remembers."""
+
+    events: list[tuple[str, PChannelName, int]] = field(default_factory=list)
+
+    def opened(self, node: NodeId, channel: PChannel) -> None:
+        self.events.append(("opened", channel.name, channel.term))
+
+    def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
+        self.events.append(("closed", name, term))
+
+
+@dataclass
+class World:
+    """A running node and its fakes."""
+
+    system: System
+    parts: NodeParts
+    wal: Wal
+    terms: TermsFake
+    observer: ObserverFake
+    oracle: OracleFake
+    clock: Clock
+
+    async def ask(self, request, deadline_s: float = 60.0):  # type: ignore[no-untyped-def]
+        """The Directory's answer."""
+        return await self.system.find(DIRECTORY).ask(request, deadline_s=deadline_s)
+
+    async def assign(self, name: PChannelName = PCHANNEL, term: int = 1) -> Refusal | None:
+        answer: Refusal | None = await self.ask(AssignChannel(PChannel(name, Term(term))))
+        return answer
+
+    async def remove(self, name: PChannelName = PCHANNEL, term: int = 1) -> Refusal | None:
+        answer: Refusal | None = await self.ask(RemoveChannel(name, Term(term)))
+        return answer
+
+    async def locate(self, name: PChannelName = PCHANNEL, term: int | None = None) -> Located:
+        """Where it serves, waiting until it does."""
+        while True:
+            try:
+                found: Located | Refusal = await self.ask(
+                    Locate(name, None if term is None else Term(term))
+                )
+            except ActorError:
+                found = Refusal(StreamingCode.INNER, "")
+            if isinstance(found, Located):
+                return found
+            await self.clock.sleep(0.01)
+
+    async def append(
+        self, *messages: NewMessage, name: PChannelName = PCHANNEL
+    ) -> tuple[AppendOutcome, ...]:
+        return await append(await self.locate(name), messages, deadline_s=30.0)
+
+    async def offsets(self, name: PChannelName = PCHANNEL) -> ChannelOffsets:
+        return (await self.locate(name)).view.offsets()
+
+    async def open_scanner(
+        self,
+        vchannel: str = "",
+        policy: DeliverPolicy | None = None,
+        filters: tuple[DeliverFilter, ...] = (),
+        name: PChannelName = PCHANNEL,
+    ) -> ScannerOpened | Refusal:
+        opened: ScannerOpened | Refusal = await self.ask(
+            OpenScanner(name, None, vchannel, policy or FromAll(), filters)
+        )
+        return opened
+
+    def path(self, actor: str, name: PChannelName = PCHANNEL) -> str:
+        return f"/root/node/channels/{name}/log/{actor}"
+
+
+class Reader:
+    """A consumer that survives the death of its Scanner, as the edge and a client together do."""
+
+    def __init__(
+        self, world: World, vchannel: str = "", filters: tuple[DeliverFilter, ...] = ()
+    ) -> None:
+        self._world, self._vchannel, self._filters = world, vchannel, filters
+        self._opened: ScannerOpened | None = None
+        self.cursor = Cursor(MessageId(1))
+        self.messages: list[Delivered] = []
+        self.ticks: list[ClosedTick] = []
+        self.events: list[Delivered | ClosedTick] = []
+
+    async def pull(self, bytes_max: int = 1 << 20) -> Delivery | Refusal:
+        while True:
+            if self._opened is None:
+                opened = await self._world.open_scanner(self._vchannel, None, self._filters)
+                if isinstance(opened, Refusal):
+                    await self._world.clock.sleep(0.05)
+                    continue
+                self._opened = opened
+            try:
+                request = Pull(self.cursor, bytes_max)
+                answer: Delivery | Refusal = await self._opened.scanner.ask(
+                    request, deadline_s=10.0
+                )
+            except ActorError:
+                await self._find_again()
+                continue
+            if isinstance(answer, Delivery):
+                self._take(answer)
+            return answer
+
+    async def read_until(self, last_id: MessageId, bytes_max: int = 1 << 20) -> None:
+        while self.cursor.next_id <= last_id:
+            answer = await self.pull(bytes_max)
+            assert isinstance(answer, Delivery), answer
+
+    async def _find_again(self) -> None:
+        assert self._opened is not None
+        try:
+            found = await self._world.ask(FindScanner(self._opened.scanner.path))
+        except ActorError:
+            found = Refusal(StreamingCode.INNER, "")
+        if not isinstance(found, Refusal):
+            self._opened = ScannerOpened(found, self.cursor)
+        elif found.code is StreamingCode.CHANNEL_NOT_EXIST:
+            self._opened = None
+        else:
+            await self._world.clock.sleep(0.01)
+
+    def _take(self, delivery: Delivery) -> None:
+        self.cursor = delivery.cursor
+        for item in (*delivery.items, *((delivery.tick,) if delivery.tick else ())):
+            self.events.append(item)
+            if isinstance(item, Delivered):
+                self.messages.append(item)
+            else:
+                self.ticks.append(item)
+
+
+@asynccontextmanager
+async def running_node(
+    wal: Wal | None = None,
+    limits: NodeLimits | None = None,
+    *,
+    clock: Clock | None = None,
+    seed: int = 0,
+    oracle_pause_s: Callable[[], float] = lambda: 0.0,
+) -> AsyncIterator[World]:
+    """A node on virtual time, unless a clock is given; stopped in order at the end."""
+    clock = clock or VirtualClock()
+    wal = wal or MemoryWal()
+    terms, observer, oracle = TermsFake(), ObserverFake(), OracleFake(clock, oracle_pause_s)
+    parts = node_parts(
+        node_id=NODE, wal=wal, terms=terms, ticks=oracle, observer=observer, limits=limits
+    )
+    root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(parts),))
+    async with System(root, clock=clock, random=random.Random(seed)) as system:
+        yield World(system, parts, wal, terms, observer, oracle, clock)
+
+
+def message(text: str = "", shard: int = 0, kind: int = 2, **fields: object) -> NewMessage:
+    """A message whose body is its text."""
+    body = text.encode()
+    return NewMessage(f"{PCHANNEL}_7v{shard}", kind, body, len(body), **fields)  # type: ignore[arg-type]
+
+
+def appended(outcomes: Sequence[AppendOutcome]) -> list[Appended]:
+    """The outcomes, all of which must be good."""
+    good = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+    assert len(good) == len(outcomes), outcomes
+    return good
