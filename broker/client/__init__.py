@@ -1,0 +1,95 @@
+"""The asynchronous client of Tidemark.
+
+async with connect("127.0.0.1:19531") as log:
+    await log.append("flights", b"...", key=b"AA")
+    async for batch in log.read("flights", until="now"):
+        ...
+"""
+
+from broker.client.admin import ActorInfo, ChannelInfo, Health
+from broker.client.client import Client
+from broker.client.collections import Collections
+from broker.client.connect import DEFAULT_SERVER, connect
+from broker.client.deadlines import Deadlines
+from broker.client.errors import (
+    AppendsFailed,
+    BadTarget,
+    ChannelFenced,
+    ChannelNotExist,
+    ClosedClient,
+    ConnectionLost,
+    DeadlineExceeded,
+    ForkedClient,
+    InvalidArgument,
+    InvalidRequestSequence,
+    InvalidTransactionState,
+    MessageTooLarge,
+    NoSuchCollection,
+    OperationIgnored,
+    OutcomeUnknown,
+    OutOfRange,
+    ProtocolBroken,
+    ReplicateViolation,
+    ResourceAcquired,
+    SchemaVersionMismatch,
+    ServerFailed,
+    ServerRefusal,
+    ServerStopping,
+    TermMismatch,
+    TidemarkError,
+    TransactionExpired,
+    UnknownRefusal,
+    Unrecoverable,
+    WalNameMismatch,
+)
+from broker.client.message import Appended, Batch, Message, Received
+from broker.client.outbox import Limits
+from broker.client.reader import Reader
+from broker.model.collection import Collection
+
+__all__ = [
+    "DEFAULT_SERVER",
+    "ActorInfo",
+    "Appended",
+    "AppendsFailed",
+    "BadTarget",
+    "Batch",
+    "ChannelFenced",
+    "ChannelInfo",
+    "ChannelNotExist",
+    "Client",
+    "ClosedClient",
+    "Collection",
+    "Collections",
+    "ConnectionLost",
+    "DeadlineExceeded",
+    "Deadlines",
+    "ForkedClient",
+    "Health",
+    "InvalidArgument",
+    "InvalidRequestSequence",
+    "InvalidTransactionState",
+    "Limits",
+    "Message",
+    "MessageTooLarge",
+    "NoSuchCollection",
+    "OperationIgnored",
+    "OutOfRange",
+    "OutcomeUnknown",
+    "ProtocolBroken",
+    "Reader",
+    "Received",
+    "ReplicateViolation",
+    "ResourceAcquired",
+    "SchemaVersionMismatch",
+    "ServerFailed",
+    "ServerRefusal",
+    "ServerStopping",
+    "TermMismatch",
+    "TidemarkError",
+    "TransactionExpired",
+    "UnknownRefusal",
+    "Unrecoverable",
+    "WalNameMismatch",
+    "connect",
+]

@@ -1,0 +1,131 @@
+"""What the server says about itself: health, channels, actors.
+
+It keeps no copy. Next: broker/edge/admin_service.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.client.connection import Connection
+from schemas.generated.tidemark import v1
+
+_SERVICE = "/tidemark.v1.Admin/"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One server process. `state`: starting, healthy, degraded or stopping."""
+
+    state: str
+    version: str
+    node_id: int
+    cluster: str
+    wal_name: str
+    data: str
+    pid: int
+    started_ms: int
+    channels_open: int
+    channels_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInfo:
+    """One pchannel: who serves it at which term, and what it holds."""
+
+    name: str
+    term: int
+    state: str
+    node_id: int
+    address: str
+    first_id: int
+    next_id: int
+    closed_tick: int
+    size_bytes: int
+    vchannels: tuple[str, ...]
+    is_control_host: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActorInfo:
+    """One actor or supervisor of the server; `extra` is what it says about itself."""
+
+    path: str
+    term: int
+    kind: str
+    state: str
+    mailbox_depth: int
+    mailbox_bound: int
+    restarts: int
+    handled: int
+    extra: Mapping[str, str]
+
+
+class Admin:
+    """Each call has its own deadline and raises what `errors` has."""
+
+    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    async def health(self) -> Health:
+        """How the server is."""
+        it = await self._connection.call(
+            _SERVICE + "Health", v1.HealthRequest(), v1.HealthResponse, deadline_s=self._deadline_s
+        )
+        return Health(
+            state=it.state,
+            version=it.version,
+            node_id=it.node_id,
+            cluster=it.cluster,
+            wal_name=it.wal_name,
+            data=it.data,
+            pid=it.pid,
+            started_ms=it.started_ms,
+            channels_open=it.channels_open,
+            channels_total=it.channels_total,
+        )
+
+    async def channels(self) -> list[ChannelInfo]:
+        """Every pchannel of the cluster, sorted by name."""
+        answer = await self._connection.call(
+            _SERVICE + "Channels",
+            v1.ChannelsRequest(),
+            v1.ChannelsResponse,
+            deadline_s=self._deadline_s,
+        )
+        return [
+            ChannelInfo(
+                name=it.name,
+                term=it.term,
+                state=it.state,
+                node_id=it.node_id,
+                address=it.address,
+                first_id=it.first_id,
+                next_id=it.next_id,
+                closed_tick=it.closed_tick,
+                size_bytes=it.size_bytes,
+                vchannels=tuple(it.vchannels),
+                is_control_host=it.is_control_host,
+            )
+            for it in answer.channels
+        ]
+
+    async def actors(self) -> list[ActorInfo]:
+        """The live tree, sorted by path."""
+        answer = await self._connection.call(
+            _SERVICE + "Actors", v1.ActorsRequest(), v1.ActorsResponse, deadline_s=self._deadline_s
+        )
+        return [
+            ActorInfo(
+                path=it.path,
+                term=it.term,
+                kind=it.kind,
+                state=it.state,
+                mailbox_depth=it.mailbox_depth,
+                mailbox_bound=it.mailbox_bound,
+                restarts=it.restarts,
+                handled=it.handled,
+                extra=dict(it.extra),
+            )
+            for it in answer.actors
+        ]

@@ -1,0 +1,122 @@
+"""Follows the coordinator's assignment table in the background, and tells waiters of changes.
+
+It owns the AssignmentDiscover stream and reopens it for as long as the client lives. It never
+opens anything else.
+Next: broker/client/producer.py
+"""
+
+import random
+from collections import deque
+
+import anyio
+
+from broker.client.assignment_table import AssignmentTable, Location
+from broker.client.backoff import Backoff
+from broker.client.connection import Connection, Conversation
+from broker.client.errors import BadTarget, DeadlineExceeded, ServerRefusal, TidemarkError
+from broker.client.protocol import DISCOVER, read_assignment, report_error
+from broker.client.together import until_first
+from broker.model.channel import Assignment, PChannel
+from broker.model.ids import PChannelName
+
+REPORTS_MAX = 1024
+WRITE_S = 5.0
+
+
+class Assignments:
+    """Answers where a pchannel is served, now or as soon as it is."""
+
+    def __init__(self, connection: Connection, *, open_s: float, spread: random.Random) -> None:
+        self._connection = connection
+        self._open_s = open_s
+        self._spread = spread
+        self._table = AssignmentTable()
+        self._backoff = Backoff()
+        self._changed = anyio.Event()
+        self._reports: deque[bytes] = deque(maxlen=REPORTS_MAX)
+        self._report_waits = anyio.Event()
+        self._last_error: TidemarkError | None = None
+
+    async def follow(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            try:
+                async with self._connection.converse(DISCOVER, deadline_s=self._open_s) as stream:
+                    await self._converse(stream)
+            except TidemarkError as error:
+                self._last_error = error
+                self._backoff = self._backoff.failed()
+                self._announce()
+            await anyio.sleep(self._backoff.delay_s(self._spread.random()))
+
+    async def ready(self, deadline_s: float) -> None:
+        """Until the first table has come; raises what went wrong at the first attempt."""
+        with anyio.move_on_after(deadline_s):
+            while not self._table.known:
+                if self._last_error is not None:
+                    raise self._last_error
+                await self._changed.wait()
+            return
+        raise DeadlineExceeded(f"{self._connection.address} did not answer in {deadline_s} s")
+
+    async def locate(self, name: PChannelName, *, deadline_s: float) -> Location:
+        """Where `name` is served; waits up to `deadline_s` seconds while nobody serves it."""
+        self._check(name)
+        with anyio.move_on_after(deadline_s):
+            while True:
+                found = self._table.find(name)
+                if found is not None:
+                    return found
+                await self._changed.wait()
+        cause = f"; last error: {self._last_error}" if self._last_error else ""
+        raise DeadlineExceeded(f"no node served pchannel {name!r} for {deadline_s} s{cause}")
+
+    def report(self, channel: PChannel, error: ServerRefusal) -> None:
+        """Tell the coordinator, once for each incarnation, that `channel` is not where it says."""
+        if self._table.should_report(channel):
+            self._reports.append(report_error(channel, error.code, error.cause))
+            self._report_waits.set()
+
+    async def wait_change(self, channel: PChannel, delay_s: float) -> None:
+        """Until the table has a newer incarnation of `channel`, or `delay_s` seconds are over."""
+        with anyio.move_on_after(delay_s):
+            while True:
+                found = self._table.find(channel.name)
+                if found is not None and found.channel.term > channel.term:
+                    return
+                await self._changed.wait()
+
+    def _check(self, name: PChannelName) -> None:
+        """A pchannel that only moves is missing too, so the prefix decides and not the table."""
+        prefix = self._table.control_host.rpartition("_")[0]
+        if prefix and name.rpartition("_")[0] != prefix:
+            raise BadTarget(f"{name!r} is no channel of this cluster; its pchannels are {prefix}_N")
+
+    async def _converse(self, stream: Conversation) -> None:
+        self._table.stream_opened()
+        await until_first(lambda: self._read_tables(stream), lambda: self._send_reports(stream))
+
+    async def _read_tables(self, stream: Conversation) -> None:
+        """The first table must come soon; after it silence only means that nothing changed."""
+        for message in await stream.read(self._open_s):
+            self._take(read_assignment(message))
+        self._backoff = self._backoff.succeeded()
+        while True:
+            for message in await stream.read(None):
+                self._take(read_assignment(message))
+
+    async def _send_reports(self, stream: Conversation) -> None:
+        while True:
+            await self._report_waits.wait()
+            self._report_waits = anyio.Event()
+            while self._reports:
+                await stream.write(self._reports.popleft(), WRITE_S)
+
+    def _take(self, table: Assignment | None) -> None:
+        if table is not None and self._table.accept(table):
+            self._last_error = None
+            self._announce()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

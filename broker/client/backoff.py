@@ -1,0 +1,36 @@
+"""How long to wait before the next try: doubling, with a bound and a spread.
+
+Pure: the caller keeps the time and brings the randomness. The figures are those of Milvus's
+clients (100 ms to 10 s), so that many clients of one broker behave alike after it restarts.
+"""
+
+from dataclasses import dataclass, replace
+
+FIRST_MS = 100
+MAX_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`failures` tries in a row went wrong."""
+
+    first_ms: int = FIRST_MS
+    max_ms: int = MAX_MS
+    failures: int = 0
+
+    def failed(self) -> "Backoff":
+        return replace(self, failures=self.failures + 1)
+
+    def succeeded(self) -> "Backoff":
+        return replace(self, failures=0) if self.failures else self
+
+    def delay_s(self, spread: float) -> float:
+        """Seconds to wait now. `spread` in [0, 1) chooses between half the delay and all of it.
+
+        Nothing to wait for before the first failure.
+        """
+        assert 0 <= spread <= 1, spread
+        if self.failures == 0:
+            return 0.0
+        doubled_ms = self.first_ms << min(self.failures - 1, 20)
+        return min(doubled_ms, self.max_ms) / 1000 * (0.5 + spread / 2)

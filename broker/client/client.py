@@ -1,0 +1,216 @@
+"""The client a program holds: `async with connect("127.0.0.1:19531") as log:`.
+
+It hands each call to the part that does it, after one check that it may be used at all.
+Next: broker/client/appends.py
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict, Unpack
+
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
+from broker.client.appends import Appends
+from broker.client.collections import Collections
+from broker.client.deadlines import Deadlines
+from broker.client.errors import ClosedClient, ForkedClient
+from broker.client.message import Appended, Key, Message
+from broker.client.network import Network
+from broker.client.offsets import Offsets
+from broker.client.outbox import Limits
+from broker.client.reader import Reader
+from broker.client.start import ReadOptions, Start, Until, plan
+from broker.client.subscription import Subscription
+from broker.client.targets import Targets
+from broker.model.channel import ChannelOffsets
+from broker.model.ids import MessageId
+
+NO_PROPERTIES: Mapping[str, str] = {}
+
+
+class Kind(TypedDict, total=False):
+    """What Milvus's own messages need; see `Message`."""
+
+    type: int
+    version: int
+    header: bytes
+
+
+class Client:
+    """A durable log broker, seen from a program. Made by `connect`; for one event loop.
+
+    A target is the name of a collection or of a channel. Every method raises ForkedClient in a
+    forked process, ClosedClient after the end, and otherwise what `errors` has.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        tasks: TaskGroup,
+        deadlines: Deadlines,
+        limits: Limits,
+        *,
+        resend: bool,
+    ) -> None:
+        self._network = network
+        self._tasks = tasks
+        self._deadlines = deadlines
+        self._pid = os.getpid()
+        self._closed = False
+        coordinator = network.coordinator
+        self._appends = Appends(network, tasks, limits, resend=resend)
+        self._offsets = Offsets(coordinator, deadline_s=deadlines.call_s)
+        self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
+        self._collections = Collections(coordinator, deadline_s=deadlines.call_s)
+        self._targets = Targets(self._collections)
+
+    @property
+    def collections(self) -> Collections:
+        """Creates, gets, lists and drops collections."""
+        self._check_usable()
+        return self._collections
+
+    # ---- appending ------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        target: str,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Append one message; returns when it would survive a power cut.
+
+        Of a collection, `key` chooses the shard; without one rows take turns. Appends that wait at
+        the same time share writes, so keep many in flight; their order among each other is not
+        promised. Sent at least once: see `resend` of `connect`.
+
+        Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
+        been written, MessageTooLarge, or the server's refusal.
+        """
+        self._check_usable()
+        shards = self._targets.known(target) or await self._targets.resolve(target)
+        message = Message(payload, key, properties, **kind)
+        return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
+
+    async def append_messages(
+        self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """Append many messages at once; the results are in the order of the messages.
+
+        Each message stands for itself: this is no transaction. Always waits for all of them; when
+        any failed it raises AppendsFailed, which has the result of every single one.
+        """
+        self._check_usable()
+        shards = self._targets.known(target) or await self._targets.resolve(target)
+        return await self._appends.many(shards, messages, deadline_s or self._deadlines.append_s)
+
+    # ---- reading --------------------------------------------------------------------------------
+
+    def read(
+        self,
+        target: str,
+        *,
+        start: Start | Mapping[str, Start] = "all",
+        until: Until | None = None,
+        types: Iterable[int] | None = None,
+        with_ticks: bool = False,
+    ) -> Reader:
+        """Batches of messages from a collection, a vchannel, or a whole pchannel.
+
+        `start`: "all" (what the log still holds), "latest" (what is appended after the reader was
+        opened), a message id (of one vchannel), ("tick", n), or a mapping from vchannel to these.
+        `until`: None, "now" (what is durable when the reader is opened), or a mapping from
+        vchannel to the first id not to read. `types`: the message types to see, None for all.
+        `with_ticks`: show time ticks as messages too.
+        """
+        wanted = None if types is None else frozenset(int(it) for it in types)
+        return self._reader(target, ReadOptions(start, until, wanted, with_ticks))
+
+    def read_range(self, vchannel: str, start_id: int, end_id: int) -> Reader:
+        """The messages of one vchannel with ids in [start_id, end_id); always ends by itself.
+
+        Raises OutOfRange, at the first step, when the log does not hold the whole range.
+        """
+        return self._reader(vchannel, ReadOptions(start=start_id, until={vchannel: end_id}))
+
+    def _reader(self, target: str, options: ReadOptions) -> Reader:
+        self._check_usable()
+
+        async def subscriptions() -> Sequence[Subscription]:
+            self._check_usable()
+            shards = await self._targets.resolve(target)
+            return await plan(self._network, self._offsets, shards, options)
+
+        return Reader(subscriptions, self._tasks)
+
+    # ---- questions ------------------------------------------------------------------------------
+
+    async def resolve(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Each name with its vchannels in shard order. Raises NoSuchCollection."""
+        self._check_usable()
+        return {name: (await self._targets.resolve(name)).vchannels for name in names}
+
+    async def describe(self, channels: Iterable[str]) -> dict[str, ChannelOffsets]:
+        """What each channel holds: `Offsets.describe`."""
+        self._check_usable()
+        return await self._offsets.describe(channels)
+
+    async def seek(self, channel: str, tick: int) -> MessageId:
+        """The first id with a tick not below `tick`: `Offsets.seek`."""
+        self._check_usable()
+        return await self._offsets.seek(channel, tick)
+
+    async def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
+        """How far some bytes reach: `Offsets.advance`."""
+        self._check_usable()
+        return await self._offsets.advance(channel, from_id, until_id, bytes_max)
+
+    async def health(self) -> Health:
+        """How the server is."""
+        self._check_usable()
+        return await self._admin.health()
+
+    async def channels(self) -> list[ChannelInfo]:
+        """Every pchannel of the cluster, sorted by name."""
+        self._check_usable()
+        return await self._admin.channels()
+
+    async def actors(self) -> list[ActorInfo]:
+        """The server's live tree of actors, sorted by path."""
+        self._check_usable()
+        return await self._admin.actors()
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Wait for answers on their way, at most `close_s`, then end everything; always returns.
+
+        Readers end with ClosedClient, and so do appends not sent yet. May be called again.
+        """
+        if not self._closed:
+            self._closed = True
+            try:
+                await self._appends.finish(self._deadlines.close_s)
+            finally:
+                self.abort()
+        await anyio.lowlevel.checkpoint()
+
+    def abort(self) -> None:
+        """End everything now."""
+        self._closed = True
+        self._tasks.cancel_scope.cancel()
+        self._network.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise ClosedClient("the client is closed")
+        if os.getpid() != self._pid:
+            raise ForkedClient(
+                f"this client was connected in process {self._pid}; connect again after the fork"
+            )

@@ -1,0 +1,136 @@
+"""What a program appends and what it reads: messages, acknowledgements, batches.
+
+It owns the spelling of the properties the client adds. It never talks to anything.
+Next: broker/client/producer.py
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from broker.model.ids import MessageId, TimeTick, VChannelName
+from broker.model.message import MessageType
+from schemas.wire import message as wire_message
+
+Key = bytes | str | int
+
+KEY_PROPERTY = "tidemark.key"
+TICK_LOGICAL_BITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to append.
+
+    `key` chooses the shard of a collection and comes back to readers as bytes. `properties` are
+    the program's own; names that begin with `_` are reserved. `header` is the protobuf header that
+    Milvus's own message types have; as a plain log none is needed.
+    """
+
+    payload: bytes
+    key: Key | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    type: int = MessageType.INSERT
+    version: int = 1
+    header: bytes = b""
+
+
+class Appended(NamedTuple):
+    """Where one message landed. When this exists, the message survives a power cut."""
+
+    vchannel: VChannelName
+    id: MessageId
+    tick: TimeTick
+    last_confirmed_id: MessageId
+
+
+class Received(NamedTuple):
+    """One message of a log. `id` grows along a vchannel, and so does `tick`.
+
+    `collection` is the name that was read, None for a vchannel read by its own name. `tags` are
+    all properties as stored, the reserved ones included.
+    """
+
+    payload: bytes
+    id: MessageId
+    tick: TimeTick
+    vchannel: str
+    collection: str | None
+    type: int
+    tags: Mapping[str, str]
+
+    @property
+    def key(self) -> bytes | None:
+        """The bytes of the key it was appended with."""
+        text = self.tags.get(KEY_PROPERTY)
+        return None if text is None else b64decode(text)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The program's own properties."""
+        return {
+            name: value
+            for name, value in self.tags.items()
+            if name[:1] != "_" and name != KEY_PROPERTY
+        }
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Unix milliseconds of the tick."""
+        return self.tick >> TICK_LOGICAL_BITS
+
+
+class Batch(NamedTuple):
+    """Messages of one vchannel in their order, as many as had arrived; perhaps none.
+
+    `closed_tick`: nothing with a tick up to it is still to come on this vchannel.
+    """
+
+    vchannel: VChannelName
+    collection: str | None
+    messages: list[Received]
+    closed_tick: TimeTick
+
+
+def key_bytes(key: Key) -> bytes:
+    """The bytes a reader gets back: UTF-8 of text, eight little-endian bytes of an integer."""
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, str):
+        return key.encode()
+    return key.to_bytes(8, "little", signed=True)
+
+
+def encode(message: Message, vchannel: str) -> bytes:
+    """The `milvus.proto.messages.Message` to append; ValueError for a reserved property name.
+
+    The reserved properties come last and in one order, so that the server, which remembers what it
+    has parsed, finds the same bytes behind the payload of every plain message.
+    """
+    plain = not message.properties and message.key is None
+    own = {} if plain else _own_properties(message)
+    reserved = _reserved(message.type, message.version, message.header, vchannel)
+    return wire_message(message.payload, own) + reserved
+
+
+def _own_properties(message: Message) -> dict[str, str]:
+    stored = dict(message.properties)
+    for name in stored:
+        if name[:1] == "_" or name == KEY_PROPERTY:
+            raise ValueError(f"property {name!r} is reserved; choose a name without leading '_'")
+    if message.key is not None:
+        stored[KEY_PROPERTY] = b64encode(key_bytes(message.key)).decode()
+    return stored
+
+
+@lru_cache(maxsize=1024)
+def _reserved(type: int, version: int, header: bytes, vchannel: str) -> bytes:
+    properties = {
+        "_t": str(int(type)),
+        "_v": str(version),
+        "_h": b64encode(header).decode(),
+        "_vc": vchannel,
+    }
+    return wire_message(b"", properties)

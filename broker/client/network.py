@@ -1,0 +1,36 @@
+"""What all producers and readers of one client share: connections by address, and the assignments.
+
+It never opens a stream itself. Next: broker/client/producer.py
+"""
+
+import random
+
+from broker.client.assignments import Assignments
+from broker.client.connection import Connection
+
+
+class Network:
+    """One client's view of the cluster it was told the address of.
+
+    `open_s` bounds the opening of any stream; `spread` keeps many clients from retrying in step.
+    """
+
+    def __init__(self, server: str, *, cluster: str, open_s: float, spread: random.Random) -> None:
+        self._cluster = cluster
+        self._connections: dict[str, Connection] = {}
+        self.open_s = open_s
+        self.spread = spread
+        self.coordinator = self.connection(server)
+        self.assignments = Assignments(self.coordinator, open_s=open_s, spread=spread)
+
+    def connection(self, address: str) -> Connection:
+        """The one connection to `address`."""
+        found = self._connections.get(address)
+        if found is None:
+            found = self._connections[address] = Connection(address, cluster=self._cluster)
+        return found
+
+    def close(self) -> None:
+        """Cut all connections."""
+        for connection in self._connections.values():
+            connection.close()

@@ -1,0 +1,70 @@
+"""Questions about positions: what a channel holds, which id a tick has, how far some bytes reach.
+
+It never reads a message. Next: broker/edge/log_service.py
+"""
+
+from collections.abc import Iterable
+
+from broker.client.connection import Connection
+from broker.model.channel import ChannelOffsets
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from schemas.generated.tidemark import v1
+
+_SERVICE = "/tidemark.v1.Log/"
+
+
+class Offsets:
+    """Each call has its own deadline and raises what `errors` has."""
+
+    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    async def describe(self, channels: Iterable[str]) -> dict[str, ChannelOffsets]:
+        """What each channel holds now, by the name asked; a vchannel reports its pchannel's ids.
+
+        Ids in [first_id, next_id) are durable, and so is everything up to `closed_tick`.
+        """
+        names = list(channels)
+        answer = await self._connection.call(
+            _SERVICE + "Describe",
+            v1.DescribeRequest(channels=names),
+            v1.DescribeResponse,
+            deadline_s=self._deadline_s,
+        )
+        return {
+            name: ChannelOffsets(
+                name=PChannelName(it.channel),
+                term=Term(it.term),
+                first_id=MessageId(it.first_id),
+                next_id=MessageId(it.next_id),
+                closed_tick=TimeTick(it.closed_tick),
+                size_bytes=it.size_bytes,
+            )
+            for name, it in zip(names, answer.channels, strict=True)
+        }
+
+    async def seek(self, channel: str, tick: int) -> MessageId:
+        """The first id whose tick is >= `tick`; the channel's next id when none is."""
+        answer = await self._connection.call(
+            _SERVICE + "Seek",
+            v1.SeekRequest(channel=channel, time_tick=tick),
+            v1.SeekResponse,
+            deadline_s=self._deadline_s,
+        )
+        return MessageId(answer.message_id)
+
+    async def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
+        """The largest record end in (from_id, until_id] with about `bytes_max` stored bytes before.
+
+        At least one record; `from_id` itself when nothing lies there.
+        """
+        answer = await self._connection.call(
+            _SERVICE + "Advance",
+            v1.AdvanceRequest(
+                channel=channel, from_id=from_id, bytes_max=bytes_max, until_id=until_id
+            ),
+            v1.AdvanceResponse,
+            deadline_s=self._deadline_s,
+        )
+        return MessageId(answer.message_id)

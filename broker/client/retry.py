@@ -1,0 +1,65 @@
+"""What the client does with each code the server may answer: one table, nothing else.
+
+The facts are those of Milvus's resumable producer, with two differences: a request that is invalid
+by itself, or made for an outdated schema, goes back to the caller at once (newer Milvus clients do
+the same), and what is tried again on a healthy stream waits for a backoff first.
+"""
+
+from enum import Enum
+
+from broker.model.failure import StreamingCode
+
+
+class Verdict(Enum):
+    """What becomes of an append that was refused."""
+
+    SURFACE = "the caller gets the error"
+    AGAIN = "sent again on the same stream, after a backoff"
+    REOPEN = "sent again on a new stream"
+    REROUTE = "reported as sent to the wrong node, then sent again where the channel is now"
+
+
+_APPEND: dict[StreamingCode, Verdict] = {
+    StreamingCode.CHANNEL_NOT_EXIST: Verdict.REROUTE,
+    StreamingCode.CHANNEL_FENCED: Verdict.REOPEN,
+    StreamingCode.ON_SHUTDOWN: Verdict.REOPEN,
+    StreamingCode.INVALID_REQUEST_SEQ: Verdict.REOPEN,
+    StreamingCode.UNMATCHED_CHANNEL_TERM: Verdict.REROUTE,
+    StreamingCode.IGNORED_OPERATION: Verdict.SURFACE,
+    StreamingCode.INNER: Verdict.AGAIN,
+    StreamingCode.INVALID_ARGUMENT: Verdict.SURFACE,
+    StreamingCode.TRANSACTION_EXPIRED: Verdict.SURFACE,
+    StreamingCode.INVALID_TRANSACTION_STATE: Verdict.SURFACE,
+    StreamingCode.UNRECOVERABLE: Verdict.SURFACE,
+    StreamingCode.RESOURCE_ACQUIRED: Verdict.AGAIN,
+    StreamingCode.REPLICATE_VIOLATION: Verdict.SURFACE,
+    StreamingCode.WAL_NAME_MISMATCH: Verdict.AGAIN,
+    StreamingCode.SCHEMA_VERSION_MISMATCH: Verdict.SURFACE,
+    StreamingCode.UNKNOWN: Verdict.AGAIN,
+}
+
+_WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHED_CHANNEL_TERM})
+
+_FINAL_FOR_READERS = frozenset(
+    {
+        StreamingCode.INVALID_ARGUMENT,
+        StreamingCode.UNRECOVERABLE,
+        StreamingCode.WAL_NAME_MISMATCH,
+        StreamingCode.REPLICATE_VIOLATION,
+    }
+)
+
+
+def append_verdict(code: StreamingCode) -> Verdict:
+    """For one append that was refused on a healthy stream."""
+    return _APPEND.get(code, Verdict.AGAIN)
+
+
+def is_wrong_node(code: StreamingCode) -> bool:
+    """The assignment the client acted on is outdated: report it, wait for a newer one."""
+    return code in _WRONG_NODE
+
+
+def ends_reader(code: StreamingCode) -> bool:
+    """Opening the same consumer again would be refused again."""
+    return code in _FINAL_FOR_READERS

@@ -1,0 +1,105 @@
+"""Where a read starts and ends, in the words of a program, turned into positions on each vchannel.
+
+It asks the server what it must and opens nothing. "latest" and "now" become ids here, once: a
+stream that breaks before its first message must not start at a later "latest".
+Next: broker/client/subscription.py
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from broker.client.decoder import End, Wanted
+from broker.client.errors import BadTarget, OutOfRange
+from broker.client.network import Network
+from broker.client.offsets import Offsets
+from broker.client.progress import Progress
+from broker.client.subscription import Subscription
+from broker.client.targets import Shards, split
+from broker.model.channel import ChannelOffsets
+from broker.model.ids import MessageId, TimeTick
+from broker.model.position import FromAll, StartFrom
+
+Start = Literal["all", "latest"] | int | tuple[Literal["tick"], int]
+Until = Literal["now"] | Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read: see `Client.read` for the words."""
+
+    start: Start | Mapping[str, Start] = "all"
+    until: Until | None = None
+    types: frozenset[int] | None = None
+    with_ticks: bool = False
+
+
+async def plan(
+    network: Network, offsets: Offsets, shards: Shards, options: ReadOptions
+) -> Sequence[Subscription]:
+    """One subscription for each vchannel that has anything to read.
+
+    Raises OutOfRange when an id asked for is not in the log, BadTarget when one id is given for
+    several vchannels.
+    """
+    starts = {name: _start_of(name, shards, options.start) for name in shards.vchannels}
+    bounded = options.until is not None or not {"all"}.issuperset(map(str, starts.values()))
+    held = await offsets.describe(shards.vchannels) if bounded else {}
+    subscriptions = []
+    for name in shards.vchannels:
+        progress = await _progress(offsets, name, starts[name], held.get(name))
+        end = _end(name, options.until, held.get(name))
+        if end is not None and _begin(progress) >= end.id:
+            continue
+        pchannel, vchannel = split(name)
+        wanted = Wanted(
+            pchannel, vchannel, shards.collection, options.types, options.with_ticks, end
+        )
+        subscriptions.append(Subscription(network, offsets, wanted, progress))
+    return subscriptions
+
+
+def _start_of(name: str, shards: Shards, start: Start | Mapping[str, Start]) -> Start:
+    if isinstance(start, Mapping):
+        if name not in start:
+            raise BadTarget(f"no start is given for {name}")
+        return start[name]
+    if isinstance(start, int) and len(shards.vchannels) > 1:
+        raise BadTarget(
+            f"{shards.collection} has {len(shards.vchannels)} vchannels with ids of their own; "
+            "give a start for each, as a mapping"
+        )
+    return start
+
+
+async def _progress(
+    offsets: Offsets, name: str, start: Start, held: ChannelOffsets | None
+) -> Progress:
+    if start == "all":
+        return Progress(FromAll())
+    assert held is not None
+    match start:
+        case "latest":
+            return Progress(StartFrom(held.next_id))
+        case int():
+            if not held.first_id <= start <= held.next_id:
+                raise OutOfRange(name, start, held.first_id, held.next_id)
+            return Progress(StartFrom(MessageId(start)))
+        case ("tick", int(tick)):
+            return Progress(StartFrom(await offsets.seek(name, tick)), TimeTick(tick))
+    raise BadTarget(f"{start!r} is no start; use 'all', 'latest', a message id or ('tick', n)")
+
+
+def _begin(progress: Progress) -> int:
+    policy, _ = progress.resume()
+    return policy.id if isinstance(policy, StartFrom) else 0
+
+
+def _end(name: str, until: Until | None, held: ChannelOffsets | None) -> End | None:
+    if until is None:
+        return None
+    assert held is not None
+    end_id = held.next_id if until == "now" else until.get(name, held.next_id)
+    if end_id > held.next_id:
+        raise OutOfRange(name, end_id, held.first_id, held.next_id)
+    return End(MessageId(end_id), held.closed_tick)
