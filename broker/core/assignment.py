@@ -5,7 +5,7 @@ Owns the transitions. Never persists: a caller saves what a transition returns b
     UNINITIALIZED(term 1) --assign--> ASSIGNING(term + 1) --served--> ASSIGNED
     ASSIGNED --lost, term equal--> UNAVAILABLE --assign--> ASSIGNING(term + 1)
     ASSIGNING --assign--> ASSIGNING(term + 1)
-    any --taken by its own node--> ASSIGNING(term + 1) --served--> ASSIGNED
+    any --taken by a node itself--> ASSIGNING(larger term) --served--> ASSIGNED
 
 The last line is a node that restarts a channel by itself: it takes the next term, then serves.
 A transition that does not apply returns the same object, so `is` tells whether anything changed.
@@ -40,8 +40,9 @@ class Owner:
 class PChannelMeta:
     """One pchannel as the coordinator records it.
 
-    `histories` are former owners that have not been told to let go, one entry a node, so it is
-    never longer than the number of nodes. `assigned_ms` is when it was last served, 0 for never.
+    `histories` are other nodes that may still hold an older term, one entry a node, so it is
+    shorter than the number of nodes. The owner itself is not among them: it closes its own older
+    term when it opens the new one. `assigned_ms` is when it was last served, 0 for never.
     """
 
     name: PChannelName
@@ -70,16 +71,14 @@ def assign(meta: PChannelMeta, node: NodeId) -> PChannelMeta:
         term=Term(meta.term + 1),
         state=PChannelState.ASSIGNING,
         node=node,
-        histories=_with_former_owner(meta),
+        histories=_former_owners(meta, node),
     )
 
 
-def taken(meta: PChannelMeta, term: Term) -> PChannelMeta:
-    """The channel's own node took a higher `term`, at which it does not serve yet."""
+def taken(meta: PChannelMeta, node: NodeId, term: Term) -> PChannelMeta:
+    """`node` took a higher `term` by itself, at which it does not serve yet."""
     assert term > meta.term, (term, meta)
-    if meta.node is None:
-        return replace(meta, term=term)
-    return replace(meta, term=term, state=PChannelState.ASSIGNING)
+    return replace(assign(lost(meta, meta.term), node), term=term)
 
 
 def served(meta: PChannelMeta, node: NodeId, term: Term, now_ms: int) -> PChannelMeta:
@@ -118,9 +117,10 @@ def tabulate(
     return Assignment(version=version, nodes=listed, control_host=control_host)
 
 
-def _with_former_owner(meta: PChannelMeta) -> tuple[Owner, ...]:
-    """The histories plus the owner so far; of one node only its newest term matters."""
-    if meta.node is None:
-        return meta.histories
-    others = tuple(owner for owner in meta.histories if owner.node != meta.node)
-    return (*others, Owner(meta.node, meta.term))
+def _former_owners(meta: PChannelMeta, following: NodeId) -> tuple[Owner, ...]:
+    """The histories plus the owner so far, without the node that follows."""
+    owners = {owner.node: owner for owner in meta.histories}
+    if meta.node is not None:
+        owners[meta.node] = Owner(meta.node, meta.term)
+    owners.pop(following, None)
+    return tuple(owners.values())

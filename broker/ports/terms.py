@@ -6,14 +6,21 @@ from broker.model.ids import PChannelName, Term
 
 
 class Terms(Protocol):
-    """Compare-and-set over the metadata store; safe to call from several processes at once."""
+    """Compare-and-set over the metadata store; safe to call from several processes at once.
+
+    Both calls raise Refused(IGNORED_OPERATION) when the channel has been given to somebody newer,
+    and Refused(INNER) when the store cannot say: try again later.
+    """
 
     async def acquire(self, channel: PChannelName) -> Term:
-        """The next term of the channel, durably recorded as the newest before it is returned."""
+        """The next term of the channel, durably recorded as the newest before it is returned.
+
+        For an owner that restarts its channel; refused when another node owns it by now.
+        """
         ...
 
     async def claim(self, channel: PChannelName, term: Term) -> None:
-        """Record `term` as the newest; raises Refused(IGNORED_OPERATION) if a higher one was there.
+        """Record `term` as the newest; refused if a higher one was there.
 
         Claiming the term that is already the newest succeeds (it was given to this owner).
         """

@@ -52,8 +52,10 @@ def test_assigning_takes_the_next_term_unless_the_node_serves_it_already(
     else:
         assert (after.state, after.term) == (PChannelState.ASSIGNING, before.term + 1)
         assert after.node == node
-        former = Owner(ONE, before.term)
-        assert (former in after.histories) is (state is not PChannelState.UNINITIALIZED)
+        others = {TWO: Term(5), ONE: Term(7)}
+        others.pop(node)
+        expected = others if before.node else {}
+        assert {owner.node: owner.term for owner in after.histories} == expected
 
 
 @pytest.mark.parametrize("node", [ONE, TWO])
@@ -85,15 +87,13 @@ def test_only_a_report_about_the_serving_term_makes_a_channel_unavailable(
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_node_that_takes_a_term_does_not_serve_it_yet(state: PChannelState) -> None:
-    before = meta_in(state)
-    after = taken(before, Term(8))
-    expected = state if state is PChannelState.UNINITIALIZED else PChannelState.ASSIGNING
-    assert (after.term, after.state, after.node) == (8, expected, before.node)
+    after = taken(meta_in(state), ONE, Term(9))
+    assert (after.term, after.state, after.node) == (9, PChannelState.ASSIGNING, ONE)
 
 
 def test_a_term_is_never_taken_twice() -> None:
     with pytest.raises(AssertionError):
-        taken(meta_in(PChannelState.ASSIGNED), Term(7))
+        taken(meta_in(PChannelState.ASSIGNED), TWO, Term(7))
 
 
 steps = st.lists(
@@ -101,7 +101,7 @@ steps = st.lists(
         st.tuples(st.just("assign"), st.sampled_from([ONE, TWO, NodeId(3)])),
         st.tuples(st.just("served"), st.integers(-1, 1)),
         st.tuples(st.just("lost"), st.integers(-1, 1)),
-        st.tuples(st.just("taken"), st.integers(1, 3)),
+        st.tuples(st.just("taken"), st.sampled_from([ONE, TWO, NodeId(3)])),
     ),
     max_size=40,
 )
@@ -121,7 +121,7 @@ def test_terms_only_grow_and_nobody_who_may_hold_a_channel_is_forgotten(
         elif step == "lost":
             meta = lost(meta, Term(meta.term + value))
         elif step == "taken":
-            meta = taken(meta, Term(meta.term + value))
+            meta = taken(meta, NodeId(value), Term(meta.term + 2))
         assert meta.term >= before.term
         assert meta.term > before.term or meta.node == before.node
         assert (meta.node is None) is (meta.state is PChannelState.UNINITIALIZED)
@@ -130,7 +130,8 @@ def test_terms_only_grow_and_nobody_who_may_hold_a_channel_is_forgotten(
             if meta.state is PChannelState.ASSIGNED and before.state is PChannelState.ASSIGNING:
                 holders = {meta.node: meta.term}
         known = {owner.node: owner.term for owner in meta.histories}
-        assert len(known) == len(meta.histories) <= 3
+        assert len(known) == len(meta.histories) <= 2
+        assert meta.node not in known
         assert all(node == meta.node or known[node] == term for node, term in holders.items())
 
 

@@ -1,0 +1,14 @@
+"""The coordinator: hands out ticks, keeps the catalog of collections, places channels on nodes.
+
+What it knows is in the metadata store; an actor that restarts reads it there again.
+
+    coordinator (rest_for_one)
+    ├─ window       makes the oracle's bound durable
+    ├─ oracle       hands out ticks, in memory
+    ├─ catalog      collections
+    ├─ assigner     publishes who serves what
+    └─ placements (one_for_one)
+        └─ <pchannel>   keeps one pchannel on a node
+
+Next: broker/coordinator/tree.py
+"""

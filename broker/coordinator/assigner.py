@@ -1,0 +1,168 @@
+"""Publishes who serves what: the table that every client follows.
+
+Owns the table's version, the choice of nodes, and those who wait for a newer table. Never talks to
+a node: each row is kept by a Placement of its own. Next: broker/coordinator/placement.py
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from actors import Actor, ActorError, Context, Envelope, Ref
+from broker.coordinator.founding import found_cluster, next_incarnation
+from broker.coordinator.messages import (
+    AssignerMessage,
+    ChannelChanged,
+    ChannelClosed,
+    ChannelEvent,
+    ChannelOpened,
+    ChannelReported,
+    ChooseNode,
+    ExpireWatches,
+    ListPChannels,
+    NextAssignment,
+    PlacementMessage,
+    PlacementReady,
+)
+from broker.core.assignment import NodeAddress, PChannelMeta, tabulate
+from broker.core.placement import choose_node
+from broker.model.channel import Assignment, AssignmentVersion, PChannelState
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName
+from broker.ports.meta import MetaStore
+from broker.ports.nodes import NodeControl
+
+WATCH_S = 1.0
+"""How long one NextAssignment waits before it is answered None, and the edge may look round."""
+
+WATCH_CHECK_S = 0.25
+WATCHES_MAX = 4096
+"""One for each client stream; beyond, they are refused rather than kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Somebody who waits for a table newer than the one published when it asked."""
+
+    envelope: Envelope[AssignerMessage]
+    until_s: float
+
+
+class Assigner(Actor[AssignerMessage]):
+    """The assignment table, versioned by coordinator incarnation and change.
+
+    Only what a Placement has confirmed is listed, so after a restart the table fills up again
+    under a larger incarnation. All changes that wait in the mailbox make one new version.
+    """
+
+    def __init__(
+        self,
+        store: MetaStore,
+        nodes: Mapping[NodeId, NodeControl],
+        pchannels: Sequence[PChannelName],
+    ) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._pchannels = tuple(pchannels)
+        self._table = {name: PChannelMeta(name) for name in pchannels}
+        self._homes: dict[PChannelName, NodeId] = {}
+        self._placements: dict[PChannelName, Ref[PlacementMessage]] = {}
+        self._watches: deque[Watch] = deque()
+
+    async def started(self, context: Context[AssignerMessage]) -> None:
+        self._context = context
+        cluster = await found_cluster(self._store, self._pchannels)
+        self._control_host = cluster.control_host
+        self._version = AssignmentVersion(await next_incarnation(self._store), 1)
+        context.every(WATCH_CHECK_S, ExpireWatches())
+
+    async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
+        """Changes of rows first: one version never stands for two tables."""
+        listed = self._listed()
+        for envelope in batch:
+            if isinstance(envelope.message, ChannelChanged):
+                self._change(envelope.message.meta)
+        if self._listed() != listed:
+            self._version = AssignmentVersion(self._version.incarnation, self._version.change + 1)
+            self._answer_watches()
+        for envelope in batch:
+            self._handle(envelope)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {
+            "version": f"{self._version.incarnation}.{self._version.change}",
+            "channels_assigned": len(self._listed()),
+            "watches": len(self._watches),
+        }
+
+    def _handle(self, envelope: Envelope[AssignerMessage]) -> None:
+        match envelope.message:
+            case NextAssignment(after):
+                self._watch(envelope, after)
+            case ListPChannels():
+                envelope.reply(tuple(self._table[name] for name in sorted(self._table)))
+            case ChannelReported() | ChannelOpened() | ChannelClosed() as event:
+                self._pass_on(event)
+            case PlacementReady(name, placement):
+                self._placements[name] = placement
+            case ChannelChanged():
+                pass  # done before everything else
+            case ChooseNode(name):
+                self._choose(name, envelope)
+            case ExpireWatches():
+                self._expire_watches()
+
+    def _change(self, meta: PChannelMeta) -> None:
+        self._table[meta.name] = meta
+        if meta.node is not None:
+            self._homes[meta.name] = meta.node
+
+    def _watch(self, envelope: Envelope[AssignerMessage], after: AssignmentVersion | None) -> None:
+        if after is None or after < self._version:
+            envelope.reply(self._assignment())
+        elif len(self._watches) < WATCHES_MAX:
+            until_s = self._context.clock.monotonic_s() + WATCH_S
+            self._watches.append(Watch(envelope, until_s))
+        else:
+            cause = f"more than {WATCHES_MAX} clients follow the assignment table"
+            envelope.fail(Refused(StreamingCode.INNER, cause))
+
+    def _answer_watches(self) -> None:
+        """Everybody waits for something newer than an older version: all are answered."""
+        assignment = self._assignment()
+        while self._watches:
+            self._watches.popleft().envelope.reply(assignment)
+
+    def _expire_watches(self) -> None:
+        now_s = self._context.clock.monotonic_s()
+        while self._watches and self._watches[0].until_s <= now_s:
+            self._watches.popleft().envelope.reply(None)
+
+    def _pass_on(self, event: ChannelEvent) -> None:
+        """To the row it is about. A row that is just being restarted reads the record anyhow."""
+        placement = self._placements.get(event.name)
+        if placement is None:
+            return
+        try:
+            placement.tell(event)
+        except ActorError:
+            pass
+
+    def _choose(self, name: PChannelName, envelope: Envelope[AssignerMessage]) -> None:
+        """The emptiest node, counting what was chosen but is not served yet."""
+        loads = Counter(home for row, home in self._homes.items() if row != name)
+        chosen = choose_node({node: loads[node] for node in self._nodes})
+        if chosen is None:
+            envelope.fail(Refused(StreamingCode.INNER, f"{name}: there is no node to serve it"))
+            return
+        self._homes[name] = chosen
+        envelope.reply(chosen)
+
+    def _listed(self) -> frozenset[PChannelMeta]:
+        return frozenset(
+            meta for meta in self._table.values() if meta.state is PChannelState.ASSIGNED
+        )
+
+    def _assignment(self) -> Assignment:
+        live = [NodeAddress(node.node_id, node.address) for node in self._nodes.values()]
+        return tabulate(self._version, live, self._table.values(), self._control_host)

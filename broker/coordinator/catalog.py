@@ -1,0 +1,149 @@
+"""Collections: the names people use, each with an id and one vchannel per shard.
+
+Owns their records and the counter of ids. Never touches a log: a vchannel needs no creation.
+Next: broker/core/placement.py
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from actors import Actor, Context, Envelope
+from broker.coordinator.messages import (
+    CatalogMessage,
+    CreateCollection,
+    DropCollection,
+    GetCollection,
+    ListCollections,
+)
+from broker.coordinator.records import (
+    COLLECTION_ID_KEY,
+    COLLECTION_PREFIX,
+    collection_key,
+    decode_collection,
+    decode_number,
+    encode_collection,
+    encode_number,
+)
+from broker.core.naming import (
+    COLLECTION_NAME_LENGTH_MAX,
+    collection_name_refusal,
+    pchannel_of,
+    vchannel_name,
+)
+from broker.core.placement import SHARDS_MAX, place_shards
+from broker.model.collection import Collection
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import CollectionId, PChannelName, VChannelName
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+FIRST_COLLECTION_ID = 100
+"""Smaller ones stay free for what the broker may need itself."""
+
+ATTEMPTS_MAX = 8
+
+
+class Catalog(Actor[CatalogMessage]):
+    """The collections of the cluster; every answer about a change is durable.
+
+    Nothing is kept in memory: the store answers in a fraction of a millisecond, nobody asks for a
+    collection per message, and there is no copy that another process could make stale.
+    """
+
+    def __init__(self, store: MetaStore, pchannels: Sequence[PChannelName]) -> None:
+        self._store = store
+        self._pchannels = tuple(pchannels)
+
+    async def started(self, context: Context[CatalogMessage]) -> None:
+        self._clock = context.clock
+
+    async def receive(self, batch: Sequence[Envelope[CatalogMessage]]) -> None:
+        for envelope in batch:
+            try:
+                envelope.reply(await self._answer(envelope.message))
+            except Refused as error:
+                envelope.fail(error)
+            except MetaError as error:
+                envelope.fail(Refused(StreamingCode.INNER, str(error)))
+
+    async def _answer(self, message: CatalogMessage) -> Collection | tuple[Collection, ...]:
+        match message:
+            case CreateCollection(name, shards):
+                return await self._create(name, shards)
+            case GetCollection(name):
+                collection, _ = await self._get(name)
+                return collection
+            case ListCollections():
+                return await self._list()
+            case DropCollection(name):
+                return await self._drop(name)
+
+    async def _create(self, name: str, shards: int) -> Collection:
+        if refusal := collection_name_refusal(name):
+            raise Refused(refusal.code, refusal.cause)
+        if not 1 <= shards <= SHARDS_MAX:
+            raise _invalid(
+                f"collection '{name}': the number of shards must be 1 to {SHARDS_MAX}, not {shards}"
+            )
+        for _ in range(ATTEMPTS_MAX):
+            existing = await self._list()
+            if any(collection.name == name for collection in existing):
+                raise _invalid(f"collection '{name}' exists already; drop it, or choose a new name")
+            try:
+                return await self._put(name, shards, existing)
+            except Conflict:
+                continue
+        raise MetaError(f"collection '{name}': lost {ATTEMPTS_MAX} races to create it")
+
+    async def _put(self, name: str, shards: int, existing: Iterable[Collection]) -> Collection:
+        """One atomic write of the collection and the counter, so that no id is given out twice."""
+        counter = await self._store.get(COLLECTION_ID_KEY)
+        number = FIRST_COLLECTION_ID
+        if counter is not None:
+            number = decode_number(COLLECTION_ID_KEY, counter.value)
+        vchannels = self._placed(CollectionId(number), shards, existing)
+        collection = Collection(name, CollectionId(number), vchannels, self._clock.wall_ms())
+        key = collection_key(name)
+        await self._store.write(
+            {key: encode_collection(collection), COLLECTION_ID_KEY: encode_number(number + 1)},
+            expect={key: 0, COLLECTION_ID_KEY: counter.revision if counter else 0},
+        )
+        return collection
+
+    def _placed(
+        self, number: CollectionId, shards: int, existing: Iterable[Collection]
+    ) -> tuple[VChannelName, ...]:
+        uses = Counter(
+            pchannel_of(vchannel) for collection in existing for vchannel in collection.vchannels
+        )
+        placed = place_shards({pchannel: uses[pchannel] for pchannel in self._pchannels}, shards)
+        return tuple(
+            vchannel_name(pchannel, number, shard) for shard, pchannel in enumerate(placed)
+        )
+
+    async def _drop(self, name: str) -> Collection:
+        for _ in range(ATTEMPTS_MAX):
+            collection, revision = await self._get(name)
+            key = collection_key(name)
+            try:
+                await self._store.write({}, deletes=[key], expect={key: revision})
+            except Conflict:
+                continue
+            return collection
+        raise MetaError(f"collection '{name}': lost {ATTEMPTS_MAX} races to drop it")
+
+    async def _get(self, name: str) -> tuple[Collection, int]:
+        """The collection and its revision."""
+        key = collection_key(name)
+        entry = await self._store.get(key)
+        if entry is None:
+            cause = f"there is no collection {name[:COLLECTION_NAME_LENGTH_MAX]!r}"
+            raise Refused(StreamingCode.CHANNEL_NOT_EXIST, cause)
+        return decode_collection(key, entry.value), entry.revision
+
+    async def _list(self) -> tuple[Collection, ...]:
+        entries = await self._store.list(COLLECTION_PREFIX)
+        return tuple(decode_collection(key, entry.value) for key, entry in entries)
+
+
+def _invalid(cause: str) -> Refused:
+    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

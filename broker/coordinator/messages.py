@@ -1,0 +1,201 @@
+"""Everything the coordinator's actors can be told or asked. Owns the vocabulary, and nothing else.
+
+For the edge: the requests of Catalog and Assigner, and ChannelReported. Requests that fail raise
+Refused. The rest passes between the coordinator's own actors.
+"""
+
+from dataclasses import dataclass
+
+from actors import Ref, Request
+from broker.core.assignment import PChannelMeta
+from broker.model.channel import Assignment, AssignmentVersion
+from broker.model.collection import Collection
+from broker.model.ids import NodeId, PChannelName, Term
+from broker.ports.ticks import TickRange
+
+# ---- TickWindow: the durable bound of the oracle -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGranted:
+    """`bound_ms` is durable; `saved_ms` was before it. See `broker/core/tso.py`."""
+
+    saved_ms: int
+    bound_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRefused:
+    """The bound could not be made durable."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow(Request[WindowGranted]):
+    """A bound for a new holder. Raises Refused(INNER)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendWindow:
+    """Replace the bound `held_ms` by `bound_ms`, or a larger one; `holder` is told the outcome."""
+
+    held_ms: int
+    bound_ms: int
+    holder: "Ref[WindowGranted | WindowRefused]"
+
+
+WindowMessage = OpenWindow | ExtendWindow
+
+# ---- Oracle ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve(Request[TickRange]):
+    """Contiguous ticks that nobody else gets; see `TickSource.reserve`."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookAhead:
+    """A timer: see whether the bound should be moved on."""
+
+
+OracleMessage = Reserve | LookAhead | WindowGranted | WindowRefused
+
+# ---- Catalog -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCollection(Request[Collection]):
+    """A new collection. Refused(INVALID_ARGUMENT): bad name, bad number of shards, name taken."""
+
+    name: str
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetCollection(Request[Collection]):
+    """One collection by name. Refused(CHANNEL_NOT_EXIST) when there is none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListCollections(Request[tuple[Collection, ...]]):
+    """All collections, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropCollection(Request[Collection]):
+    """Forget a collection and give it back one last time. Refused(CHANNEL_NOT_EXIST).
+
+    Its messages stay in the log until retention takes them; its id is never used again.
+    """
+
+    name: str
+
+
+CatalogMessage = CreateCollection | GetCollection | ListCollections | DropCollection
+
+# ---- Assigner ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NextAssignment(Request[Assignment | None]):
+    """The table, as soon as it is newer than `after`; None when it is not after about a second.
+
+    Without `after`: at once. Ask with a deadline of at least 5 s.
+    """
+
+    after: AssignmentVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListPChannels(Request[tuple[PChannelMeta, ...]]):
+    """Every pchannel of the cluster as the coordinator sees it, by name, served or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReported:
+    """A client found the channel dead at this term; told, never asked. Stale reports do nothing."""
+
+    name: PChannelName
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOpened:
+    """A node says that it serves the channel at this term."""
+
+    node: NodeId
+    name: PChannelName
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClosed:
+    """A node says that it no longer serves the channel at this term."""
+
+    node: NodeId
+    name: PChannelName
+    term: Term
+
+
+ChannelEvent = ChannelReported | ChannelOpened | ChannelClosed
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReady:
+    """The actor that keeps this channel is up; events about the channel go to it."""
+
+    name: PChannelName
+    placement: "Ref[PlacementMessage]"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChanged:
+    """The record of one channel, whenever it changed."""
+
+    meta: PChannelMeta
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseNode(Request[NodeId]):
+    """The node that should serve this channel. Raises Refused(INNER) when there is none."""
+
+    name: PChannelName
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireWatches:
+    """A timer: those who asked for a newer table long ago get None."""
+
+
+AssignerMessage = (
+    NextAssignment
+    | ListPChannels
+    | ChannelReported
+    | ChannelOpened
+    | ChannelClosed
+    | PlacementReady
+    | ChannelChanged
+    | ChooseNode
+    | ExpireWatches
+)
+
+# ---- Placement: one per pchannel ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A timer: bring the channel to a node, unless it is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """A timer: look whether the record has changed behind our back."""
+
+
+PlacementMessage = ChannelReported | ChannelOpened | ChannelClosed | Settle | Reconcile

@@ -1,0 +1,237 @@
+"""Keeps one pchannel on a node: the actor behind one row of the assignment table.
+
+Owns the row's transitions (`broker/core/assignment.py`), each one durable before it is acted on.
+Never decides which node: that is the assigner's, which sees all rows.
+
+Why a former owner that does not answer `remove` is left alone: the log itself fences older terms,
+so the new owner is safe, and waiting for a dead node would keep the channel down.
+Next: broker/coordinator/ledger.py
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from actors import Actor, ActorError, Context, Envelope, Ref, Timer
+from actors.clock import deadline
+from broker.coordinator.ledger import Ledger, Recorded
+from broker.coordinator.messages import (
+    AssignerMessage,
+    ChannelChanged,
+    ChannelClosed,
+    ChannelOpened,
+    ChannelReported,
+    ChooseNode,
+    PlacementMessage,
+    PlacementReady,
+    Reconcile,
+    Settle,
+)
+from broker.core.assignment import Owner, PChannelMeta, assign, lost, served
+from broker.model.channel import PChannel, PChannelState
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName, Term
+from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.nodes import NodeControl
+
+LOUD_FAILURES = 4
+"""From this failure in a row on it is worth a warning; the first ones happen at every start."""
+
+T = TypeVar("T")
+log = logging.getLogger("broker.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementTiming:
+    """How patient the coordinator is with a node.
+
+    `assign_deadline_s` bounds opening a log, which may have to be recovered; `ask_deadline_s` the
+    other calls. A failed attempt is repeated after `retry_first_s`, doubling to `retry_max_s`.
+    A node that closed a channel has `reopen_grace_s` to open it again by itself.
+    """
+
+    assign_deadline_s: float = 30.0
+    ask_deadline_s: float = 5.0
+    retry_first_s: float = 0.05
+    retry_max_s: float = 5.0
+    reopen_grace_s: float = 5.0
+    reconcile_s: float = 15.0
+
+
+class Placement(Actor[PlacementMessage]):
+    """One pchannel, brought to a node and back to one whenever it is lost."""
+
+    def __init__(
+        self,
+        name: PChannelName,
+        store: MetaStore,
+        nodes: Mapping[NodeId, NodeControl],
+        assigner_path: str,
+        timing: PlacementTiming,
+    ) -> None:
+        self._name = name
+        self._ledger = Ledger(store)
+        self._nodes = nodes
+        self._assigner_path = assigner_path
+        self._timing = timing
+        self._failures = 0
+        self._confirmed: Term | None = None
+        self._published: PChannelMeta | None = None
+        self._settling: Timer | None = None
+
+    async def started(self, context: Context[PlacementMessage]) -> None:
+        self._context = context
+        self._assigner: Ref[AssignerMessage] = context.tree.find(self._assigner_path)
+        self._assigner.tell(PlacementReady(self._name, context.self))
+        context.every(self._timing.reconcile_s, Reconcile())
+        self._plan(0.0)
+
+    async def receive(self, batch: Sequence[Envelope[PlacementMessage]]) -> None:
+        for envelope in batch:
+            try:
+                await self._handle(envelope.message)
+            except Conflict:
+                self._plan(self._timing.reopen_grace_s)  # the node has taken a term: let it
+            except (Refused, MetaError, ActorError) as error:
+                self._failed(error)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        known = self._published
+        return {
+            "channel_term": known.term if known else 0,
+            "channel_state": known.state.name if known else "UNKNOWN",
+            "failures": self._failures,
+        }
+
+    async def _handle(self, message: PlacementMessage) -> None:
+        match message:
+            case Settle():
+                self._settling = None
+                await self._settle()
+            case Reconcile():
+                self._note(await self._ledger.read(self._name))
+                self._follow_up(0.0)
+            case ChannelOpened(node, _, term):
+                await self._opened(node, term)
+            case ChannelClosed(node, _, term):
+                await self._closed(node, term)
+            case ChannelReported(_, term):
+                await self._reported(term)
+
+    async def _settle(self) -> None:
+        """One attempt to have the channel served; a failure is raised and tried again later."""
+        before = await self._ledger.read(self._name)
+        if self._is_served(before.meta):
+            self._note(before)
+        elif (held_by := await self._holder(before.meta)) is not None:
+            await self._opened(held_by, before.meta.term)
+        else:
+            await self._assign(before)
+
+    async def _assign(self, before: Recorded) -> None:
+        """Give the channel to a node at the next term; the record comes first, then the calls."""
+        choose = ChooseNode(self._name)
+        chosen = await self._assigner.ask(choose, deadline_s=self._timing.ask_deadline_s)
+        node = self._nodes[chosen]
+        await self._within(
+            self._timing.ask_deadline_s, node.channels
+        )  # burn no term on a dead node
+        meta = assign(lost(before.meta, before.meta.term), chosen)
+        recorded = await self._ledger.save(before, meta)
+        self._note(recorded)
+        for owner in meta.histories:
+            await self._remove(owner)
+        channel = PChannel(meta.name, meta.term, meta.access)
+        await self._within(self._timing.assign_deadline_s, lambda: node.assign(channel))
+        await self._opened(chosen, meta.term)
+
+    async def _opened(self, node: NodeId, term: Term) -> None:
+        """The node says that it serves this term; believed when that is what was agreed on."""
+        now_ms = self._context.clock.wall_ms()
+        recorded = await self._ledger.change(
+            self._name, lambda meta: served(meta, node, term, now_ms)
+        )
+        meta = recorded.meta
+        if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
+            self._confirmed = term
+            self._failures = 0
+        self._note(recorded)
+        self._follow_up(self._timing.reopen_grace_s)
+
+    async def _closed(self, node: NodeId, term: Term) -> None:
+        """The node has stopped serving; a word from a former owner, or a late one, does nothing."""
+        self._note(
+            await self._ledger.change(
+                self._name, lambda meta: lost(meta, term) if meta.node == node else meta
+            )
+        )
+        self._follow_up(self._timing.reopen_grace_s)
+
+    async def _reported(self, term: Term) -> None:
+        """A client found nobody at this term. The first to say so brings about a new owner."""
+        before = await self._ledger.read(self._name)
+        after = await self._ledger.save(before, lost(before.meta, term))
+        self._note(after)
+        self._follow_up(0.0 if after is not before else self._timing.reopen_grace_s)
+
+    async def _holder(self, meta: PChannelMeta) -> NodeId | None:
+        """The recorded owner, when it serves the recorded term though nobody has told us."""
+        node = None if meta.node is None else self._nodes.get(meta.node)
+        if node is None or meta.state is PChannelState.UNAVAILABLE:
+            return None
+        channels = await self._within(self._timing.ask_deadline_s, node.channels)
+        held = any((channel.name, channel.term) == (meta.name, meta.term) for channel in channels)
+        return node.node_id if held else None
+
+    async def _remove(self, owner: Owner) -> None:
+        node = self._nodes.get(owner.node)
+        if node is None:
+            return
+        try:
+            await self._within(
+                self._timing.ask_deadline_s, lambda: node.remove(self._name, owner.term)
+            )
+        except (Refused, ActorError) as error:
+            log.warning("%s: node %s keeps term %s: %s", self._name, owner.node, owner.term, error)
+
+    async def _within(self, limit_s: float, call: Callable[[], Awaitable[T]]) -> T:
+        with deadline(self._context.clock, limit_s):
+            return await call()
+        raise Refused(StreamingCode.INNER, f"{self._name}: no answer from the node in {limit_s} s")
+
+    def _is_served(self, meta: PChannelMeta) -> bool:
+        return meta.state is PChannelState.ASSIGNED and meta.term == self._confirmed
+
+    def _note(self, recorded: Recorded) -> None:
+        """Tell the assigner when the record is not what it was told last.
+
+        A record that says ASSIGNED, left by a coordinator before us, is kept back until the node
+        has said the same.
+        """
+        meta = recorded.meta
+        if meta.state is PChannelState.ASSIGNED and not self._is_served(meta):
+            return
+        if meta != self._published:
+            self._assigner.tell(ChannelChanged(meta))
+            self._published = meta
+
+    def _follow_up(self, delay_s: float) -> None:
+        """Plan an attempt when none is planned, or none when the channel is served."""
+        if self._published is None or not self._is_served(self._published):
+            self._plan(delay_s)
+        elif self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+
+    def _plan(self, delay_s: float) -> None:
+        if self._settling is None:
+            self._settling = self._context.after(delay_s, Settle())
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        loudness = logging.INFO if self._failures < LOUD_FAILURES else logging.WARNING
+        log.log(loudness, "%s: attempt %s failed: %s", self._name, self._failures, error)
+        doubled_s = self._timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
+        delay_s = min(doubled_s, self._timing.retry_max_s)
+        self._plan(delay_s * self._context.random.uniform(0.5, 1.0))

@@ -1,0 +1,149 @@
+"""What the coordinator keeps in the metadata store: keys, and values as JSON with a version.
+
+JSON, because it is little data that a person may have to read in an emergency. Never touches the
+store itself. Next: broker/coordinator/ledger.py
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from broker.core.assignment import Owner, PChannelMeta
+from broker.model.channel import AccessMode, PChannelState
+from broker.model.collection import Collection
+from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
+from broker.ports.meta import MetaError
+
+VERSION = 1
+
+CLUSTER_KEY = "cluster"
+TICK_BOUND_KEY = "tso/bound"
+INCARNATION_KEY = "counter/incarnation"
+COLLECTION_ID_KEY = "counter/collection"
+COLLECTION_PREFIX = "collection/"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a cluster is founded with. `pchannels` may be added to, nothing else ever moves."""
+
+    pchannels: tuple[PChannelName, ...]
+    control_host: PChannelName
+
+
+def pchannel_key(name: PChannelName) -> str:
+    """Where the record of a pchannel is, which holds its newest term."""
+    return f"pchannel/{name}"
+
+
+def collection_key(name: str) -> str:
+    """Where a collection is."""
+    return COLLECTION_PREFIX + name
+
+
+def encode_number(number: int) -> bytes:
+    """A counter's value, or a bound."""
+    return b"%d" % number
+
+
+def decode_number(key: str, value: bytes) -> int:
+    """The number; raises MetaError when it is none."""
+    try:
+        return int(value)
+    except ValueError as error:
+        raise MetaError(f"{key}: stored value is no number: {value[:40]!r}") from error
+
+
+def encode_pchannel(meta: PChannelMeta) -> bytes:
+    """The record of one pchannel."""
+    return _encode(
+        {
+            "name": meta.name,
+            "term": meta.term,
+            "state": meta.state.name,
+            "node": meta.node,
+            "access": meta.access.name,
+            "histories": [[owner.node, owner.term] for owner in meta.histories],
+            "assigned_ms": meta.assigned_ms,
+        }
+    )
+
+
+def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
+    """The pchannel; raises MetaError for what this version cannot read."""
+    fields = _decode(key, value)
+    try:
+        node = fields["node"]
+        return PChannelMeta(
+            name=PChannelName(fields["name"]),
+            term=Term(fields["term"]),
+            state=PChannelState[fields["state"]],
+            node=None if node is None else NodeId(node),
+            access=AccessMode[fields["access"]],
+            histories=tuple(Owner(NodeId(node), Term(term)) for node, term in fields["histories"]),
+            assigned_ms=fields["assigned_ms"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(key, error) from error
+
+
+def encode_collection(collection: Collection) -> bytes:
+    """The record of one collection."""
+    return _encode(
+        {
+            "name": collection.name,
+            "id": collection.id,
+            "vchannels": collection.vchannels,
+            "created_ms": collection.created_ms,
+        }
+    )
+
+
+def decode_collection(key: str, value: bytes) -> Collection:
+    """The collection; raises MetaError for what this version cannot read."""
+    fields = _decode(key, value)
+    try:
+        return Collection(
+            name=fields["name"],
+            id=CollectionId(fields["id"]),
+            vchannels=tuple(VChannelName(name) for name in fields["vchannels"]),
+            created_ms=fields["created_ms"],
+        )
+    except (KeyError, TypeError) as error:
+        raise _unreadable(key, error) from error
+
+
+def encode_cluster(cluster: Cluster) -> bytes:
+    """The record of the cluster."""
+    return _encode({"pchannels": cluster.pchannels, "control_host": cluster.control_host})
+
+
+def decode_cluster(key: str, value: bytes) -> Cluster:
+    """The cluster; raises MetaError for what this version cannot read."""
+    fields = _decode(key, value)
+    try:
+        return Cluster(
+            pchannels=tuple(PChannelName(name) for name in fields["pchannels"]),
+            control_host=PChannelName(fields["control_host"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise _unreadable(key, error) from error
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
+
+
+def _decode(key: str, value: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(value)
+        version = fields["version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _unreadable(key, error) from error
+    if version != VERSION:
+        raise MetaError(f"{key}: record version {version}; this program knows version {VERSION}")
+    return dict(fields)
+
+
+def _unreadable(key: str, error: Exception) -> MetaError:
+    return MetaError(f"{key}: stored record is unreadable: {error!r}")

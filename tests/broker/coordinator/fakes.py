@@ -1,0 +1,145 @@
+"""Fakes of the coordinator's ports, with the failures a test asks for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from actors import Clock, System
+from actors.testing import VirtualClock
+from broker.coordinator.observer import NodeNews
+from broker.coordinator.terms import StoredTerms
+from broker.coordinator.tree import CoordinatorParts, coordinator_tree
+from broker.core.naming import pchannel_names
+from broker.model.channel import PChannel
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName, Term
+from broker.ports.meta import Entry, MetaError, MetaStore
+
+ROOT = "/coordinator"
+NAMES = pchannel_names("by-dev", 4)
+
+
+class ShakyStore:
+    """A MetaStore in front of another, slow, and refusing for as long as `broken` is set."""
+
+    def __init__(self, store: MetaStore, clock: Clock | None = None) -> None:
+        self.inner = store
+        self.broken = False
+        self.writes = 0
+        self.delay_s = 0.0
+        self._clock = clock
+
+    async def get(self, key: str) -> Entry | None:
+        await self._pass()
+        return await self.inner.get(key)
+
+    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+        await self._pass()
+        return await self.inner.list(prefix)
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        await self._pass()
+        self.writes += 1
+        return await self.inner.write(puts, deletes=deletes, expect=expect)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def _pass(self) -> None:
+        if self._clock is not None:
+            await self._clock.sleep(self.delay_s)
+        if self.broken:
+            raise MetaError("disk full")
+
+
+@dataclass
+class FakeNode:
+    """A node that keeps its promises: claims a term before it serves, never serves two.
+
+    `refusals` are raised, one for each coming call of assign; `hangs` makes assign never answer.
+    """
+
+    node_id: NodeId
+    terms: StoredTerms
+    clock: Clock
+    address: str = "127.0.0.1:1"
+    served: dict[PChannelName, Term] = field(default_factory=dict)
+    history: list[PChannel] = field(default_factory=list)
+    removed: list[tuple[PChannelName, Term]] = field(default_factory=list)
+    refusals: list[StreamingCode] = field(default_factory=list)
+    hangs: bool = False
+    down: bool = False
+    news: NodeNews | None = None
+
+    async def assign(self, channel: PChannel) -> None:
+        self._check_up()
+        if self.hangs:
+            await anyio.sleep_forever()
+        await self.clock.sleep(0.01)
+        if self.refusals:
+            raise Refused(self.refusals.pop(), "refused on purpose")
+        await self.terms.claim(channel.name, channel.term)
+        self._serve(channel)
+
+    async def remove(self, name: PChannelName, term: Term) -> None:
+        self._check_up()
+        self.removed.append((name, term))
+        self.served.pop(name, None)
+
+    async def channels(self) -> Sequence[PChannel]:
+        self._check_up()
+        return [PChannel(name, term) for name, term in self.served.items()]
+
+    async def restart_channel(self, name: PChannelName) -> None:
+        """What a node does by itself when a channel of it has crashed."""
+        term = self.served.pop(name)
+        self._told(lambda news: news.closed(self.node_id, name, term))
+        await self.clock.sleep(0.02)
+        channel = PChannel(name, await self.terms.acquire(name))
+        await self.clock.sleep(0.02)
+        self._serve(channel)
+        self._told(lambda news: news.opened(self.node_id, channel))
+
+    def give_up_channel(self, name: PChannelName) -> None:
+        """The channel is gone, and this node will not open it again by itself."""
+        term = self.served.pop(name)
+        self._told(lambda news: news.closed(self.node_id, name, term))
+
+    def _serve(self, channel: PChannel) -> None:
+        self.served[channel.name] = channel.term
+        self.history.append(channel)
+
+    def _told(self, tell: Callable[[NodeNews], None]) -> None:
+        if self.news is not None:
+            tell(self.news)
+
+    def _check_up(self) -> None:
+        if self.down:
+            raise Refused(StreamingCode.ON_SHUTDOWN, "the node is down")
+
+
+def make_nodes(store: MetaStore, clock: Clock, count: int = 1) -> list[FakeNode]:
+    return [
+        FakeNode(NodeId(number), StoredTerms(store, NodeId(number)), clock, f"127.0.0.1:{number}")
+        for number in range(1, count + 1)
+    ]
+
+
+def run_coordinator(
+    store: MetaStore,
+    nodes: Sequence[FakeNode],
+    clock: VirtualClock,
+    pchannels: Sequence[PChannelName] = NAMES,
+) -> System:
+    """The coordinator as the root of a tree of its own; the nodes tell it their news."""
+    system = System(coordinator_tree(CoordinatorParts(store, nodes, pchannels), ""), clock=clock)
+    for node in nodes:
+        node.news = NodeNews(system.find, f"{ROOT}/assigner")
+    return system
