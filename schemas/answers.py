@@ -13,7 +13,7 @@ from schemas.base36 import read_base36, rocksmq_id
 from schemas.entries import read_entry, write_entry
 from schemas.fields import fields, read_length
 from schemas.status import read_streaming_error
-from schemas.varint import Malformed, signed, varint
+from schemas.varint import Malformed, read_varint, signed, varint
 
 _MESSAGE_PROPERTY: Final = b"\x12"
 _BASE36_WALS: Final = frozenset({1, 3})
@@ -116,6 +116,19 @@ def scan_produce_response(frame: bytes) -> ProduceAnswer | None:
 
     Raises Malformed when the bytes are not a ProduceResponse, or an answer lacks what it must have.
     """
+    end = len(frame)
+    if end > 6 and frame[0] == 0x12:
+        start, stop = read_length(frame, 1, end)
+        if stop == end and frame[start] == 0x08:
+            request_id, at = read_varint(frame, start + 1, end)
+            if at < end and frame[at] == 0x12:
+                first, last = read_length(frame, at + 1, end)
+                if last == end:
+                    return _produced(signed(request_id), frame, first, end)
+    return _scan_any_produced(frame)
+
+
+def _scan_any_produced(frame: bytes) -> ProduceAnswer | None:
     kind, data = _last_field(frame)
     match kind:
         case 0x0A:
@@ -236,7 +249,7 @@ def _produce_answer(data: bytes) -> Produced | ProduceFailed:
             kind = tag
     match kind:
         case 0x12:
-            return _produced(request_id, content)
+            return _produced(request_id, content, 0, len(content))
         case 0x1A:
             error = read_streaming_error(content)
             return ProduceFailed(request_id, error.code, error.cause)
@@ -245,10 +258,10 @@ def _produce_answer(data: bytes) -> Produced | ProduceFailed:
             raise Malformed(what, 0)
 
 
-def _produced(request_id: int, data: bytes) -> Produced:
+def _produced(request_id: int, data: bytes, position: int, end: int) -> Produced:
     own = confirmed = txn_context = b""
     tick = 0
-    for tag, first, stop in fields(data, 0, len(data)):
+    for tag, first, stop in fields(data, position, end):
         match tag:
             case 0x0A:
                 own += data[first:stop]

@@ -7,7 +7,7 @@ Next: schemas/splice.py
 from functools import lru_cache
 from typing import Final
 
-from schemas.varint import UINT64_MAX, Malformed
+from schemas.varint import UINT64_MAX, Malformed, shown
 
 INT64_MAX: Final = (1 << 63) - 1
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
@@ -35,9 +35,9 @@ def read_base36(text: str) -> int:
     Raises Malformed for anything else: empty, sign, space, underscore, too large.
     """
     if not (text.isascii() and text.isalnum()):
-        raise Malformed(f"{text!r} is not an unsigned base-36 number", 0)
+        raise Malformed(f"{shown(text)} is not an unsigned base-36 number", 0)
     if len(text) > 64 or (value := int(text, 36)) > UINT64_MAX:
-        raise Malformed(f"{text!r} does not fit 64 bits", 0)
+        raise Malformed(f"{shown(text)} does not fit 64 bits", 0)
     return value
 
 
@@ -49,7 +49,7 @@ def rocksmq_id(text: str) -> int:
     negative = text.startswith("-")
     magnitude = read_base36(text[1:] if negative else text)
     if magnitude > INT64_MAX + negative:
-        raise Malformed(f"{text!r} does not fit a signed 64 bit id", 0)
+        raise Malformed(f"{shown(text)} does not fit a signed 64 bit id", 0)
     return -magnitude if negative else magnitude
 
 

@@ -11,7 +11,7 @@ from typing import Final, Self
 from schemas.base36 import INT64_MAX, rocksmq_id, rocksmq_id_text
 from schemas.base64_text import base64_text, read_base64
 from schemas.fields import fields
-from schemas.varint import UINT64_MAX, Malformed, signed, varint
+from schemas.varint import UINT64_MAX, Malformed, shown, signed, varint
 
 
 class WalName(IntEnum):
@@ -56,7 +56,7 @@ class PulsarId:
         """Raises Malformed, also when ledger or entry is missing: they have no default."""
         numbers = _numbers(text)
         if 1 not in numbers or 2 not in numbers:
-            raise Malformed(f"{text!r} is a Pulsar id without ledger or entry", 0)
+            raise Malformed(f"{shown(text)} is a Pulsar id without ledger or entry", 0)
         partition, batch_index = numbers.get(3, -1), numbers.get(4, -1)
         return cls(numbers[1], numbers[2], partition, batch_index, numbers.get(6, 0))
 
@@ -121,5 +121,5 @@ def _numbers(text: str) -> dict[int, int]:
 
 def _read_decimal(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20) or int(text) > UINT64_MAX:
-        raise Malformed(f"{text!r} is not an unsigned number of 64 bits", 0)
+        raise Malformed(f"{shown(text)} is not an unsigned number of 64 bits", 0)
     return int(text)

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from schemas.base36 import INT64_MAX, base36, read_base36, rocksmq_id, rocksmq_id_text
 from schemas.base64_text import base64_text, read_base64
 from schemas.txn_context import TxnContext
-from schemas.varint import Malformed
+from schemas.varint import Malformed, shown
 
 T = TypeVar("T")
 
@@ -23,8 +23,8 @@ class BadProperty(ValueError):
     """A property whose text does not have the form that its key asks for, or that is missing."""
 
     def __init__(self, key: str, value: str | None, why: str) -> None:
-        shown = "is missing" if value is None else f"is {value!r}: {why}"
-        super().__init__(f"property {key} {shown}")
+        found = "is missing" if value is None else f"is {shown(value)}: {why}"
+        super().__init__(f"property {key} {found}")
         self.key = key
         self.value = value
         self.why = why

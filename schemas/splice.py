@@ -62,7 +62,9 @@ def produce_result(request_id: int, message_id: int, tick: int, last_confirmed_i
 
 def produce_error(request_id: int, code: int, cause: str) -> bytes:
     """A ProduceResponse that refuses one message; the stream goes on."""
-    error = b"".join((b"\x08", varint(code), field(0x12, cause.encode()) if cause else b""))
+    error = b"".join(
+        (b"\x08", varint(code), field(0x12, cause.encode("utf-8", "replace")) if cause else b"")
+    )
     return field(0x12, b"".join((b"\x08", varint(request_id), field(0x1A, error))))
 
 

@@ -13,6 +13,8 @@ DETAILS_TRAILER: Final = "grpc-status-details-bin"
 UNKNOWN: Final = 999
 """The streaming code of an error that carries none."""
 
+CAUSE_CHARACTERS_MAX: Final = 1024
+
 _TYPE: Final = b"milvus.proto.streaming.StreamingError"
 _TYPE_URL: Final = b"type.googleapis.com/" + _TYPE
 
@@ -46,15 +48,18 @@ def grpc_code(streaming_code: int) -> int:
 def streaming_error(error: StreamingError) -> bytes:
     """The bytes of a `streaming.StreamingError`."""
     code = b"\x08" + varint(error.code) if error.code else b""
-    return code + (field(0x12, error.cause.encode()) if error.cause else b"")
+    cause = error.cause.encode("utf-8", "replace")
+    return code + (field(0x12, cause) if cause else b"")
 
 
 def status_details(error: StreamingError) -> bytes:
     """The raw value of the details trailer: a `google.rpc.Status` that holds the error.
 
     Its code is that of `grpc_code`, because clients drop details that disagree with grpc-status.
+    A longer cause is cut, because peers drop the whole call when its trailers are too long.
     """
-    detail = field(0x0A, _TYPE_URL) + field(0x12, streaming_error(error))
+    clipped = StreamingError(error.code, error.cause[:CAUSE_CHARACTERS_MAX])
+    detail = field(0x0A, _TYPE_URL) + field(0x12, streaming_error(clipped))
     code = grpc_code(error.code)
     return (b"\x08" + varint(code) if code else b"") + field(0x1A, detail)
 

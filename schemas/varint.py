@@ -10,6 +10,7 @@ UINT64_MAX: Final = (1 << 64) - 1
 _VARINT_BYTES_MAX: Final = 10
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 _LOW_BITS: Final = 28
+_SHOWN_MAX: Final = 64
 
 
 class Malformed(ValueError):
@@ -19,6 +20,11 @@ class Malformed(ValueError):
         super().__init__(f"{what} at offset {offset}")
         self.what = what
         self.offset = offset
+
+
+def shown(text: str) -> str:
+    """`text` for an error message: quoted, and cut when it is long, since a peer chose it."""
+    return repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}..."
 
 
 def varint(value: int) -> bytes:

@@ -1,3 +1,5 @@
+"""The client's side of the hot streams, against betterproto2 and against garbage."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,6 +153,32 @@ def test_a_delivery_in_any_form_is_read_like_the_usual_one(
     outer = [b"\x08\x01", data.draw(random.odd_lengths(0x12, immutable))]
     frame = field(0x12, b"".join(data.draw(st.permutations(outer))))
     assert scan_consume_response(frame) == Consumed(own, payload, properties)
+
+
+@given(random.int64s, random.ids, random.ticks, random.ids, st.data())
+def test_an_answer_in_any_form_is_read_like_the_usual_one(
+    request_id: int, own: int, tick: int, confirmed: int, data: st.DataObject
+) -> None:
+    produce = streaming.ProduceResponse.parse(
+        produce_result(request_id, own, tick, confirmed)
+    ).produce
+    assert produce is not None
+    assert produce.result is not None
+    extra = data.draw(random.unknown_fields())
+    result = data.draw(st.permutations([bytes(produce.result), extra]))
+    number = data.draw(random.odd_varints(st.just(request_id % 2**64)))
+    parts = [b"\x08" + number, field(0x12, b"".join(result)), extra]
+    frame = field(0x12, b"".join(data.draw(st.permutations(parts))))
+    assert scan_produce_response(frame) == Produced(request_id, own, tick, confirmed)
+
+
+@given(random.unknown_fields())
+def test_fields_of_a_later_version_are_passed_over(later: bytes) -> None:
+    created = field(0x0A, later + field(0x0A, b"rocksmq") + later)
+    error = field(0x1A, later + b"\x08\x07" + later)
+    assert scan_produce_response(created) == Created("rocksmq", 0)
+    assert scan_produce_response(field(0x12, b"\x08\x05" + error)) == ProduceFailed(5, 7, "")
+    assert scan_consume_response(field(0x1A, later + b"\x08\x01")) == VChannelCreated(1)
 
 
 def test_a_time_tick_is_recognised() -> None:

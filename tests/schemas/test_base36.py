@@ -1,3 +1,5 @@
+"""Base-36 numbers, beside Python's own `int(text, 36)` and Go's stricter parser."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,12 @@ def test_upper_case_and_leading_zeros_are_read() -> None:
 def test_what_gos_parser_refuses_is_refused(text: str) -> None:
     with pytest.raises(Malformed):
         read_base36(text)
+
+
+def test_an_error_shows_only_the_head_of_a_long_text() -> None:
+    with pytest.raises(Malformed) as caught:
+        read_base36("!" * 10_000)
+    assert len(str(caught.value)) < 150
 
 
 @given(messages.int64s)

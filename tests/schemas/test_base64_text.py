@@ -1,3 +1,5 @@
+"""Base64 as Go writes and accepts it."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

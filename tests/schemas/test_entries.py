@@ -1,3 +1,5 @@
+"""Entries of the properties map, usual and odd, first read and remembered."""
+
 from hypothesis import given
 
 from schemas.entries import read_entry, write_entry

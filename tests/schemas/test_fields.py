@@ -1,3 +1,5 @@
+"""Walking over fields of every wire type, and naming what breaks the format."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

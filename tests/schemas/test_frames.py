@@ -1,3 +1,5 @@
+"""gRPC frames, cut anywhere."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""The create headers of streams, against betterproto2."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

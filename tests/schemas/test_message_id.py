@@ -1,3 +1,5 @@
+"""Text forms of message ids, of every kind of log."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Every property key: values come back, bad text is named."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""What a producer sends is scanned as betterproto2 reads it, in every form protobuf allows."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""What a server builds is read by betterproto2 as it was meant."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

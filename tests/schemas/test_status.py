@@ -1,3 +1,5 @@
+"""Refusals as status trailers, against the generated google.rpc.Status."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +8,13 @@ from schemas.fields import field
 from schemas.generated.google.protobuf import Any
 from schemas.generated.google.rpc import Status
 from schemas.generated.milvus.proto.streaming import StreamingCode
-from schemas.status import StreamingError, grpc_code, read_status_details, status_details
+from schemas.status import (
+    CAUSE_CHARACTERS_MAX,
+    StreamingError,
+    grpc_code,
+    read_status_details,
+    status_details,
+)
 from schemas.varint import Malformed
 
 errors = st.builds(
@@ -26,6 +34,18 @@ def test_other_details_are_passed_over(error: StreamingError) -> None:
     other = Any(type_url="type.googleapis.com/google.rpc.DebugInfo", value=b"\x0a\x01x")
     data = field(0x1A, bytes(other)) + status_details(error)
     assert read_status_details(data) == error
+
+
+def test_a_long_cause_is_cut_so_that_the_trailers_stay_small() -> None:
+    error = read_status_details(status_details(StreamingError(1, "ü" * 100_000)))
+    assert error is not None
+    assert error.cause == "ü" * CAUSE_CHARACTERS_MAX
+
+
+def test_a_cause_that_is_no_unicode_is_sent_all_the_same() -> None:
+    assert read_status_details(status_details(StreamingError(1, "\ud800"))) == StreamingError(
+        1, "?"
+    )
 
 
 def test_details_without_a_streaming_error_are_none() -> None:

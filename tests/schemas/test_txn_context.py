@@ -1,3 +1,5 @@
+"""Transaction contexts, against betterproto2."""
+
 import pytest
 from hypothesis import given
 

@@ -1,3 +1,5 @@
+"""Varints, beside the naive seven bits at a time."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

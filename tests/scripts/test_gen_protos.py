@@ -1,3 +1,5 @@
+"""The freshness check of the generated code."""
+
 from pathlib import Path
 
 import gen_protos
