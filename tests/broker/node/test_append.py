@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import ClosedTick
@@ -40,8 +42,6 @@ def test_an_append_to_a_foreign_vchannel_is_refused_alone() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
-            from dataclasses import replace
-
             bad = replace(message("x"), vchannel="other_1v0")
             good, refusal = await world.append(message("a"), bad)
             assert not isinstance(good, Refusal)
