@@ -161,6 +161,7 @@ class Placement(Actor[PlacementMessage]):
 
     async def _closed(self, node: NodeId, term: Term) -> None:
         """The node has stopped serving; a word from a former owner, or a late one, does nothing."""
+        self._doubt(term)
         self._note(
             await self._ledger.change(
                 self._name, lambda meta: lost(meta, term) if meta.node == node else meta
@@ -170,6 +171,7 @@ class Placement(Actor[PlacementMessage]):
 
     async def _reported(self, term: Term) -> None:
         """A client found nobody at this term. The first to say so brings about a new owner."""
+        self._doubt(term)
         before = await self._ledger.read(self._name)
         after = await self._ledger.save(before, lost(before.meta, term))
         self._note(after)
@@ -199,6 +201,11 @@ class Placement(Actor[PlacementMessage]):
         with deadline(self._context.clock, limit_s):
             return await call()
         raise Refused(StreamingCode.INNER, f"{self._name}: no answer from the node in {limit_s} s")
+
+    def _doubt(self, term: Term) -> None:
+        """Ask the node before believing in this term again, should the store fail us now."""
+        if self._confirmed == term:
+            self._confirmed = None
 
     def _is_served(self, meta: PChannelMeta) -> bool:
         return meta.state is PChannelState.ASSIGNED and meta.term == self._confirmed
