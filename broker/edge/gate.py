@@ -158,7 +158,8 @@ class Gate:
                 raise Refused(STOPPING.code, STOPPING.cause)
         except Exception as error:
             if isinstance(sole(error), StreamGone):
-                return
+                # grpclib cancels the call of a peer that is gone; this may come a moment before.
+                raise asyncio.CancelledError from error
             refusal = refusal_of(error)
             if refusal is None:
                 log.exception("call failed")

@@ -42,6 +42,8 @@ from schemas.wire import (
 
 REQUEST_OVERHEAD_BYTES: Final = 512
 """What a request holds beside its bytes, so that empty messages are bounded too."""
+BATCH_MESSAGES_MAX: Final = 256
+"""Small enough that the next batch is read while the first one syncs."""
 BACKLOG_PAUSE_S: Final = 0.005
 
 CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
@@ -95,7 +97,8 @@ class ProduceStream:
         """Raises nothing that the peer can cause: what came before a fault is still answered."""
         try:
             while frames := await self._stream.read_batch():
-                await self._take(frames, tasks)
+                for first in range(0, len(frames), BATCH_MESSAGES_MAX):
+                    await self._take(frames[first : first + BATCH_MESSAGES_MAX], tasks)
         except (Malformed, FrameTooLarge, Stalled) as error:
             self._failure = refusal_of(error)
 

@@ -4,6 +4,7 @@ Owns the listening socket and the server's state. It starts no actor and stops n
 starts the edge last and stops it first. Next: broker/edge/gate.py
 """
 
+import socket
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -76,6 +77,11 @@ class EdgeServer:
     async def start(self, host: str, port: int) -> None:
         """Serve on this address. Raises OSError when it cannot be had."""
         await self._listener.start(host, port)
+        self._state = ServerState.HEALTHY
+
+    async def start_on(self, bound: socket.socket) -> None:
+        """Serve on a socket that is bound already; it belongs to the server from now on."""
+        await self._listener.start(sock=bound)
         self._state = ServerState.HEALTHY
 
     async def stop(self, *, deadline_s: float) -> None:
