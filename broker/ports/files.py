@@ -31,7 +31,7 @@ class File(Protocol):
         ...
 
     def allocate(self, size: int) -> None:
-        """Grow the file to `size` bytes of durable zeros that can be overwritten cheaply."""
+        """Grow the file durably to `size` bytes, which read as zeros and have their space reserved."""
         ...
 
     def truncate(self, size: int) -> None:

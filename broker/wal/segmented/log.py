@@ -61,7 +61,11 @@ class SegmentedLog:
         gone = self._writer.let_go(before_id, retention, now_ms)
         if gone:
             self._reader.forget(gone)
-            await to_thread.run_sync(self._remove, gone)
+            try:
+                await to_thread.run_sync(remove_segments, self._place, gone)
+            except OSError as failure:
+                channel = self._claim.channel
+                raise WalError(f"{channel}: cannot remove segments: {failure}") from failure
         return self.bounds().first_id
 
     async def close(self) -> None:
@@ -85,22 +89,20 @@ class SegmentedLog:
             "open_files": self._reader.open_files + 1,
         }
 
-    def _remove(self, gone: Sequence[Segment]) -> None:
-        """The mark first: whatever of the rest a crash leaves undone, the log begins there."""
-        files, folder = self._place.files, self._place.folder
-        try:
-            files.open(f"{folder}/{mark_name(gone[-1].next_id)}", create=True).close()
-            files.sync_folder(folder)
-            for segment in gone:
-                for name in (segment.name.log_file, segment.name.index_file):
-                    _remove_if_there(self._place, f"{folder}/{name}")
-            files.sync_folder(folder)
-        except OSError as failure:
-            raise WalError(f"{self._claim.channel}: cannot remove segments: {failure}") from failure
-
     def _refuse_closed(self) -> None:
         if self._closed:
             raise Closed(self._claim.channel)
+
+
+def remove_segments(place: Place, gone: Sequence[Segment]) -> None:
+    """The mark first: whatever of the rest a crash leaves undone, the log begins there."""
+    files, folder = place.files, place.folder
+    files.open(f"{folder}/{mark_name(gone[-1].next_id)}", create=True).close()
+    files.sync_folder(folder)
+    for segment in gone:
+        for name in (segment.name.log_file, segment.name.index_file):
+            _remove_if_there(place, f"{folder}/{name}")
+    files.sync_folder(folder)
 
 
 def _remove_if_there(place: Place, path: str) -> None:

@@ -16,6 +16,7 @@ had been durable, so it is damage and not a torn tail.
 """
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from google_crc32c import extend as crc32c_extend
@@ -27,11 +28,12 @@ from broker.ports.wal import UnknownFormat
 
 MAGIC = b"\xd7TmR"
 VERSION = 1
-RECORD_BYTES_MAX = 1 << 30
+BODY_BYTES_MAX = 1 << 30
 _PREFIX = struct.Struct("<4sIII")
 _FIELDS = struct.Struct("<qqQqqIII")
 _FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
 FRAME_BYTES = _FRAME.size
+_START = MAGIC + struct.pack("<I", VERSION)
 
 
 class BadRecord(Exception):
@@ -90,31 +92,27 @@ class Window:
 
 def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
     """The stored form in two parts, so that the body is not copied."""
-    name, sizes = record.vchannel.encode(), record.sizes
-    fields = b"".join(
-        (
-            _FIELDS.pack(
-                record.term,
-                record.base_id,
-                record.base_tick,
-                record.last_confirmed_id,
-                group_id,
-                len(sizes),
-                record.kind,
-                len(name),
-            ),
-            name,
-            struct.pack(f"<{len(sizes)}I", *sizes),
-        )
+    name, sizes, body = record.vchannel.encode(), record.sizes, record.body
+    fields = _fields_of(len(name), len(sizes)).pack(
+        record.term,
+        record.base_id,
+        record.base_tick,
+        record.last_confirmed_id,
+        group_id,
+        len(sizes),
+        record.kind,
+        len(name),
+        name,
+        *sizes,
     )
-    checksum = crc32c_extend(crc32c_extend(salt, fields), record.body)
-    length = _PREFIX.size + len(fields) + len(record.body)
-    return _PREFIX.pack(MAGIC, VERSION, length, checksum) + fields, record.body
+    checksum = crc32c_extend(crc32c_extend(salt, fields), body)
+    length = _PREFIX.size + len(fields) + len(body)
+    return _PREFIX.pack(MAGIC, VERSION, length, checksum) + fields, body
 
 
-def encoded_bytes(record: Record) -> int:
-    """How long the stored form is."""
-    return FRAME_BYTES + len(record.vchannel.encode()) + 4 * len(record.sizes) + len(record.body)
+@lru_cache(1024)
+def _fields_of(name_bytes: int, messages: int) -> struct.Struct:
+    return struct.Struct(f"{_FIELDS.format}{name_bytes}s{messages}I")
 
 
 def frame_at(window: Window, offset: int) -> Frame:
@@ -137,32 +135,40 @@ def frame_at(window: Window, offset: int) -> Frame:
 
 def record_at(window: Window, offset: int, salt: int) -> Stored:
     """The intact record at `offset`; raises BadRecord, or UnknownFormat when it is newer."""
-    try:
-        frame = frame_at(window, offset)
-    except BadRecord:
+    buffer, at = window.span(offset, FRAME_BYTES)
+    if len(buffer) - at < FRAME_BYTES or buffer[at : at + 8] != _START:
         _refuse_newer(window, offset, salt)
-        raise
-    buffer, at = window.span(offset, frame.length)
-    if len(buffer) - at < frame.length:
+        frame_at(window, offset)
+    _, _, length, checksum, term, base_id, base_tick, confirmed, group_id, count, kind, name = (
+        _FRAME.unpack_from(buffer, at)
+    )
+    body_from = FRAME_BYTES + name + 4 * count
+    if body_from > length or not count or length > window.end - offset:
+        frame_at(window, offset)
+    buffer, at = window.span(offset, length)
+    if len(buffer) - at < length:
         raise BadRecord(offset, "the file ends inside a record")
     name_at = at + FRAME_BYTES
-    sizes_at = name_at + frame.name_bytes
-    body_at = sizes_at + 4 * frame.messages
-    body = buffer[body_at : at + frame.length]
-    head = buffer[at + _PREFIX.size : body_at]
-    if crc32c_extend(crc32c_extend(salt, head), body) != frame.checksum:
+    body = buffer[at + body_from : at + length]
+    head = buffer[at + _PREFIX.size : at + body_from]
+    if crc32c_extend(crc32c_extend(salt, head), body) != checksum:
         raise BadRecord(offset, "the checksum does not match")
     record = Record(
-        term=Term(frame.term),
-        base_id=MessageId(frame.base_id),
-        base_tick=TimeTick(frame.base_tick),
-        last_confirmed_id=MessageId(frame.last_confirmed_id),
-        kind=frame.kind,
-        vchannel=buffer[name_at:sizes_at].decode(),
-        sizes=struct.unpack_from(f"<{frame.messages}I", buffer, sizes_at),
-        body=body,
+        Term(term),
+        MessageId(base_id),
+        TimeTick(base_tick),
+        MessageId(confirmed),
+        kind,
+        buffer[name_at : name_at + name].decode(),
+        _sizes_of(count).unpack_from(buffer, name_at + name),
+        body,
     )
-    return Stored(offset, offset + frame.length, frame.group_id, record)
+    return Stored(offset, offset + length, group_id, record)
+
+
+@lru_cache(1024)
+def _sizes_of(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
 
 
 def _refuse_newer(window: Window, offset: int, salt: int) -> None:

@@ -17,7 +17,7 @@ from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError, Wri
 from broker.wal.segmented.allocation import Blanks, commit
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
-from broker.wal.segmented.records import RECORD_BYTES_MAX, encode, encoded_bytes
+from broker.wal.segmented.records import BODY_BYTES_MAX, encode
 from broker.wal.segmented.segment import (
     HEADER_BYTES,
     Link,
@@ -85,13 +85,13 @@ class Writer:
             return
         self._refuse_strays(records)
         try:
-            self._store(records)
+            lengths = self._store(records)
             self._claim.check()
         except OSError as failure:
             raise self._fail(WriterFailed(f"{self._claim.channel}: {failure}")) from failure
         except Fenced as fenced:
             raise self._fail(fenced) from None
-        self._publish(records)
+        self._publish(records, lengths)
         self._prepare_next()
 
     def bounds(self) -> LogBounds:
@@ -150,26 +150,29 @@ class Writer:
                 raise ValueError(f"record of term {record.term} in a log of {self._claim.term}")
             if not record.sizes or sum(record.sizes) != len(record.body):
                 raise ValueError(f"record {record.base_id}: the sizes are not those of the body")
-            if encoded_bytes(record) > RECORD_BYTES_MAX:
-                raise ValueError(f"record {record.base_id} takes more than {RECORD_BYTES_MAX}")
+            if len(record.body) > BODY_BYTES_MAX:
+                raise ValueError(f"record {record.base_id}: its body is above {BODY_BYTES_MAX}")
             next_id, last_tick = record.next_id, record.last_tick
 
-    def _store(self, records: Sequence[Record]) -> None:
-        size = sum(map(encoded_bytes, records))
-        if self.snapshot.active.end + size > self._active.capacity:
-            self._roll(HEADER_BYTES + size)
-        durable, salt = self.snapshot.active, self._active.header.salt
-        parts: list[bytes] = []
-        for record in records:
-            parts.extend(encode(record, durable.next_id, salt))
-        self._active.file.write_durable(durable.end, parts)
+    def _store(self, records: Sequence[Record]) -> Sequence[int]:
+        """The encoded length of each record, which is durable now."""
+        parts = self._encode(records)
+        size = sum(map(len, parts))
+        if self.snapshot.active.end + size > self._active.capacity and self._roll(size):
+            parts = self._encode(records)
+        self._active.file.write_durable(self.snapshot.active.end, parts)
+        return [len(head) + len(body) for head, body in zip(parts[::2], parts[1::2], strict=True)]
 
-    def _publish(self, records: Sequence[Record]) -> None:
+    def _encode(self, records: Sequence[Record]) -> list[bytes]:
+        group_id, salt = self.snapshot.active.next_id, self._active.header.salt
+        return [part for record in records for part in encode(record, group_id, salt)]
+
+    def _publish(self, records: Sequence[Record], lengths: Sequence[int]) -> None:
         active = self.snapshot.active
         end = active.end
-        for record in records:
+        for record, length in zip(records, lengths, strict=True):
             self._active.index.add(record.base_id, record.base_tick, end)
-            end += encoded_bytes(record)
+            end += length
         last = records[-1]
         grown = Segment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
         with self._publishing:
@@ -188,17 +191,18 @@ class Writer:
         settings = self._place.settings
         return min(self._active.capacity * settings.growth, settings.segment_bytes)
 
-    def _roll(self, size_min: int) -> None:
+    def _roll(self, group_bytes: int) -> bool:
+        """Seal the active segment and start the next; False when there is nothing to seal."""
         sealed, old = self.snapshot.active, self._active
         if not sealed.size_bytes:
-            return  # one group larger than a segment: it may stand out over the end
+            return False  # one group larger than a segment: it may stand out over the end
         self._active, fresh = start_segment(
             self._place,
             self._blanks,
             self._claim,
             sealed,
             Link(sealed.name, sealed.end),
-            max(self._next_capacity(), size_min),
+            max(self._next_capacity(), HEADER_BYTES + group_bytes),
         )
         self.on_sealed(sealed, old.index)
         with self._publishing:
@@ -208,6 +212,7 @@ class Writer:
             )
         self.statistics.segments_started += 1
         self._place.background.submit(self._seal_and_close, old, sealed)
+        return True
 
     def _seal_and_close(self, old: Active, sealed: Segment) -> None:
         try:

@@ -1,0 +1,51 @@
+"""Records for tests of the log, and the naive model they are compared with: a list."""
+
+import random
+from collections.abc import Sequence
+
+from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.record import Record
+
+MEBI = 1 << 20
+
+
+def record(
+    base_id: int,
+    *,
+    term: int = 1,
+    messages: int = 1,
+    size: int = 20,
+    tick: int | None = None,
+    vchannel: str = "by-dev-rootcoord-dml_0_1v0",
+) -> Record:
+    """Message i has tick 10 * base_id + i unless told otherwise; the bytes tell ids apart."""
+    body = b"".join(
+        random.Random(base_id + i).randbytes(size) if size else b"" for i in range(messages)
+    )
+    return Record(
+        term=Term(term),
+        base_id=MessageId(base_id),
+        base_tick=TimeTick(10 * base_id if tick is None else tick),
+        last_confirmed_id=MessageId(base_id),
+        kind=2,
+        vchannel=vchannel,
+        sizes=(size,) * messages,
+        body=body,
+    )
+
+
+def group(
+    first_id: int, records: int, *, term: int = 1, messages: int = 3, size: int = 20
+) -> list[Record]:
+    """Contiguous records."""
+    ids = range(first_id, first_id + records * messages, messages)
+    return [record(i, term=term, messages=messages, size=size) for i in ids]
+
+
+def seek_in(records: Sequence[Record], tick: int, next_id: int) -> int:
+    """What `seek_tick` must answer."""
+    for r in records:
+        for i in range(len(r.sizes)):
+            if r.base_tick + i >= tick:
+                return r.base_id + i
+    return next_id
