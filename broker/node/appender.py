@@ -41,7 +41,7 @@ from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
 from broker.node.tail import Tail
-from broker.ports.wal import Fenced, Log, WalError, WriterFailed
+from broker.ports.wal import Fenced, Log, WriterFailed
 
 PROBE = ProbeStorage()
 
@@ -73,15 +73,12 @@ class Appender(Actor[AppenderMessage]):
         term = Term(context.term)
         try:
             await self._open(term)
-        except Fenced as error:
-            self._fail(term, refusal_of(error), final=True)
+        except Exception as error:
+            final = isinstance(error, Fenced)
+            self._fail(term, refusal_of(error), final=final)
+            if not final:
+                raise
             context.stop()
-        except WalError as error:
-            self._fail(term, refusal_of(error), final=False)
-            raise
-        except Refused as error:
-            self._fail(term, error.refusal, final=False)
-            raise
 
     async def receive(self, batch: Sequence[Envelope[AppenderMessage]]) -> None:
         """Appends first, in groups; a tick is closed after the last one, in the same write."""

@@ -1,4 +1,4 @@
-"""What a log's errors mean to whoever asked, in Milvus's codes.
+"""What the errors of a log mean to whoever asked, in Milvus's codes.
 
 It decides nothing but the wording and the code.
 Why UNRECOVERABLE for removed data: asking again cannot help, and of the codes a Milvus client knows
@@ -12,14 +12,15 @@ from broker.ports.wal import (
     Fenced,
     OutOfRange,
     UnknownFormat,
-    WalError,
     WriterFailed,
 )
 
 
-def refusal_of(error: WalError) -> Refusal:
-    """The refusal that says what happened to a log."""
+def refusal_of(error: Exception) -> Refusal:
+    """The refusal that says what happened to a log, or to whoever opened it."""
     match error:
+        case Refused():
+            return error.refusal
         case OutOfRange() if error.asked < error.first_id:
             return Refusal(StreamingCode.UNRECOVERABLE, f"removed by retention: {error}")
         case OutOfRange():
@@ -36,7 +37,7 @@ def refusal_of(error: WalError) -> Refusal:
             return Refusal(StreamingCode.INNER, f"{type(error).__name__}: {error}")
 
 
-def refused(error: WalError) -> Refused:
+def refused(error: Exception) -> Refused:
     """The same, to be raised."""
     refusal = refusal_of(error)
     return Refused(refusal.code, refusal.cause)

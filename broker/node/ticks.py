@@ -6,6 +6,7 @@ Next: broker/node/appender.py
 
 import anyio
 
+from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
 
@@ -29,7 +30,8 @@ class TickCache:
     async def take(self, count: int, now_s: float, above: TimeTick = TimeTick(0)) -> TimeTick:
         """The first of `count` contiguous ticks, greater than all given before.
 
-        They also exceed `above` if the oracle has ever given it out. Raises what the source raises.
+        They also exceed `above` if the oracle has ever given it out. Raises what the source
+        raises, and Refused(INNER) when it goes back.
         """
         assert 1 <= count <= RESERVE_COUNT_MAX, count
         if self._has(count, now_s, above):
@@ -55,5 +57,7 @@ class TickCache:
 
     async def _refill(self, count: int, now_s: float) -> None:
         reserved = await self._source.reserve(count)
-        assert reserved.first >= self._next, (reserved, self._next)
+        if reserved.first < self._next:
+            cause = f"the oracle went back from {self._next} to {reserved.first}"
+            raise Refused(StreamingCode.INNER, cause)
         self._next, self._left, self._reserved_s = reserved.first, reserved.count, now_s

@@ -144,3 +144,15 @@ def test_a_closed_tick_is_announced_once_and_only_above_the_floor(
     selection = Selection("", TimeTick(floor), None)
     expected = closed if tick > known and tick > floor else None
     assert announce(closed, cursor, selection) == expected
+
+
+def test_a_type_filter_passes_its_types_and_what_the_log_says_itself() -> None:
+    kinds = (2, 3, 1, 2)
+    records = [
+        Record(Term(1), MessageId(i), TimeTick(i), MessageId(i), kind, "", (0,), b"")
+        for i, kind in enumerate(kinds, start=1)
+    ]
+    filters = (MessageTypes(frozenset({2, 3})), MessageTypes(frozenset({3, 5})))
+    picked = deliver(records, Cursor(MessageId(1)), select("p_1v0", filters), 1 << 20)
+    assert [item.id for item in picked.items] == [2, 3]
+    assert picked.cursor == Cursor(MessageId(5), TimeTick(3))

@@ -45,15 +45,16 @@ class OracleFake:
     def __init__(self, clock: Clock, pause_s: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
         self._pause_s = pause_s
-        self._next = 1
+        self.next = 1
+        self.origin_ms = 0
         self.broken = False
 
     async def reserve(self, count: int) -> TickRange:
         await asyncio.sleep(self._pause_s())
         if self.broken:
             raise Refused(StreamingCode.INNER, "the oracle is away")
-        first = max(self._next, self._clock.wall_ms() << 18)
-        self._next = first + count
+        first = max(self.next, (self.origin_ms + self._clock.wall_ms()) << 18)
+        self.next = first + count
         return TickRange(TimeTick(first), count)
 
 
@@ -184,7 +185,7 @@ class Reader:
                 self._take(answer)
             return answer
 
-    async def read_until(self, last_id: MessageId, bytes_max: int = 1 << 20) -> None:
+    async def read_until(self, last_id: int, bytes_max: int = 1 << 20) -> None:
         while self.cursor.next_id <= last_id:
             answer = await self.pull(bytes_max)
             assert isinstance(answer, Delivery), answer

@@ -1,0 +1,219 @@
+import asyncio
+
+import pytest
+
+from actors import NoSuchActor
+from actors.testing import run_seeded
+from broker.model.channel import PChannel
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName, Term, TimeTick
+from broker.model.position import FromLatest
+from broker.node.control import LocalNode
+from broker.node.messages import (
+    CloseScanner,
+    CollectStatus,
+    Describe,
+    Drain,
+    FindScanner,
+    Locate,
+    NodeStatus,
+    OpenScanner,
+    ScannerOpened,
+)
+from tests.broker.node.world import (
+    DIRECTORY,
+    NODE,
+    OTHER,
+    PCHANNEL,
+    Reader,
+    World,
+    message,
+    running_node,
+)
+
+
+def code(answer: object) -> StreamingCode | None:
+    return answer.code if isinstance(answer, Refusal) else None
+
+
+def test_assign_and_remove_follow_the_table() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            assert await world.assign(term=3) is None
+            assert code(await world.assign(term=3)) is StreamingCode.IGNORED_OPERATION
+            assert code(await world.assign(term=2)) is StreamingCode.IGNORED_OPERATION
+            assert code(await world.remove(term=2)) is StreamingCode.IGNORED_OPERATION
+            assert await world.assign(term=5) is None
+            assert (await world.locate()).channel.term == 5
+            assert await world.remove(term=5) is None
+            assert code(await world.remove(term=5)) is StreamingCode.IGNORED_OPERATION
+            assert code(await world.assign(term=5)) is StreamingCode.IGNORED_OPERATION
+            assert await world.remove(OTHER, term=1) is None
+            assert code(await world.assign(term=0)) is StreamingCode.INVALID_ARGUMENT
+            assert world.observer.events[-1][0] == "closed"
+            with pytest.raises(NoSuchActor):
+                world.system.find(world.path("appender"))
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_assign_that_is_overtaken_is_told_and_the_newest_one_serves(seed: int) -> None:
+    async def scenario() -> None:
+        async with running_node(seed=seed) as world:
+            first, second, third = await asyncio.gather(
+                world.assign(term=1), world.assign(term=2), world.assign(term=3)
+            )
+            assert third is None or code(third) is StreamingCode.IGNORED_OPERATION
+            assert {code(first), code(second)} <= {
+                None, StreamingCode.UNMATCHED_CHANNEL_TERM, StreamingCode.IGNORED_OPERATION,
+            }  # fmt: skip
+            assert (await world.locate()).channel.term == 3
+
+    run_seeded(seed, scenario)
+
+
+def test_locate_says_what_is_wrong_in_the_order_of_the_facts() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            assert code(await world.ask(Locate(PCHANNEL, Term(1)))) is (
+                StreamingCode.CHANNEL_NOT_EXIST
+            )
+            await world.assign(term=2)
+            assert code(await world.ask(Locate(PCHANNEL, Term(1)))) is (
+                StreamingCode.UNMATCHED_CHANNEL_TERM
+            )
+            assert code(await world.ask(Locate(PChannelName(""), None))) is (
+                StreamingCode.INVALID_ARGUMENT
+            )
+            world.system.find(DIRECTORY).tell(Drain())
+            for request in (
+                Locate(PCHANNEL, Term(2)),
+                CollectStatus(),
+                OpenScanner(PCHANNEL, None, "", FromLatest()),
+            ):
+                assert code(await world.ask(request)) is StreamingCode.ON_SHUTDOWN
+            assert code(await world.assign(term=3)) is StreamingCode.ON_SHUTDOWN
+
+    run_seeded(2, scenario)
+
+
+def test_status_and_offsets_say_what_the_log_holds() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await world.assign(OTHER, term=4)
+            (outcome,) = await world.append(message("hello"))
+            status = await world.ask(CollectStatus())
+            assert isinstance(status, NodeStatus)
+            assert [(s.channel.name, s.channel.term) for s in status.channels] == [
+                (PCHANNEL, 1), (OTHER, 4),
+            ]  # fmt: skip
+            here, missing = await world.ask(Describe((PCHANNEL, PChannelName("nowhere_0"))))
+            assert code(missing) is StreamingCode.CHANNEL_NOT_EXIST
+            assert (here.first_id, here.next_id) == (1, outcome.id + 1)  # type: ignore[union-attr]
+            assert here.closed_tick >= outcome.tick  # type: ignore[union-attr]
+            view = (await world.locate()).view
+            assert await view.seek(outcome.tick) == outcome.id  # type: ignore[union-attr]
+            assert await view.seek(TimeTick(1 << 63)) == here.next_id
+            assert await view.advance(here.first_id, here.next_id, 1) == 2
+            with pytest.raises(Refused):
+                await view.advance(here.next_id + 5, here.next_id + 9, 1)
+
+    run_seeded(3, scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_directory_that_dies_closes_no_channel_and_learns_what_is_open(seed: int) -> None:
+    async def scenario() -> None:
+        async with running_node(seed=seed) as world:
+            await world.assign()
+            located = await world.locate()
+            world.system.kill(DIRECTORY)
+            assert (await world.locate()).appender == located.appender
+            assert code(await world.assign(term=1)) is StreamingCode.IGNORED_OPERATION
+            assert await world.assign(term=2) is None
+            assert (await world.locate()).channel.term == 2
+
+    run_seeded(seed, scenario)
+
+
+def test_a_killed_scanner_is_found_again_and_a_closed_one_is_gone() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            opened = await world.open_scanner()
+            assert isinstance(opened, ScannerOpened)
+            world.system.kill(opened.scanner.path)
+            assert code(await world.ask(FindScanner(opened.scanner.path))) is StreamingCode.INNER
+            await world.clock.sleep(0.1)
+            found = await world.ask(FindScanner(opened.scanner.path))
+            assert (found.path, found.term) == (opened.scanner.path, opened.scanner.term + 1)
+            found.tell(CloseScanner())
+            await world.clock.sleep(0.1)
+            assert code(await world.ask(FindScanner(found.path))) is (
+                StreamingCode.CHANNEL_NOT_EXIST
+            )
+
+    run_seeded(4, scenario)
+
+
+def test_a_scanner_nobody_pulls_from_leaves() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            opened = await world.open_scanner()
+            assert isinstance(opened, ScannerOpened)
+            reader = Reader(world)
+            for _ in range(10_000):
+                await reader.pull()
+                if world.clock.monotonic_s() > 1_000:
+                    break
+            assert code(await world.ask(FindScanner(opened.scanner.path))) is (
+                StreamingCode.CHANNEL_NOT_EXIST
+            )
+            await reader.pull()
+            assert await scanners(world) == 1
+
+    run_seeded(5, scenario)
+
+
+async def scanners(world: World) -> int:
+    return sum("/scanner-" in each.path for each in world.system.statistics())
+
+
+def test_a_node_can_be_asked_through_its_port() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            node = LocalNode(NODE, "127.0.0.1:1", lambda: world.system.find(DIRECTORY))
+            assert (node.node_id, node.address) == (NodeId(1), "127.0.0.1:1")
+            await node.assign(PChannel(PCHANNEL, Term(3)))
+            assert [(c.name, c.term) for c in await node.channels()] == [(PCHANNEL, 3)]
+            with pytest.raises(Refused):
+                await node.assign(PChannel(PCHANNEL, Term(3)))
+            await node.remove(PCHANNEL, Term(3))
+            assert list(await node.channels()) == []
+            world.system.kill(DIRECTORY)
+            with pytest.raises(Refused):
+                await node.channels()
+
+    run_seeded(6, scenario)
+
+
+def test_a_channel_given_to_another_node_is_not_fought_for() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            world.terms.owned = False
+            world.system.kill(world.path("appender"))
+            await world.clock.sleep(5)
+            assert code(await world.ask(Locate(PCHANNEL, None))) is (
+                StreamingCode.CHANNEL_NOT_EXIST
+            )
+            assert ("closed", PCHANNEL, 1) in world.observer.events
+            world.terms.owned = True
+            world.terms.newest[PCHANNEL] = 5
+            assert code(await world.assign(term=4)) is StreamingCode.IGNORED_OPERATION
+            assert await world.assign(term=6) is None
+
+    run_seeded(7, scenario)

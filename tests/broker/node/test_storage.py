@@ -1,0 +1,236 @@
+"""A storage that refuses, a log that is fenced, a log that shrinks: what everybody is told."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from actors.testing import run_seeded
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import MessageId, Term
+from broker.model.message import Appended
+from broker.model.position import Cursor, FromLatest, StartFrom
+from broker.node.limits import NodeLimits
+from broker.node.messages import Delivery, Pull, ScannerOpened
+from broker.ports.wal import Retention
+from broker.wal.memory import Fault, MemoryWal
+from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
+
+
+@dataclass
+class Disk:
+    """A storage that can be full."""
+
+    full: bool = False
+    keeps: bool = False
+    wal: MemoryWal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wal = MemoryWal(fault_of=self._fault, is_writable=lambda: not self.full)
+
+    def _fault(self, _channel: object, _records: object) -> Fault | None:
+        if not self.full:
+            return None
+        return Fault.KEPT if self.keeps else Fault.LOST
+
+
+async def refused(world: World, text: str = "x") -> Refusal:
+    (outcome,) = await world.append(message(text))
+    assert isinstance(outcome, Refusal), outcome
+    return outcome
+
+
+def test_a_full_disk_refuses_appends_serves_reads_and_mends_itself() -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        async with running_node(disk.wal) as world:
+            await world.assign()
+            await world.append(message("before"))
+            disk.full = True
+            first = await refused(world)
+            assert first.code is StreamingCode.ON_SHUTDOWN
+            assert "may or may not" in first.cause
+            await world.clock.sleep(5)
+            later = await refused(world)
+            assert later.code is StreamingCode.ON_SHUTDOWN
+            assert "storage refused" in later.cause
+            assert "may or may not" not in later.cause
+            reader = Reader(world)
+            await reader.read_until((await world.offsets()).next_id - 1)
+            assert [m.body for m in reader.messages] == [b"before"]
+            empty = await reader.pull()
+            assert isinstance(empty, Delivery)
+            assert (empty.items, empty.tick) == ((), None)
+            disk.full = False
+            await world.locate(PCHANNEL, 2)
+            appended(await world.append(message("after")))
+            await reader.read_until((await world.offsets()).next_id - 1)
+            assert [m.body for m in reader.messages] == [b"before", b"after"]
+
+    run_seeded(1, scenario)
+
+
+def test_a_group_of_unknown_outcome_may_be_read_back_by_the_next_term() -> None:
+    async def scenario() -> None:
+        disk = Disk(keeps=True)
+        async with running_node(disk.wal) as world:
+            await world.assign()
+            disk.full = True
+            await refused(world, "maybe")
+            reader = Reader(world)
+            await reader.pull()
+            assert reader.messages == [], "what is not acknowledged is not shown"
+            disk.full = False
+            await world.locate(PCHANNEL, 2)
+            await reader.read_until((await world.offsets()).next_id - 1)
+            assert [m.body for m in reader.messages] == [b"maybe"]
+
+    run_seeded(2, scenario)
+
+
+def test_a_disk_that_is_full_from_the_start_burns_no_terms_and_opens_later() -> None:
+    async def scenario() -> None:
+        disk = Disk(full=True)
+        async with running_node(disk.wal) as world:
+            answer = await world.assign(term=7)
+            assert isinstance(answer, Refusal)
+            assert answer.code is StreamingCode.ON_SHUTDOWN
+            await world.clock.sleep(60)
+            disk.full = False
+            assert (await world.locate()).channel.term == 7
+
+    run_seeded(3, scenario)
+
+
+def test_a_fenced_appender_says_so_and_closes_the_channel() -> None:
+    async def scenario() -> None:
+        wal = MemoryWal()
+        async with running_node(wal) as world:
+            await world.assign()
+            located = await world.locate()
+            await wal.open(PCHANNEL, Term(9))
+            refusal = await refused(world)
+            assert refusal.code is StreamingCode.CHANNEL_FENCED
+            await world.clock.sleep(1)
+            assert world.parts.open_channels.find(PCHANNEL) is None
+            assert ("closed", PCHANNEL, located.channel.term) in world.observer.events
+            assert world.terms.newest[PCHANNEL] == 1, "nobody fights back"
+
+    run_seeded(4, scenario)
+
+
+def test_a_term_that_was_there_already_cannot_be_opened() -> None:
+    async def scenario() -> None:
+        wal = MemoryWal()
+        await wal.open(PCHANNEL, Term(9))
+        async with running_node(wal) as world:
+            answer = await world.assign(term=5)
+            assert isinstance(answer, Refusal)
+            assert answer.code is StreamingCode.CHANNEL_FENCED
+            assert await world.remove(term=5) is None
+            assert await world.assign(term=10) is None
+
+    run_seeded(5, scenario)
+
+
+def test_removed_data_is_an_error_with_the_range_and_never_silence() -> None:
+    async def scenario() -> None:
+        limits = NodeLimits(
+            retention=Retention(bytes_max=2_000), retention_period_s=1.0, tail_age_s=0.5
+        )
+        async with running_node(MemoryWal(segment_bytes=500), limits) as world:
+            await world.assign()
+            opened = await world.open_scanner()
+            assert isinstance(opened, ScannerOpened)
+            for number in range(60):
+                await world.append(message("x" * 100, shard=number % 2))
+                await world.clock.sleep(0.05)
+            await world.clock.sleep(2)
+            offsets = await world.offsets()
+            assert offsets.first_id > 10
+            answer = await opened.scanner.ask(Pull(Cursor(MessageId(3)), 1000), deadline_s=9)
+            assert isinstance(answer, Refusal)
+            assert answer.code is StreamingCode.UNRECOVERABLE
+            assert f"[{offsets.first_id}, " in answer.cause
+            again = await world.open_scanner(policy=StartFrom(MessageId(3)))
+            assert isinstance(again, Refusal)
+            assert again.code is StreamingCode.UNRECOVERABLE
+            assert isinstance(await world.open_scanner(policy=FromLatest()), ScannerOpened)
+
+    run_seeded(6, scenario)
+
+
+def test_an_id_that_is_not_written_yet_is_refused() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            opened = await world.open_scanner()
+            assert isinstance(opened, ScannerOpened)
+            answer = await opened.scanner.ask(Pull(Cursor(MessageId(99)), 1000), deadline_s=9)
+            assert isinstance(answer, Refusal)
+            assert answer.code is StreamingCode.INVALID_ARGUMENT
+
+    run_seeded(7, scenario)
+
+
+def test_an_oracle_that_is_away_refuses_appends_and_comes_back() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            world.oracle.broken = True
+            await world.clock.sleep(1)
+            assert (await refused(world)).code is StreamingCode.INNER
+            world.oracle.broken = False
+            appended(await world.append(message("back")))
+
+    run_seeded(8, scenario)
+
+
+def test_an_oracle_behind_the_log_is_loud() -> None:
+    async def scenario() -> None:
+        wal = MemoryWal()
+        async with running_node(wal) as world:
+            await world.assign()
+            await world.append(message("x"))
+        async with running_node(wal) as world:
+            world.oracle.origin_ms = -1_000_000_000
+            answer = await world.assign(term=2)
+            assert isinstance(answer, Refusal)
+            assert "behind the log" in answer.cause
+
+    run_seeded(9, scenario)
+
+
+def test_an_oracle_that_goes_back_is_loud() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            world.oracle.origin_ms = -1_000_000_000
+            world.oracle.next = 1
+            await world.clock.sleep(1)
+            assert "went back" in (await refused(world)).cause
+
+    run_seeded(11, scenario)
+
+
+def test_a_stalled_disk_stalls_nobody_else_and_waiting_readers_are_answered() -> None:
+    async def scenario() -> None:
+        gate = asyncio.Event()
+        gate.set()
+
+        async def pause() -> None:
+            await gate.wait()
+
+        async with running_node(MemoryWal(pause=pause)) as world:
+            await world.assign()
+            reader = Reader(world)
+            await reader.pull()
+            gate.clear()
+            pending = asyncio.get_running_loop().create_task(world.append(message("slow")))
+            for _ in range(8):
+                answer = await reader.pull()
+                assert isinstance(answer, Delivery)
+            assert reader.messages == []
+            gate.set()
+            (outcome,) = await pending
+            assert isinstance(outcome, Appended)
+
+    run_seeded(10, scenario)
