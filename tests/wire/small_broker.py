@@ -1,0 +1,133 @@
+"""A whole broker in this process, on a memory log and a memory store, behind a real socket."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from actors import NoSuchActor, Ref, SupervisorSpec, System
+from broker.coordinator.founding import found_cluster
+from broker.coordinator.observer import NodeNews
+from broker.coordinator.oracle import OracleTicks
+from broker.coordinator.terms import StoredTerms
+from broker.coordinator.tree import CoordinatorParts, coordinator_tree
+from broker.core.naming import pchannel_names
+from broker.edge.admin_service import Reaches, ServerFacts
+from broker.edge.limits import EdgeLimits
+from broker.edge.reach import Reach
+from broker.edge.server import EdgeServer
+from broker.meta.memory import MemoryMetaStore
+from broker.model.ids import NodeId, PChannelName
+from broker.node.control import LocalNode
+from broker.node.messages import CollectStatus
+from broker.node.parts import node_parts
+from broker.node.tree import node_spec
+from broker.ports.meta import MetaStore
+from broker.ports.wal import Wal
+from broker.wal.memory import MemoryWal
+
+NODE = NodeId(1)
+CLUSTER = "by-dev"
+HOST = "127.0.0.1"
+FIRST_TERM = 2
+P0 = "by-dev-rootcoord-dml_0"
+V0 = f"{P0}_100v0"
+PRODUCE = "/milvus.proto.streaming.StreamingNodeHandlerService/Produce"
+CONSUME = "/milvus.proto.streaming.StreamingNodeHandlerService/Consume"
+DISCOVER = "/milvus.proto.streaming.StreamingCoordAssignmentService/AssignmentDiscover"
+STATE = "/milvus.proto.streaming.StreamingNodeStateService/GetComponentStates"
+NODE_CONTROL = "/milvus.proto.streaming.StreamingNodeManagerService/"
+
+
+@dataclass
+class SmallBroker:
+    """What a test holds of it."""
+
+    system: System
+    edge: EdgeServer
+    wal: Wal
+    pchannels: tuple[PChannelName, ...] = field(default_factory=tuple)
+
+    @property
+    def port(self) -> int:
+        return self.edge.port
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def channel_path(self, name: str, actor: str) -> str:
+        """The path of the actor of a pchannel whose own name is `actor`."""
+        for entry in self.system.statistics():
+            if f"/{name}/" in entry.path and entry.path.endswith(f"/{actor}"):
+                return entry.path
+        raise LookupError(f"{name} has no {actor}")
+
+    def scanner_paths(self) -> list[str]:
+        return [
+            entry.path
+            for entry in self.system.statistics()
+            if "/scanners/" in entry.path and entry.kind == "actor"
+        ]
+
+
+@asynccontextmanager
+async def small_broker(
+    *,
+    pchannels: int = 1,
+    limits: EdgeLimits | None = None,
+    wal: Wal | None = None,
+    store: MetaStore | None = None,
+) -> AsyncIterator[SmallBroker]:
+    """Started, every pchannel serving; stopped in order on leaving."""
+    wal = wal or MemoryWal()
+    store = store or MemoryMetaStore()
+    names = pchannel_names(CLUSTER, pchannels)
+    await found_cluster(store, names)
+    running: list[System] = []
+
+    def look_up(path: str) -> Ref[Any]:
+        if not running:
+            raise NoSuchActor(path)
+        return running[0].find(path)
+
+    def find(path: str) -> Callable[[], Ref[Any]]:
+        return lambda: look_up(path)
+
+    news = NodeNews(look_up, "/root/coordinator/assigner")
+    parts = node_parts(
+        node_id=NODE,
+        wal=wal,
+        terms=StoredTerms(store, NODE),
+        ticks=OracleTicks(look_up, "/root/coordinator/oracle"),
+        observer=news,
+    )
+    node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
+    coordinator = CoordinatorParts(store, (node,), names)
+    # The node first, so that the coordinator finds it when it places the channels.
+    spec = SupervisorSpec(
+        "root", children=(node_spec(parts), coordinator_tree(coordinator, "/root"))
+    )
+    async with System(spec) as system:
+        running.append(system)
+        reaches = Reaches(
+            directory=Reach(find("/root/node/directory")),
+            assigner=Reach(find("/root/coordinator/assigner")),
+            catalog=Reach(find("/root/coordinator/catalog")),
+        )
+        facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
+        edge = EdgeServer(facts, reaches, system.statistics, limits)
+        await edge.start(HOST, 0)
+        try:
+            await _until_all_serve(reaches.directory, len(names))
+            yield SmallBroker(system, edge, wal, names)
+        finally:
+            await edge.stop(deadline_s=2.0)
+
+
+async def _until_all_serve(directory: Reach, count: int) -> None:
+    with anyio.fail_after(10):
+        while len((await directory.demand(CollectStatus())).channels) < count:
+            await anyio.lowlevel.checkpoint()
