@@ -24,6 +24,7 @@ from broker.coordinator.messages import (
     PlacementMessage,
     PlacementReady,
 )
+from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
 from broker.core.assignment import NodeAddress, PChannelMeta, tabulate
 from broker.core.placement import choose_node
 from broker.model.channel import Assignment, AssignmentVersion, PChannelState
@@ -73,6 +74,8 @@ class Assigner(Actor[AssignerMessage]):
         self._context = context
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
+        for key, entry in await self._store.list(PCHANNEL_PREFIX):
+            self._remember_home(decode_pchannel(key, entry.value))
         self._version = AssignmentVersion(await next_incarnation(self._store), 1)
         context.every(WATCH_CHECK_S, ExpireWatches())
 
@@ -114,6 +117,9 @@ class Assigner(Actor[AssignerMessage]):
 
     def _change(self, meta: PChannelMeta) -> None:
         self._table[meta.name] = meta
+        self._remember_home(meta)
+
+    def _remember_home(self, meta: PChannelMeta) -> None:
         if meta.node is not None:
             self._homes[meta.name] = meta.node
 

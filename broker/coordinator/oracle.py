@@ -8,7 +8,7 @@ Next: broker/core/tso.py
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from actors import Actor, ActorError, Context, Envelope, Ref, StaleTerm
+from actors import Actor, ActorDied, ActorError, Context, Envelope, Ref, StaleTerm
 from broker.coordinator.messages import (
     ExtendWindow,
     LookAhead,
@@ -118,8 +118,8 @@ class OracleTicks:
         """See TickSource."""
         try:
             return await self._ask(count)
-        except StaleTerm:
-            self._oracle = None
+        except (StaleTerm, ActorDied):
+            self._oracle = None  # ticks of an unanswered ask are lost, which does no harm
         except ActorError as error:
             raise self._refused(error) from error
         try:

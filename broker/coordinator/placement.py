@@ -46,12 +46,13 @@ log = logging.getLogger("broker.coordinator")
 class PlacementTiming:
     """How patient the coordinator is with a node.
 
-    `assign_deadline_s` bounds opening a log, which may have to be recovered; `ask_deadline_s` the
-    other calls. A failed attempt is repeated after `retry_first_s`, doubling to `retry_max_s`.
-    A node that closed a channel has `reopen_grace_s` to open it again by itself.
+    `assign_deadline_s` bounds opening a log, recovery of a large one included: cut short, it would
+    begin anew at the next term and never end. `ask_deadline_s` bounds the other calls. A failed
+    attempt is repeated after `retry_first_s`, doubling to `retry_max_s`. A node that closed a
+    channel has `reopen_grace_s` to open it again by itself.
     """
 
-    assign_deadline_s: float = 30.0
+    assign_deadline_s: float = 300.0
     ask_deadline_s: float = 5.0
     retry_first_s: float = 0.05
     retry_max_s: float = 5.0

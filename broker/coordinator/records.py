@@ -21,6 +21,7 @@ TICK_BOUND_KEY = "tso/bound"
 INCARNATION_KEY = "counter/incarnation"
 COLLECTION_ID_KEY = "counter/collection"
 COLLECTION_PREFIX = "collection/"
+PCHANNEL_PREFIX = "pchannel/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Cluster:
 
 def pchannel_key(name: PChannelName) -> str:
     """Where the record of a pchannel is, which holds its newest term."""
-    return f"pchannel/{name}"
+    return PCHANNEL_PREFIX + name
 
 
 def collection_key(name: str) -> str:

@@ -117,6 +117,9 @@ async def test_a_prefix_lists_its_keys_in_order_and_no_others(store: MetaStore) 
     assert [key for key, _ in listed] == ["p/", "p/10", "p/2", "p/\ue000", "p/\U0010ffff"]
     assert all(entry.value == key.encode() for key, entry in listed)
     assert [key for key, _ in await store.list("o\U0010ffff")] == ["o\U0010ffff"]
+    await store.write({"\ud7ff": b"", "\ud7ff1": b"", "\ue000": b""})
+    assert [key for key, _ in await store.list("\ud7ff")] == ["\ud7ff", "\ud7ff1"]
+    assert await store.list("\U0010ffff") == []
 
 
 async def test_of_many_who_compare_and_set_at_once_each_counts_once(store: MetaStore) -> None:

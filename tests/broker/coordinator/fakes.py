@@ -14,18 +14,19 @@ from broker.core.naming import pchannel_names
 from broker.model.channel import PChannel
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
-from broker.ports.meta import Entry, MetaError, MetaStore
+from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
 
 ROOT = "/coordinator"
 NAMES = pchannel_names("by-dev", 4)
 
 
 class ShakyStore:
-    """A MetaStore in front of another, slow, and refusing for as long as `broken` is set."""
+    """A MetaStore in front of another: slow, refusing while `broken`, losing races to come."""
 
     def __init__(self, store: MetaStore, clock: Clock | None = None) -> None:
         self.inner = store
         self.broken = False
+        self.lost_races = 0
         self.writes = 0
         self.delay_s = 0.0
         self._clock = clock
@@ -46,6 +47,9 @@ class ShakyStore:
         expect: Mapping[str, int] | None = None,
     ) -> int:
         await self._pass()
+        if self.lost_races:
+            self.lost_races -= 1
+            raise Conflict("somebody", 1, 2)
         self.writes += 1
         return await self.inner.write(puts, deletes=deletes, expect=expect)
 
@@ -63,7 +67,8 @@ class ShakyStore:
 class FakeNode:
     """A node that keeps its promises: claims a term before it serves, never serves two.
 
-    `refusals` are raised, one for each coming call of assign; `hangs` makes assign never answer.
+    `refusals` are raised, one for each coming call of assign; `hangs` makes assign never answer,
+    `keeps` makes remove fail, `down` everything.
     """
 
     node_id: NodeId
@@ -76,6 +81,7 @@ class FakeNode:
     refusals: list[StreamingCode] = field(default_factory=list)
     hangs: bool = False
     down: bool = False
+    keeps: bool = False
     news: NodeNews | None = None
 
     async def assign(self, channel: PChannel) -> None:
@@ -90,6 +96,8 @@ class FakeNode:
 
     async def remove(self, name: PChannelName, term: Term) -> None:
         self._check_up()
+        if self.keeps:
+            raise Refused(StreamingCode.INNER, "not letting go")
         self.removed.append((name, term))
         self.served.pop(name, None)
 

@@ -1,58 +1,25 @@
-"""Channels and nodes: first starts, failing nodes, lost channels, reports, restarts."""
+"""The table and those who follow it: first starts, watches, restarts of the coordinator."""
 
-from collections.abc import Awaitable, Callable
-
+import anyio
 import pytest
 
 from actors import System
-from actors.testing import VirtualClock, run_seeded
-from broker.coordinator.ledger import Ledger
+from actors.testing import VirtualClock
+from broker.coordinator.assigner import WATCHES_MAX
 from broker.coordinator.messages import ChannelReported, ListPChannels, NextAssignment
 from broker.meta.memory import MemoryMetaStore
-from broker.model.channel import Assignment, AssignmentVersion, PChannelState
+from broker.model.channel import AssignmentVersion, PChannelState
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import PChannelName, Term
-from tests.broker.coordinator.fakes import (
-    NAMES,
-    ROOT,
-    FakeNode,
-    ShakyStore,
-    make_nodes,
-    run_coordinator,
+from broker.model.ids import Term
+from tests.broker.coordinator.fakes import NAMES, ROOT, make_nodes, run_coordinator
+from tests.broker.coordinator.following import (
+    ASSIGNER,
+    WITHIN_S,
+    all_assigned,
+    follow_until,
+    seeded,
+    terms_in,
 )
-
-ASSIGNER = f"{ROOT}/assigner"
-WITHIN_S = 5.0
-
-
-def seeded(seed: int, test: Callable[[VirtualClock], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test(VirtualClock())
-
-    run_seeded(seed, main)
-
-
-def terms_in(table: Assignment) -> dict[PChannelName, int]:
-    return {channel.name: channel.term for node in table.nodes for channel in node.channels}
-
-
-async def follow_until(system: System, wanted: Callable[[Assignment], bool]) -> Assignment:
-    """What a client sees: tables of growing version, until one is as wanted."""
-    after: AssignmentVersion | None = None
-    for _ in range(200):
-        table = await system.find(ASSIGNER).ask(NextAssignment(after), deadline_s=WITHIN_S)
-        if table is None:
-            continue
-        assert isinstance(table, Assignment)
-        assert after is None or table.version > after
-        after = table.version
-        if wanted(table):
-            return table
-    raise AssertionError(f"the table never came to be as wanted; the last was {table}")
-
-
-def all_assigned(table: Assignment) -> bool:
-    return len(terms_in(table)) == len(NAMES)
 
 
 def test_at_the_first_start_every_channel_is_served_at_term_two() -> None:
@@ -99,6 +66,55 @@ def test_a_watch_without_news_ends_after_about_a_second() -> None:
     seeded(1, scenario)
 
 
+def test_watches_are_bounded_and_all_are_answered() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        answers: list[object] = []
+
+        async def watch(system: System, after: AssignmentVersion) -> None:
+            try:
+                request = NextAssignment(after)
+                answers.append(await system.find(ASSIGNER).ask(request, deadline_s=WITHIN_S))
+            except Refused as error:
+                answers.append(error.refusal.code)
+
+        async with run_coordinator(store, make_nodes(store, clock), clock) as system:
+            table = await follow_until(system, all_assigned)
+            async with anyio.create_task_group() as group:
+                for _ in range(WATCHES_MAX + 5):
+                    group.start_soon(watch, system, table.version)
+            assert answers.count(StreamingCode.INNER) == 5
+            assert answers.count(None) == WATCHES_MAX
+
+    seeded(1, scenario)
+
+
+def test_without_nodes_the_table_is_empty_and_nothing_is_recorded() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        async with run_coordinator(store, [], clock) as system:
+            await clock.sleep(10.0)
+            table = await system.find(ASSIGNER).ask(NextAssignment(), deadline_s=WITHIN_S)
+            assert table is not None
+            assert table.nodes == ()
+            assert await store.list("pchannel/") == []
+
+    seeded(1, scenario)
+
+
+def test_a_channel_that_no_longer_moves_shows_in_the_statistics() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        async with run_coordinator(store, make_nodes(store, clock), clock) as system:
+            await follow_until(system, all_assigned)
+            extras = {row.path: row.extra for row in system.statistics()}
+            row = extras[f"{ROOT}/placements/{NAMES[0]}"]
+            assert row == {"channel_term": 2, "channel_state": "ASSIGNED", "failures": 0}
+            assert extras[ASSIGNER]["channels_assigned"] == len(NAMES)
+
+    seeded(1, scenario)
+
+
 def test_channels_are_spread_evenly_over_nodes() -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
@@ -107,126 +123,6 @@ def test_channels_are_spread_evenly_over_nodes() -> None:
             assert [len(node.channels) for node in table.nodes] == [2, 2]
 
     seeded(2, scenario)
-
-
-def test_a_node_that_comes_up_late_costs_no_terms() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        node.down = True
-        async with run_coordinator(store, nodes, clock) as system:
-            await clock.sleep(20.0)
-            node.down = False
-            assert terms_in(await follow_until(system, all_assigned)) == dict.fromkeys(NAMES, 2)
-
-    seeded(3, scenario)
-
-
-@pytest.mark.parametrize(
-    "code", [StreamingCode.INNER, StreamingCode.IGNORED_OPERATION, StreamingCode.UNKNOWN]
-)
-def test_a_refused_assignment_is_tried_again_at_a_higher_term(code: StreamingCode) -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        node.refusals = [code] * 6
-        async with run_coordinator(store, nodes, clock) as system:
-            terms = terms_in(await follow_until(system, all_assigned))
-            assert sum(terms.values()) == 2 * len(NAMES) + 6
-            assert terms == node.served
-
-    seeded(4, scenario)
-
-
-def test_one_node_that_hangs_holds_up_only_its_own_channels_and_only_for_the_deadline() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        hanging, healthy = nodes = make_nodes(store, clock, 2)
-        hanging.hangs = True
-        async with run_coordinator(store, nodes, clock) as system:
-            await follow_until(system, lambda table: len(terms_in(table)) == 2)
-            assert len(healthy.served) == 2
-            assert clock.monotonic_s() < 1.0
-            hanging.hangs = False
-            await follow_until(system, all_assigned)
-            assert clock.monotonic_s() < 40.0
-
-    seeded(5, scenario)
-
-
-def test_a_channel_restarted_by_its_node_vanishes_and_returns_at_the_nodes_term() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        async with run_coordinator(store, nodes, clock) as system:
-            await follow_until(system, all_assigned)
-            await node.restart_channel(NAMES[1])
-            table = await follow_until(system, all_assigned)
-            assert terms_in(table) == {**dict.fromkeys(NAMES, 2), NAMES[1]: 3} == node.served
-            assert len(node.history) == len(NAMES) + 1
-
-    seeded(6, scenario)
-
-
-def test_a_restart_of_a_channel_that_nobody_reported_is_noticed_in_the_record() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        async with run_coordinator(store, nodes, clock) as system:
-            await follow_until(system, all_assigned)
-            node.news = None
-            await node.restart_channel(NAMES[1])
-            table = await follow_until(system, lambda table: terms_in(table).get(NAMES[1]) == 3)
-            assert terms_in(table) == node.served
-
-    seeded(7, scenario)
-
-
-def test_a_channel_its_node_gave_up_is_assigned_anew_after_a_grace() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        async with run_coordinator(store, nodes, clock) as system:
-            await follow_until(system, all_assigned)
-            node.give_up_channel(NAMES[2])
-            await follow_until(system, lambda table: NAMES[2] not in terms_in(table))
-            table = await follow_until(system, all_assigned)
-            assert terms_in(table)[NAMES[2]] == 3
-            assert terms_in(table) == node.served
-
-    seeded(8, scenario)
-
-
-def test_a_report_of_the_serving_term_moves_the_channel_to_the_next_term_at_once() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        async with run_coordinator(store, nodes, clock) as system:
-            await follow_until(system, all_assigned)
-            for _ in range(3):  # every client says it, one of them is enough
-                system.find(ASSIGNER).tell(ChannelReported(NAMES[0], Term(2)))
-            table = await follow_until(system, lambda table: terms_in(table).get(NAMES[0]) == 3)
-            assert clock.monotonic_s() < 1.0
-            await clock.sleep(30.0)
-            assert terms_in(table) == node.served
-
-    seeded(9, scenario)
-
-
-@pytest.mark.parametrize("term", [0, 1, 3, 99])
-def test_a_stale_report_changes_nothing(term: int) -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = MemoryMetaStore()
-        (node,) = nodes = make_nodes(store, clock)
-        async with run_coordinator(store, nodes, clock) as system:
-            table = await follow_until(system, all_assigned)
-            system.find(ASSIGNER).tell(ChannelReported(NAMES[0], Term(term)))
-            system.find(ASSIGNER).tell(ChannelReported(PChannelName("unknown_0"), Term(2)))
-            await clock.sleep(60.0)
-            assert await follow_until(system, all_assigned) == table
-            assert len(node.history) == len(NAMES)
-
-    seeded(10, scenario)
 
 
 @pytest.mark.parametrize("victim", ["window", "oracle", "catalog", "assigner", "placements"])
@@ -275,105 +171,14 @@ def test_a_new_process_has_a_larger_version_and_gives_every_channel_a_larger_ter
     seeded(13, scenario)
 
 
-def test_a_channel_moves_to_another_node_and_the_former_one_is_told_to_let_go() -> None:
+def test_a_report_about_a_channel_whose_placement_just_died_is_dropped() -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
-        former, other = make_nodes(store, clock, 2)
-        async with run_coordinator(store, [former], clock) as system:
-            await follow_until(system, all_assigned)
-        former.give_up_channel(NAMES[0])
-        async with run_coordinator(store, [former, other], clock) as system:
-            table = await follow_until(system, all_assigned)
-            assert dict(other.served) == {NAMES[0]: 3}
-            assert former.removed == [(NAMES[0], 2)]
-            assert terms_in(table) == {**former.served, **other.served}
-            former.served[NAMES[0]] = Term(2)  # a zombie: its next term is refused
-            with pytest.raises(Exception, match="node 2 owns it"):
-                await former.restart_channel(NAMES[0])
+        async with run_coordinator(store, make_nodes(store, clock), clock) as system:
+            before = await follow_until(system, all_assigned)
+            system.kill(f"{ROOT}/placements/{NAMES[0]}")
+            system.find(ASSIGNER).tell(ChannelReported(NAMES[0], Term(2)))
+            await clock.sleep(30.0)
+            assert await follow_until(system, all_assigned) == before
 
-    seeded(14, scenario)
-
-
-def test_while_the_store_fails_nothing_changes_hands_and_then_it_goes_on() -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = ShakyStore(MemoryMetaStore(), clock)
-        (node,) = nodes = make_nodes(store, clock)
-        async with run_coordinator(store, nodes, clock) as system:
-            await follow_until(system, all_assigned)
-            store.broken = True
-            node.give_up_channel(NAMES[0])
-            system.find(ASSIGNER).tell(ChannelReported(NAMES[1], Term(2)))
-            await clock.sleep(20.0)
-            assert len(node.history) == len(NAMES)
-            store.broken = False
-            await follow_until(system, lambda table: terms_in(table) == node.served)
-            table = await follow_until(system, all_assigned)
-            assert terms_in(table) == node.served
-            assert terms_in(table)[NAMES[0]] >= 3
-
-    seeded(15, scenario)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_in_any_disorder_a_term_is_served_once_and_all_is_well_in_the_end(seed: int) -> None:
-    async def scenario(clock: VirtualClock) -> None:
-        store = ShakyStore(MemoryMetaStore(), clock)
-        store.delay_s = 0.002
-        nodes = make_nodes(store, clock, 3)
-        async with run_coordinator(store, nodes, clock) as system:
-            await disturb(system, nodes, store, clock)
-            table = await follow_until(
-                system, lambda table: all_assigned(table) and is_true(table, nodes)
-            )
-        served = [(channel.name, channel.term) for node in nodes for channel in node.history]
-        assert len(set(served)) == len(served)
-        for name in NAMES:
-            record = (await Ledger(store).read(name)).meta
-            assert record.state is PChannelState.ASSIGNED
-            assert record.term == terms_in(table)[name]
-
-    seeded(seed, scenario)
-
-
-def is_true(table: Assignment, nodes: list[FakeNode]) -> bool:
-    """Whether each node serves what the table says of it."""
-    by_id = {node.node_id: node for node in nodes}
-    return all(
-        by_id[row.node_id].served.get(channel.name) == channel.term
-        for row in table.nodes
-        for channel in row.channels
-    )
-
-
-async def disturb(
-    system: System, nodes: list[FakeNode], store: ShakyStore, clock: VirtualClock
-) -> None:
-    """Everything that can go wrong, one after the other, faster than it is put right."""
-    for step in range(40):
-        node, name = nodes[step % 3], NAMES[step * 7 % 4]
-        if step % 4 == 1:
-            node.down = not node.down
-        if step % 6 == 2:
-            node.hangs = not node.hangs
-        if step % 7 == 3:
-            store.broken = not store.broken
-        node.refusals = [StreamingCode.INNER] * (step % 3)
-        for term in range(2, 2 + step % 5):
-            system.find(ASSIGNER).tell(ChannelReported(name, Term(term)))
-        if name in node.served:
-            await lose_channel(node, name, gives_up=step % 2 == 0)
-        await clock.sleep(0.05 * (step % 5))
-    store.broken = False
-    for node in nodes:
-        node.down = node.hangs = False
-        node.refusals.clear()
-
-
-async def lose_channel(node: FakeNode, name: PChannelName, *, gives_up: bool) -> None:
-    if gives_up:
-        node.give_up_channel(name)
-        return
-    try:
-        await node.restart_channel(name)
-    except Refused:
-        pass  # the store is broken, or another node owns it by now
+    seeded(1, scenario)

@@ -161,6 +161,22 @@ def test_two_catalogs_over_one_store_see_each_others_names_and_share_no_id() -> 
                 await two.ask(GetCollection("b"), deadline_s=WITHIN_S)
 
 
+@pytest.mark.parametrize("message", [CreateCollection("new", 1), DropCollection("old")])
+def test_a_race_that_was_lost_is_run_again_but_not_for_ever(
+    message: CreateCollection | DropCollection,
+) -> None:
+    async def scenario(_: System, catalog: Ref[CatalogMessage], store: ShakyStore) -> None:
+        await catalog.ask(CreateCollection("old", 1), deadline_s=WITHIN_S)
+        store.lost_races = 1000
+        with pytest.raises(Refused, match="lost 8 races") as caught:
+            await catalog.ask(message, deadline_s=WITHIN_S)
+        assert caught.value.refusal.code is StreamingCode.INNER
+        store.lost_races = 7
+        assert (await catalog.ask(message, deadline_s=WITHIN_S)).name == message.name
+
+    run(scenario)
+
+
 def test_of_those_who_create_one_name_at_once_one_wins() -> None:
     async def main() -> None:
         clock = VirtualClock()

@@ -8,6 +8,7 @@ from broker.core.naming import pchannel_names
 from broker.meta.memory import MemoryMetaStore
 from broker.model.failure import Refused
 from broker.ports.meta import MetaError
+from tests.broker.coordinator.fakes import ShakyStore
 
 
 async def test_the_control_channel_stays_where_it_was_when_pchannels_are_added() -> None:
@@ -39,6 +40,25 @@ async def test_a_record_of_an_unknown_version_is_refused_with_both_versions() ->
     await store.write({"cluster": b'{"version":9}'})
     with pytest.raises(MetaError, match="record version 9; this program knows version 1"):
         await found_cluster(store, pchannel_names("by-dev", 4))
+
+
+@pytest.mark.parametrize("lost", [1, 7])
+async def test_a_race_that_was_lost_is_run_again(lost: int) -> None:
+    store = ShakyStore(MemoryMetaStore())
+    store.lost_races = lost
+    names = pchannel_names("by-dev", 4)
+    assert (await found_cluster(store, names)).pchannels == names
+    store.lost_races = lost
+    assert await next_incarnation(store) == 1
+
+
+async def test_a_race_that_is_always_lost_is_an_error_and_no_loop() -> None:
+    store = ShakyStore(MemoryMetaStore())
+    store.lost_races = 1000
+    with pytest.raises(MetaError, match="lost 8 races"):
+        await found_cluster(store, pchannel_names("by-dev", 4))
+    with pytest.raises(MetaError, match="lost 8 races"):
+        await next_incarnation(store)
 
 
 async def test_incarnations_grow_also_for_those_who_start_at_once() -> None:

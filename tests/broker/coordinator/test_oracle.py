@@ -9,7 +9,7 @@ import pytest
 
 from actors import REST_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec, System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
-from broker.coordinator.oracle import Oracle, OracleTicks
+from broker.coordinator.oracle import WAITING_MAX, Oracle, OracleTicks
 from broker.coordinator.window import TickWindow
 from broker.core.tso import WINDOW_MS, physical_ms_of
 from broker.meta.memory import MemoryMetaStore
@@ -154,6 +154,66 @@ def test_a_store_that_refuses_stops_ticks_at_the_bound_and_they_come_back_by_the
             assert system.find("/root/oracle").term == 1
 
     seeded(3, scenario)
+
+
+def test_a_bound_that_always_loses_its_races_is_a_refusal() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            store.lost_races = 10_000
+            await clock.sleep(4.0)
+            with pytest.raises(Refused, match="lost 8 races"):
+                await ticks_of(system).reserve(1)
+            store.lost_races = 3
+            assert (await ticks_of(system).reserve(1)).count == 1
+
+    seeded(6, scenario)
+
+
+def test_those_who_wait_for_a_window_are_bounded_and_all_are_answered() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        answers: list[TickRange | StreamingCode] = []
+
+        async def reserve(ticks: OracleTicks) -> None:
+            try:
+                answers.append(await ticks.reserve(1))
+            except Refused as error:
+                answers.append(error.refusal.code)
+
+        async with run_oracle(store, clock) as system:
+            store.delay_s = 1.0
+            clock.shift_wall(60_000)
+            async with anyio.create_task_group() as group:
+                for _ in range(WAITING_MAX + 10):
+                    group.start_soon(reserve, ticks_of(system))
+            refused = [answer for answer in answers if isinstance(answer, StreamingCode)]
+            assert refused == [StreamingCode.INNER] * WAITING_MAX
+            assert len(answers) == WAITING_MAX + 10
+            extra = [row.extra for row in system.statistics() if row.path == "/root/oracle"]
+            assert extra[0]["extensions"] == 1
+
+    seeded(7, scenario)
+
+
+def test_an_oracle_that_dies_with_an_ask_is_asked_again() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            ticks = ticks_of(system)
+            before = await ticks.reserve(1)
+            system.kill("/root/oracle")
+            outcomes = set()
+            for _ in range(200):
+                try:
+                    assert (await ticks.reserve(1)).first > before.first
+                    outcomes.add("served")
+                except Refused:
+                    outcomes.add("refused")
+                await clock.sleep(0.001)
+            assert "served" in outcomes
+
+    seeded(8, scenario)
 
 
 def test_an_oracle_that_cannot_start_is_waited_for() -> None:

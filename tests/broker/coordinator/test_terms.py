@@ -66,6 +66,21 @@ async def test_a_former_owner_cannot_take_the_channel_back() -> None:
     assert await StoredTerms(store, TWO).acquire(NAME) == 4
 
 
+@pytest.mark.parametrize("lost", [1, 31])
+async def test_a_race_that_was_lost_is_run_again(lost: int) -> None:
+    store = ShakyStore(MemoryMetaStore())
+    store.lost_races = lost
+    assert await StoredTerms(store, ONE).acquire(NAME) == 2
+
+
+async def test_a_race_that_is_always_lost_is_a_refusal_and_no_loop() -> None:
+    store = ShakyStore(MemoryMetaStore())
+    store.lost_races = 1000
+    with pytest.raises(Refused, match="lost 32 races") as caught:
+        await StoredTerms(store, ONE).acquire(NAME)
+    assert caught.value.refusal.code is StreamingCode.INNER
+
+
 async def test_a_store_that_fails_is_a_refusal_to_try_again() -> None:
     store = ShakyStore(MemoryMetaStore())
     store.broken = True
