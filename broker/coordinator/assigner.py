@@ -7,6 +7,7 @@ a node: each row is kept by a Placement of its own. Next: broker/coordinator/pla
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Ref
 from broker.coordinator.founding import found_cluster, next_incarnation
@@ -114,6 +115,8 @@ class Assigner(Actor[AssignerMessage]):
                 self._choose(name, envelope)
             case ExpireWatches():
                 self._expire_watches()
+            case message:
+                assert_never(message)
 
     def _change(self, meta: PChannelMeta) -> None:
         self._table[meta.name] = meta

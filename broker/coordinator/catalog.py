@@ -6,6 +6,7 @@ Next: broker/core/placement.py
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from actors import Actor, Context, Envelope
 from broker.coordinator.messages import (
@@ -76,6 +77,8 @@ class Catalog(Actor[CatalogMessage]):
                 return await self._list()
             case DropCollection(name):
                 return await self._drop(name)
+            case _:
+                assert_never(message)
 
     async def _create(self, name: str, shards: int) -> Collection:
         if refusal := collection_name_refusal(name):

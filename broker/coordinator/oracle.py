@@ -6,7 +6,7 @@ Next: broker/core/tso.py
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from actors import Actor, ActorDied, ActorError, Context, Envelope, Ref, StaleTerm
 from broker.coordinator.messages import (
@@ -41,7 +41,7 @@ class Oracle(Actor[OracleMessage]):
 
     def __init__(self, window_path: str) -> None:
         self._window_path = window_path
-        self._waiting: list[Envelope[OracleMessage]] = []
+        self._waiting: list[tuple[int, Envelope[OracleMessage]]] = []
         self._extending = False
         self._extensions = 0
 
@@ -72,6 +72,8 @@ class Oracle(Actor[OracleMessage]):
                 case WindowRefused(cause):
                     self._extending = False
                     self._refuse_waiting(cause)
+                case message:
+                    assert_never(message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         return {"bound_ms": self._hybrid.bound_ms, "extensions": self._extensions}
@@ -83,9 +85,12 @@ class Oracle(Actor[OracleMessage]):
                 envelope.reply(TickRange(first, count))
             case tso.SaveFirst(bound_ms):
                 self._extend(bound_ms)
-                if len(self._waiting) == WAITING_MAX:
-                    self._refuse_waiting("too many wait for the next window")
-                self._waiting.append(envelope)
+                if len(self._waiting) < WAITING_MAX:
+                    self._waiting.append((count, envelope))
+                else:
+                    envelope.fail(_no_ticks("too many wait for the bound to be saved"))
+            case outcome:
+                assert_never(outcome)
 
     def _extend(self, bound_ms: int) -> None:
         if not self._extending:
@@ -95,15 +100,13 @@ class Oracle(Actor[OracleMessage]):
     def _serve_waiting(self) -> None:
         """In order of asking; who still gets nothing waits for one more window."""
         waiting, self._waiting = self._waiting, []
-        for envelope in waiting:
-            message = envelope.message
-            if isinstance(message, Reserve):
-                self._reserve(message.count, envelope)
+        for count, envelope in waiting:
+            self._reserve(count, envelope)
 
     def _refuse_waiting(self, cause: str) -> None:
         waiting, self._waiting = self._waiting, []
-        for envelope in waiting:
-            envelope.fail(Refused(StreamingCode.INNER, f"no time ticks to be had: {cause}"))
+        for _, envelope in waiting:
+            envelope.fail(_no_ticks(cause))
 
 
 class OracleTicks:
@@ -134,4 +137,8 @@ class OracleTicks:
 
     def _refused(self, error: ActorError) -> Refused:
         self._oracle = None
-        return Refused(StreamingCode.INNER, f"no time ticks to be had: {error}")
+        return _no_ticks(str(error))
+
+
+def _no_ticks(cause: str) -> Refused:
+    return Refused(StreamingCode.INNER, f"no time ticks to be had: {cause}")

@@ -8,10 +8,11 @@ so the new owner is safe, and waiting for a dead node would keep the channel dow
 Next: broker/coordinator/ledger.py
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, assert_never
+
+import structlog
 
 from actors import Actor, ActorError, Context, Envelope, Ref, Timer
 from actors.clock import deadline
@@ -39,7 +40,7 @@ LOUD_FAILURES = 4
 """From this failure in a row on it is worth a warning; the first ones happen at every start."""
 
 T = TypeVar("T")
-log = logging.getLogger("broker.coordinator")
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class Placement(Actor[PlacementMessage]):
                 await self._closed(node, term)
             case ChannelReported(_, term):
                 await self._reported(term)
+            case _:
+                assert_never(message)
 
     async def _settle(self) -> None:
         """One attempt to have the channel served; a failure is raised and tried again later."""
@@ -196,7 +199,10 @@ class Placement(Actor[PlacementMessage]):
                 self._timing.ask_deadline_s, lambda: node.remove(self._name, owner.term)
             )
         except (Refused, ActorError) as error:
-            log.warning("%s: node %s keeps term %s: %s", self._name, owner.node, owner.term, error)
+            log.warning(
+                "former owner does not let go",
+                channel=self._name, node=owner.node, term=owner.term, error=str(error),
+            )  # fmt: skip
 
     async def _within(self, limit_s: float, call: Callable[[], Awaitable[T]]) -> T:
         with deadline(self._context.clock, limit_s):
@@ -238,8 +244,8 @@ class Placement(Actor[PlacementMessage]):
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
-        loudness = logging.INFO if self._failures < LOUD_FAILURES else logging.WARNING
-        log.log(loudness, "%s: attempt %s failed: %s", self._name, self._failures, error)
+        tell = log.info if self._failures < LOUD_FAILURES else log.warning
+        tell("not served yet", channel=self._name, attempt=self._failures, error=str(error))
         doubled_s = self._timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
         delay_s = min(doubled_s, self._timing.retry_max_s)
         self._plan(delay_s * self._context.random.uniform(0.5, 1.0))

@@ -5,6 +5,7 @@ Next: broker/coordinator/oracle.py
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope
 from broker.coordinator.messages import (
@@ -42,6 +43,8 @@ class TickWindow(Actor[WindowMessage]):
                         envelope.fail(Refused(StreamingCode.INNER, str(error)))
                 case ExtendWindow() as request:
                     await self._extend(request)
+                case message:
+                    assert_never(message)
 
     async def _extend(self, request: ExtendWindow) -> None:
         outcome: WindowGranted | WindowRefused
