@@ -33,7 +33,7 @@ class Actor(Generic[M]):
         """At an orderly stop only, after the last batch; within `stop_deadline_s`."""
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """Figures shown beside the runtime's own; called at any moment, must not change anything."""
+        """Figures shown beside the runtime's own; called at any moment, changes nothing."""
         return {}
 
     def stop_requested(self) -> None:
@@ -55,7 +55,7 @@ class Tree(Protocol):
         ...
 
     async def start_child(self, supervisor_path: str, spec: Any) -> Ref[Any]:
-        """See System."""
+        """See System; `spec` is a ChildSpec or a SupervisorSpec."""
         ...
 
     async def stop_child(self, path: str) -> None:
@@ -75,23 +75,23 @@ class Context(Generic[M]):
         self.clock: Clock = life.clock
         self.random = random
         self.tree = tree
-        self._life = life
+        self.life = life
         self._stop = stop
 
     def after(self, delay_s: float, message: M) -> Timer:
         """Have `message` arrive once, in `delay_s` seconds; it dies with the incarnation."""
-        return Timer(self._life, delay_s, message, repeats=False)
+        return Timer(self.life, delay_s, message, repeats=False)
 
     def every(self, period_s: float, message: M) -> Timer:
         """Have `message` arrive each `period_s` seconds; at most one of them waits undelivered."""
-        return Timer(self._life, period_s, message, repeats=True)
+        return Timer(self.life, period_s, message, repeats=True)
 
     def watch(self, ref: Ref[Any]) -> None:
         """Have Terminated(path, term, reason) arrive, once, on the child-events lane.
 
         It comes when the watched incarnation has ended; at once when it already has.
         """
-        self._life.watch(ref._life)
+        self.life.watch(ref.life)
 
     def stop(self) -> None:
         """Stop in an orderly way after the current batch; counts as a normal end."""

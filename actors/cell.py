@@ -33,7 +33,7 @@ class Ground:
     random: Random
     tree: Tree
     spawn: Callable[["Cell"], None]
-    abandoned: "set[Cell]"
+    abandoned: "dict[Cell, None]"
 
 
 class Cell:
@@ -97,6 +97,8 @@ class Cell:
         try:
             with self._scope:
                 self.life.die(await self._live())
+        except asyncio.CancelledError:
+            assert self.life.exit is not None
         finally:
             self.life.die(Exit(ExitKind.KILLED))
             with anyio.CancelScope(shield=True):
@@ -117,12 +119,13 @@ class Cell:
             self.has_started = True
             self.ready.set()
             await self._work()
-            await self.actor.stopped()
+            if self.life.exit is None:
+                await self.actor.stopped()
         except asyncio.CancelledError as error:
             if self.life.exit is not None:
                 raise
             return self._crashed(kind, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever an actor raises is its end
             return self._crashed(kind, error)
         return Exit(self._stopping or ExitKind.KILLED)
 
@@ -152,7 +155,7 @@ class Cell:
     def _finish(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._ground.abandoned.discard(self)
+        self._ground.abandoned.pop(self, None)
         self._report()
 
     def _report(self) -> None:
@@ -175,5 +178,5 @@ class Cell:
 
     def _abandon(self) -> None:
         log.warning("%s resists its end; going on without it", self.life.path)
-        self._ground.abandoned.add(self)
+        self._ground.abandoned[self] = None
         self._report()

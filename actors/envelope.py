@@ -10,7 +10,7 @@ M = TypeVar("M")
 R_co = TypeVar("R_co", covariant=True)
 
 Promise = asyncio.Future[object]
-"""What an asker waits on. Errors travel in it as `Failure`, so that one nobody reads makes no noise."""
+"""What an asker waits on. Errors travel in it as `Failure`: unread, they make no noise."""
 
 
 class Request(Generic[R_co]):

@@ -1,6 +1,6 @@
 """Every error the runtime raises to those who use it. Owns no behaviour.
 
-An error made by an actor itself (`Envelope.fail`) is raised to its asker as it is, and is not listed here.
+An error made by an actor itself (`Envelope.fail`) is raised to its asker as it is.
 """
 
 from actors.exit import Exit
@@ -19,7 +19,7 @@ class MailboxFull(ActorError):
         self.bound = bound
 
 
-class AskTimeout(ActorError, TimeoutError):
+class AskTimeout(ActorError):
     """No answer within the deadline; the message may still be handled, its answer is dropped."""
 
     def __init__(self, path: str, deadline_s: float) -> None:
@@ -74,7 +74,7 @@ class NameTaken(ActorError):
         self.path = path
 
 
-class StartTimeout(ActorError, TimeoutError):
+class StartTimeout(ActorError):
     """Term, build and `started` together took longer than `start_deadline_s`."""
 
     def __init__(self, path: str, deadline_s: float) -> None:

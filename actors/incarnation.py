@@ -42,8 +42,8 @@ class Incarnation:
         self.newest_term = newest
         self.exit: Exit | None = None
         self.over = False
-        self.promises: set[Promise] = set()
-        self.timers: set[Alarm] = set()
+        self.promises: dict[Promise, None] = {}
+        self.timers: dict[Alarm, None] = {}
         self.watchers: set[Incarnation] = set()
         self.watching: set[Incarnation] = set()
 
@@ -56,9 +56,11 @@ class Incarnation:
         return ActorDied(self.path, self.term, self.exit)
 
     def watch(self, other: "Incarnation") -> None:
-        """Be told, once, when `other` is over; at once if it is."""
+        """Be told, once, when `other` is over; at once if it is. The dead watch nobody."""
+        if self.exit is not None:
+            return
         if other.over:
-            self._learn(other)
+            self.learn(other)
         else:
             other.watchers.add(self)
             self.watching.add(other)
@@ -87,9 +89,9 @@ class Incarnation:
         self.watchers.clear()
         for watcher in watchers:
             watcher.watching.discard(self)
-            watcher._learn(self)
+            watcher.learn(self)
 
-    def _learn(self, other: "Incarnation") -> None:
-        if self.exit is None:
-            assert other.exit is not None
-            self.mailbox.put_event(Envelope(Terminated(other.path, other.term, other.exit)))
+    def learn(self, other: "Incarnation") -> None:
+        """`other`, which was watched, is over."""
+        assert other.exit is not None
+        self.mailbox.put_event(Envelope(Terminated(other.path, other.term, other.exit)))

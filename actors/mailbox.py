@@ -1,7 +1,7 @@
-"""What waits for one incarnation: an unbounded-by-need event lane and a bounded message lane.
+"""What waits for one incarnation: a lane of child events and a bounded lane of messages.
 
-Owns order, bound and overflow. Kill and stop are not queued here: the cell obeys them before it takes
-(lanes: kill > stop > child events > messages). Never knows who sends or who receives.
+Owns order, bound and overflow (lanes: kill > stop > child events > messages). Kill and stop are
+not queued here: the cell obeys them before it takes. Never knows who sends or who receives.
 
 Next: actors/cell.py
 """
@@ -27,7 +27,7 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MailboxSpec:
-    """Messages that may wait, what happens to the next one, and how many are handed over at once."""
+    """Messages that may wait, what happens to the next one, and how many are taken at once."""
 
     bound: int = 1024
     overflow: Overflow = Overflow.FAIL
@@ -70,12 +70,15 @@ class Mailbox:
         """Wait for room, first come first served; `admitted` becomes True when it has its place."""
         self._line.append((envelope, admitted))
 
-    def withdraw(self, envelope: Post) -> None:
-        """Take back one that is not delivered yet; no-op when it is gone."""
+    def leave(self, envelope: Post) -> None:
+        """Stop waiting for room; no-op when it is in its place, or gone."""
         for place in self._line:
             if place[0] is envelope:
                 self._line.remove(place)
                 return
+
+    def withdraw(self, envelope: Post) -> None:
+        """Take back one that is not delivered yet; no-op when it is gone."""
         if envelope in self._messages:
             self._messages.remove(envelope)
             self._admit()
@@ -90,7 +93,7 @@ class Mailbox:
         self.wake()
 
     def put_event(self, envelope: Post) -> None:
-        """Place it on the child-events lane, which is bounded by what its owner starts and watches."""
+        """Place it on the child-events lane, bounded by what its owner starts and watches."""
         self._events.append(envelope)
         self.wake()
 
@@ -119,7 +122,7 @@ class Mailbox:
             waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Return when something was placed, or at `wake`. Call it only after `take` gave nothing."""
+        """Return when something was placed, or at `wake`. Only after `take` gave nothing."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 

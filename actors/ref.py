@@ -23,10 +23,10 @@ class Ref(Generic[M_contra]):
     Not thread-safe: use it on the loop of its System.
     """
 
-    __slots__ = ("_life", "path", "term")
+    __slots__ = ("life", "path", "term")
 
     def __init__(self, life: Incarnation) -> None:
-        self._life = life
+        self.life = life
         self.path = life.path
         self.term = life.term
 
@@ -35,7 +35,7 @@ class Ref(Generic[M_contra]):
 
         A full mailbox: MailboxFull under `fail` and `block`, dropped and counted under `shed`.
         """
-        life = self._life
+        life = self.life
         if life.exit is not None:
             raise life.refusal()
         if not life.mailbox.offer(Envelope(message)):
@@ -43,7 +43,7 @@ class Ref(Generic[M_contra]):
 
     async def send(self, message: M_contra, *, deadline_s: float) -> None:
         """As `tell`, but under `block` wait for room; MailboxFull when there was none in time."""
-        life = self._life
+        life = self.life
         if life.exit is not None:
             raise life.refusal()
         envelope = Envelope(message)
@@ -57,8 +57,7 @@ class Ref(Generic[M_contra]):
                 return
         finally:
             alarm.cancel()
-            if not admitted.done() or admitted.cancelled() or not admitted.result():
-                life.mailbox.withdraw(envelope)
+            life.mailbox.leave(envelope)
         if life.exit is not None:
             raise life.refusal()
         raise MailboxFull(self.path, life.mailbox.spec.bound)
@@ -69,25 +68,26 @@ class Ref(Generic[M_contra]):
         Raises AskTimeout; ActorDied when the actor ends first (whether it handled the message is
         not known); MailboxFull unless the policy is `block`; or what the actor gave to `fail`.
         """
-        life = self._life
+        life = self.life
         if life.exit is not None:
             raise life.refusal()
         promise: Promise = asyncio.get_running_loop().create_future()
         envelope = Envelope(message, promise)
-        queued = life.mailbox.offer(envelope)
+        queued, answered = life.mailbox.offer(envelope), False
         if not queued:
             if not self._overflowed(waits=True):
                 raise MailboxFull(self.path, life.mailbox.spec.bound)
             life.mailbox.line_up(envelope)
-        life.promises.add(promise)
+        life.promises[promise] = None
         alarm = life.clock.call_later(deadline_s, partial(_expire, promise, self.path, deadline_s))
         try:
             answer = await promise
+            answered = not isinstance(answer, Failure)
         finally:
             alarm.cancel()
-            life.promises.discard(promise)
-            if not queued:
-                life.mailbox.withdraw(envelope)
+            life.promises.pop(promise, None)
+            if not (queued or answered):
+                life.mailbox.leave(envelope)
         if isinstance(answer, Failure):
             raise answer.error
         return answer  # type: ignore[return-value]
@@ -106,7 +106,7 @@ class Ref(Generic[M_contra]):
 
     def _overflowed(self, *, waits: bool) -> bool:
         """Whether to stand in line; False: it was shed."""
-        mailbox = self._life.mailbox
+        mailbox = self.life.mailbox
         if mailbox.spec.overflow is Overflow.BLOCK and waits:
             return True
         if mailbox.spec.overflow is Overflow.SHED:

@@ -12,6 +12,9 @@ from collections import deque
 from random import Random
 from typing import Any
 
+RESOLUTION_S = 1e-6
+"""Timers this close ring together; above the rounding of a float after years of virtual time."""
+
 
 class Deadlock(Exception):
     """Nothing can ever happen again, or virtual time has run past its limit."""
@@ -43,6 +46,7 @@ class SeededLoop(BaseEventLoop):
         self._limit_s = virtual_limit_s
         self._ready = SeededReady(Random(seed))
         self._selector = self
+        self._clock_resolution = RESOLUTION_S
         self.set_exception_handler(lambda _, context: self._note(context))
 
     def time(self) -> float:

@@ -47,11 +47,12 @@ class Slot:
 
     def reset(self) -> None:
         """Children as the spec has them, with the terms of before: a supervisor starts."""
-        for name in tuple(self.children):
-            self.remove(name)
         assert isinstance(self.spec, SupervisorSpec)
+        for name in tuple(self.children):
+            self._retire(name)
         for spec in self.spec.children:
             self.add(spec, dynamic=False)
+        self._forget()
 
     def add(self, spec: AnySpec, *, dynamic: bool) -> "Slot":
         """A place for a child, at the end; with its former term if the name is remembered."""
@@ -65,12 +66,17 @@ class Slot:
 
     def remove(self, name: str) -> None:
         """Take the place away; a temporary dynamic child is forgotten with its term."""
+        self._retire(name)
+        self._forget()
+
+    def _retire(self, name: str) -> None:
         slot = self.children.pop(name)
         slot.cancel_retry()
         slot.cell = None
         slot.idle_state = "stopped"
-        if slot.dynamic and slot.spec.restart is Restart.TEMPORARY:
-            return
-        self._former[name] = slot
-        if len(self._former) > max(FORMER_NAMES_MAX, 0):
+        if not (slot.dynamic and slot.spec.restart is Restart.TEMPORARY):
+            self._former[name] = slot
+
+    def _forget(self) -> None:
+        while len(self._former) > FORMER_NAMES_MAX:
             self._former.popitem(last=False)

@@ -65,5 +65,5 @@ def _of_slot(slot: Slot) -> ActorStatistics:
 def _extra(cell: Cell) -> Mapping[str, int | float | str]:
     try:
         return dict(cell.actor.statistics())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a bad figure must not hide the others
         return {"statistics_error": f"{type(error).__name__}: {error}"}

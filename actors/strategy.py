@@ -1,4 +1,4 @@
-"""What a supervisor does about a child that ended, as pure functions. Never waits, never looks at a clock.
+"""What a supervisor does about a child that ended, as pure functions. Never waits.
 
 The vocabulary and the rules are those of OTP's supervisor.
 
@@ -36,7 +36,10 @@ class Backoff:
     max_s: float = 5.0
 
     def delay_s(self, attempt: int, jitter: float) -> float:
-        """The wait before restart number `attempt` (from 0); `jitter` in 0..1 gives half to all of it."""
+        """The wait before restart number `attempt`, from 0.
+
+        `jitter` in 0..1 gives half to all of the wait that is due.
+        """
         if attempt == 0:
             return 0.0
         whole = min(self.max_s, self.first_s * 2.0 ** min(attempt - 1, 64))

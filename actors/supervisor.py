@@ -6,9 +6,9 @@ Next: actors/strategy.py
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import anyio
 
@@ -113,6 +113,8 @@ class Supervisor(Actor[SupervisorMessage]):
                     await self._start_child(spec, envelope)
                 case StopChild(name):
                     await self._stop_child(name, envelope)
+                case unknown:
+                    assert_never(unknown)
 
     async def stopped(self) -> None:
         """Stop the children, last one first."""
@@ -127,6 +129,10 @@ class Supervisor(Actor[SupervisorMessage]):
             await cell.done.wait()
         for slot in self._slot.children.values():
             slot.cell = None
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """How many children, under which strategy."""
+        return {"children": len(self._slot.children), "strategy": self._spec.strategy.value}
 
     def stop_requested(self) -> None:
         """Do not wait for a child that is just being started."""
@@ -156,7 +162,7 @@ class Supervisor(Actor[SupervisorMessage]):
         cell, slot.cell = slot.cell, None
         if cell is None:
             return
-        if self._stopping:
+        if self._stopping and isinstance(slot.spec, SupervisorSpec):
             cell.request_stop()
         else:
             cell.kill(Exit(ExitKind.START_FAILED))
@@ -167,7 +173,7 @@ class Supervisor(Actor[SupervisorMessage]):
 
     def _child_ended(self, slot: Slot, cell: Cell) -> None:
         ended = ChildEnded(slot.spec.name, cell)
-        self._context.self._life.mailbox.put_event(Envelope(ended))
+        self._context.life.mailbox.put_event(Envelope(ended))
 
     async def _ended(self, slot: Slot, exit: Exit) -> None:
         """Retire it, give up, or bring down who depends on it and plan the restart."""
@@ -219,7 +225,7 @@ class Supervisor(Actor[SupervisorMessage]):
                 await self._start(slot)
             except StartInterrupted:
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is a failed start
                 await self._ended(slot, Exit(ExitKind.START_FAILED, error))
                 return
             slot.restarts += 1
@@ -234,7 +240,7 @@ class Supervisor(Actor[SupervisorMessage]):
         slot = self._slot.add(spec, dynamic=True)
         try:
             await self._start(slot)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the asker is told
             envelope.fail(await self._not_started(slot, error))
             return
         assert slot.cell is not None

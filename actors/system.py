@@ -45,13 +45,15 @@ class System:
         self._root = Slot(spec, "")
         self._clock: Clock = clock or SystemClock()
         self._stop_deadline_s = stop_deadline_s
-        self._ground = Ground(self._clock, random or Random(), self, self._spawn, set())
+        self._ground = Ground(self._clock, random or Random(), self, self._spawn, {})
         self._outer: TaskGroup
         self._cells: TaskGroup
         self._exit: Exit | None = None
 
     async def __aenter__(self) -> "System":
         """Start the tree; on failure stop what was started and raise the failure."""
+        if self._root.term:
+            raise RuntimeError("a System runs once")
         self._open = anyio.Event()
         self._closing = anyio.Event()
         self._closed = anyio.Event()

@@ -28,12 +28,12 @@ class Timer:
         self._envelope: Envelope[Any] | None = None
         self._alarm: Alarm | None = None
         if life.exit is None:
-            life.timers.add(self)
+            life.timers[self] = None
             self._arm()
 
     def cancel(self) -> None:
         """No message of this timer is delivered after this call."""
-        self._life.timers.discard(self)
+        self._life.timers.pop(self, None)
         if self._alarm is not None:
             self._alarm.cancel()
         if self._envelope is not None:
@@ -50,4 +50,4 @@ class Timer:
         if self._repeats:
             self._arm()
         else:
-            self._life.timers.discard(self)
+            self._life.timers.pop(self, None)

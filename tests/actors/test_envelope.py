@@ -1,0 +1,39 @@
+"""Replies without a mailbox between."""
+
+import asyncio
+
+from actors import Envelope
+from actors.envelope import Failure, Promise
+
+
+async def test_the_first_answer_counts_and_later_ones_are_dropped() -> None:
+    promise: Promise = asyncio.get_running_loop().create_future()
+    envelope = Envelope("question", promise)
+    assert envelope.wanted()
+    envelope.reply(1)
+    envelope.reply(2)
+    envelope.fail(ValueError())
+    assert await promise == 1
+    assert not envelope.wanted()
+
+
+async def test_a_failure_travels_to_the_asker() -> None:
+    promise: Promise = asyncio.get_running_loop().create_future()
+    Envelope("question", promise).fail(KeyError("k"))
+    answer = await promise
+    assert isinstance(answer, Failure)
+    assert isinstance(answer.error, KeyError)
+
+
+def test_an_answer_nobody_asked_for_goes_nowhere() -> None:
+    envelope = Envelope("told")
+    envelope.reply(1)
+    envelope.fail(ValueError())
+    assert not envelope.wanted()
+
+
+async def test_an_answer_to_who_has_left_goes_nowhere() -> None:
+    promise: Promise = asyncio.get_running_loop().create_future()
+    promise.cancel()
+    Envelope("question", promise).reply(1)
+    assert promise.cancelled()

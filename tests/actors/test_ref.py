@@ -1,0 +1,247 @@
+"""tell, send and ask, as senders see them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from actors import (
+    ActorDied,
+    AskTimeout,
+    ExitKind,
+    MailboxFull,
+    MailboxSpec,
+    Overflow,
+    Ref,
+    StaleTerm,
+)
+from tests.actors.troupe import (
+    LONG_S,
+    Fail,
+    Hold,
+    Nap,
+    Raise,
+    Release,
+    Say,
+    Troupe,
+    seeded,
+    settle,
+)
+
+
+@asynccontextmanager
+async def busy(overflow: Overflow) -> AsyncIterator[tuple[Troupe, Ref[Any]]]:
+    """A player that naps for 10 s with its mailbox full."""
+    async with Troupe() as troupe:
+        spec = troupe.child("a", mailbox=MailboxSpec(bound=1, overflow=overflow))
+        ref = await troupe.system.start_child("/root", spec)
+        ref.tell(Nap(10))
+        await settle()
+        ref.tell(Say("fills"))
+        yield troupe, ref
+
+
+@seeded
+async def test_an_ask_is_answered() -> None:
+    async with Troupe("a") as troupe:
+        assert await troupe.ask("a", Say("hello")) == "a@1:hello"
+
+
+@seeded
+async def test_messages_of_one_sender_keep_their_order() -> None:
+    async with Troupe("a") as troupe:
+        ref = troupe.ref("a")
+        for number in range(50):
+            ref.tell(number)
+        await ref.ask(Say(), deadline_s=1)
+        assert troupe.got() == [f"a@1 got {number}" for number in range(50)]
+
+
+@seeded
+async def test_what_the_actor_fails_with_is_raised_to_the_asker() -> None:
+    async with Troupe("a") as troupe:
+        with pytest.raises(KeyError, match="not here"):
+            await troupe.ask("a", Fail())
+        assert troupe.terms() == {"a": 1}
+
+
+@seeded
+async def test_an_answer_may_come_much_later() -> None:
+    async with Troupe("a") as troupe, anyio.create_task_group() as tasks:
+
+        async def hold() -> None:
+            assert await troupe.ask("a", Hold()) == "now"
+
+        for _ in range(3):
+            tasks.start_soon(hold)
+        await troupe.clock.sleep(50)
+        troupe.ref("a").tell(Release("now"))
+
+
+@seeded
+async def test_an_asker_does_not_wait_past_its_deadline_and_the_late_answer_is_dropped() -> None:
+    async with Troupe("a") as troupe:
+        with pytest.raises(AskTimeout):
+            await troupe.ref("a").ask(Nap(5), deadline_s=2)
+        assert troupe.clock.monotonic_s() == pytest.approx(2)
+        assert await troupe.ask("a", Say()) == "a@1:"
+        assert troupe.ref("a").life.promises == {}
+
+
+@seeded
+async def test_an_asker_that_is_cancelled_leaves_nothing_behind() -> None:
+    async with Troupe("a") as troupe:
+        with anyio.move_on_after(1):
+            await troupe.ask("a", Hold())
+        assert troupe.ref("a").life.promises == {}
+        troupe.ref("a").tell(Release())
+        assert await troupe.ask("a", Say()) == "a@1:"
+
+
+@seeded
+async def test_an_asker_is_answered_when_the_actor_dies() -> None:
+    async with Troupe("a") as troupe:
+        reasons: list[ActorDied] = []
+
+        async def wait(message: Any) -> None:
+            with pytest.raises(ActorDied) as caught:
+                await ref.ask(message, deadline_s=LONG_S)
+            reasons.append(caught.value)
+
+        ref = troupe.ref("a")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, Hold())
+            await settle()
+            boom = ValueError("boom")
+            ref.tell(Raise(boom))
+            for _ in range(3):
+                tasks.start_soon(wait, Say("behind"))
+        assert {type(died.reason.error) for died in reasons} == {ValueError}
+        assert {(died.path, died.term) for died in reasons} == {("/root/a", 1)}
+        assert len(reasons) == 4
+        assert ref.life.promises == {}
+
+
+@seeded
+async def test_a_reference_to_an_older_incarnation_is_refused_at_once() -> None:
+    async with Troupe("a") as troupe:
+        old = troupe.ref("a")
+        troupe.system.kill("/root/a")
+        await settle()
+        for verb in (old.ask, old.send):
+            with pytest.raises(StaleTerm) as caught:
+                await verb(Say(), deadline_s=1)
+            assert (caught.value.term, caught.value.current) == (1, 2)
+        with pytest.raises(StaleTerm):
+            old.tell(Say())
+        assert troupe.ref("a") != old
+
+
+@seeded
+async def test_a_reference_to_the_dead_without_a_successor_is_refused_at_once() -> None:
+    async with Troupe("a") as troupe:
+        ref = troupe.ref("a")
+        await troupe.system.stop_child("/root/a")
+        with pytest.raises(ActorDied) as caught:
+            ref.tell(Say())
+        assert caught.value.reason.kind is ExitKind.SHUTDOWN
+
+
+@seeded
+async def test_two_references_to_one_incarnation_are_one_value() -> None:
+    async with Troupe("a", "b") as troupe:
+        assert {troupe.ref("a"), troupe.ref("a")} == {troupe.ref("a")}
+        assert troupe.ref("a") != troupe.ref("b")
+        assert troupe.ref("a") != "/root/a"
+        assert repr(troupe.ref("a")) == "Ref(/root/a@1)"
+
+
+@seeded
+async def test_a_full_mailbox_that_fails_says_so_to_every_verb() -> None:
+    async with busy(Overflow.FAIL) as (_, ref):
+        with pytest.raises(MailboxFull):
+            ref.tell(Say())
+        with pytest.raises(MailboxFull):
+            await ref.send(Say(), deadline_s=1)
+        with pytest.raises(MailboxFull):
+            await ref.ask(Say(), deadline_s=1)
+
+
+@seeded
+async def test_a_full_mailbox_that_sheds_drops_and_counts() -> None:
+    async with busy(Overflow.SHED) as (troupe, ref):
+        ref.tell(Say())
+        await ref.send(Say(), deadline_s=1)
+        with pytest.raises(MailboxFull):
+            await ref.ask(Say(), deadline_s=1)
+        assert troupe.system.statistics()[1].shed == 3
+
+
+@seeded
+async def test_a_full_mailbox_that_blocks_takes_senders_in_their_order() -> None:
+    async with busy(Overflow.BLOCK) as (troupe, ref):
+        with pytest.raises(MailboxFull):
+            ref.tell("no wait")
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                await settle()
+                tasks.start_soon(lambda n: ref.send(n, deadline_s=LONG_S), number)
+            await settle()
+            assert await ref.ask(Say("last"), deadline_s=LONG_S) == "a@1:last"
+        assert troupe.got() == [f"a@1 got {number}" for number in range(3)]
+
+
+@seeded
+async def test_who_finds_no_room_in_time_is_told_and_forgotten() -> None:
+    async with busy(Overflow.BLOCK) as (_, ref):
+        with pytest.raises(MailboxFull):
+            await ref.send(Say(), deadline_s=1)
+        with pytest.raises(AskTimeout):
+            await ref.ask(Say(), deadline_s=1)
+        with anyio.move_on_after(1):
+            await ref.send(Say(), deadline_s=LONG_S)
+        with anyio.move_on_after(1):
+            await ref.ask(Say(), deadline_s=LONG_S)
+        assert ref.life.mailbox.depth == 1
+
+
+@seeded
+async def test_room_in_the_very_moment_of_the_deadline_is_harmless() -> None:
+    async with busy(Overflow.BLOCK) as (_, ref), anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(race, ref)
+    assert ref.life.promises == {}
+
+
+async def race(ref: Ref[Any]) -> None:
+    try:
+        await ref.send("in time", deadline_s=10)
+        await ref.ask(Nap(10), deadline_s=10)
+    except (AskTimeout, MailboxFull):
+        pass
+
+
+@seeded
+async def test_who_waits_for_room_is_told_of_the_death() -> None:
+    async with busy(Overflow.BLOCK) as (troupe, ref), anyio.create_task_group() as tasks:
+
+        async def wait(verb: Any) -> None:
+            with pytest.raises(ActorDied):
+                await verb(Say(), deadline_s=LONG_S)
+
+        tasks.start_soon(wait, ref.send)
+        tasks.start_soon(wait, ref.ask)
+        await settle()
+        troupe.system.kill("/root/a")
+
+
+@seeded
+async def test_an_asker_that_is_thrown_away_leaves_the_line() -> None:
+    async with busy(Overflow.BLOCK) as (_, ref):
+        asking = ref.ask(Say(), deadline_s=LONG_S)
+        asking.send(None)
+        assert ref.life.mailbox.depth == 2
+        asking.close()
+        assert ref.life.mailbox.depth == 1
