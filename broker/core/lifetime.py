@@ -49,9 +49,14 @@ def expect(lifetime: Lifetime, asked: Stage) -> Lifetime | Refusal:
 
 
 def opened(lifetime: Lifetime, term: Term) -> Lifetime:
-    """The channel serves at `term`; higher than expected when it restarted by itself."""
-    now = Stage(term, False)
-    return Lifetime(expected=max(lifetime.expected, now), current=max(lifetime.current, now))
+    """The channel serves at `term`; higher than expected when it restarted by itself.
+
+    It may have failed at this very term before: the storage came back.
+    """
+    now = Stage(term, removed=False)
+    if term < lifetime.current.term:
+        return lifetime
+    return Lifetime(expected=max(lifetime.expected, now), current=now)
 
 
 def failed(lifetime: Lifetime, term: Term, failure: Refusal) -> Lifetime:
@@ -59,12 +64,14 @@ def failed(lifetime: Lifetime, term: Term, failure: Refusal) -> Lifetime:
 
     It stays expected, so that a Remove at the same term still finds something to confirm.
     """
-    return replace(lifetime, current=Stage(term, True), failure=failure)
+    if term < lifetime.current.term:
+        return lifetime
+    return replace(lifetime, current=Stage(term, removed=True), failure=failure)
 
 
 def closed(lifetime: Lifetime, term: Term) -> Lifetime:
     """The channel was released; nothing up to `term` serves here any more."""
-    return replace(lifetime, current=max(lifetime.current, Stage(term, True)))
+    return replace(lifetime, current=max(lifetime.current, Stage(term, removed=True)))
 
 
 def settle(lifetime: Lifetime, asked: Stage) -> Waiting | Refusal | None:

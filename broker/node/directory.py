@@ -144,11 +144,7 @@ class Directory(Actor[DirectoryMessage]):
             case ChannelOpened(channel):
                 self._serves(channel.name, channel.term)
             case ChannelFailed(name, term, refusal, final):
-                self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
-                self._settle(name)
-                if final:
-                    self._parts.observer.closed(self._parts.node_id, name, term)
-                    await self._hand(name, MoveTo(Stage(term, removed=True)))
+                await self._fails(name, term, refusal, final=final)
             case ChannelReleased(name, term):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
                 self._settle(name)
@@ -156,8 +152,22 @@ class Directory(Actor[DirectoryMessage]):
             case Terminated(path, dead_term):
                 name = PChannelName(path.split("/")[-3])  # channel[name]/log/appender
                 self._parts.open_channels.withdraw(name, Term(dead_term))
+                self._parts.observer.closed(self._parts.node_id, name, Term(dead_term))
             case _:
                 assert_never(event)
+
+    async def _fails(
+        self, name: PChannelName, term: Term, refusal: Refusal, *, final: bool
+    ) -> None:
+        """Tell who waits. A final failure also ends the tries, unless a later stage is expected."""
+        lifetime = self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
+        self._settle(name)
+        if not final:
+            return
+        self._parts.observer.closed(self._parts.node_id, name, term)
+        removal = Stage(term, removed=True)
+        if removal >= lifetime.expected:
+            await self._hand(name, MoveTo(removal))
 
     def _serves(self, name: PChannelName, term: Term) -> None:
         self._lifetimes[name] = opened(self._lifetime(name), term)

@@ -16,7 +16,7 @@ class ChannelTerms:
 
     def __init__(self, name: PChannelName, assigned: Term, parts: NodeParts) -> None:
         self._name = name
-        self._assigned = assigned
+        self._newest = assigned
         self._parts = parts
         self._claimed = False
 
@@ -26,19 +26,20 @@ class ChannelTerms:
             cause = f"{self._name}: the storage takes no writes; trying again"
             raise self._failed(Refused(StreamingCode.ON_SHUTDOWN, cause), final=False)
         try:
-            return await self._next()
+            await self._take_next()
         except Refused as error:
             overtaken = error.refusal.code is StreamingCode.IGNORED_OPERATION
             raise self._failed(error, final=overtaken) from error
+        return self._newest
 
-    async def _next(self) -> Term:
+    async def _take_next(self) -> None:
         if self._claimed:
-            return await self._parts.terms.acquire(self._name)
-        await self._parts.terms.claim(self._name, self._assigned)
-        self._claimed = True
-        return self._assigned
+            self._newest = await self._parts.terms.acquire(self._name)
+        else:
+            await self._parts.terms.claim(self._name, self._newest)
+            self._claimed = True
 
     def _failed(self, error: Refused, *, final: bool) -> Refused:
-        event = ChannelFailed(self._name, self._assigned, error.refusal, final)
+        event = ChannelFailed(self._name, self._newest, error.refusal, final)
         self._parts.open_channels.report(event)
         return error

@@ -12,10 +12,13 @@ from broker.node.messages import Beat, CloseTick, TimeTickMessage
 from broker.node.parts import NodeParts
 
 CLOSE_TICK = CloseTick()
+FIRST_BEAT = Beat()
 
 
 class TimeTickBeat(Actor[TimeTickMessage]):
     """See the module."""
+
+    _context: Context[TimeTickMessage]
 
     def __init__(self, name: PChannelName, parts: NodeParts) -> None:
         self._name = name
@@ -25,11 +28,15 @@ class TimeTickBeat(Actor[TimeTickMessage]):
         self._missed_max = max(1, round(parts.limits.pull_wait_s / parts.limits.tick_interval_s))
 
     async def started(self, context: Context[TimeTickMessage]) -> None:
-        """Begin to beat."""
-        context.every(self._parts.limits.tick_interval_s, Beat())
+        """Begin to beat, somewhere within an interval: pchannels should not beat all at once."""
+        self._context = context
+        interval_s = self._parts.limits.tick_interval_s
+        context.after(context.random.uniform(0.0, interval_s), FIRST_BEAT)
 
     async def receive(self, batch: Sequence[Envelope[TimeTickMessage]]) -> None:
         """A beat. When ticks stand still for long, let waiting readers have their empty answers."""
+        if any(envelope.message is FIRST_BEAT for envelope in batch):
+            self._context.every(self._parts.limits.tick_interval_s, Beat())
         opened = self._parts.open_channels.find(self._name)
         if opened is None:
             return

@@ -79,6 +79,18 @@ def test_a_failed_open_gives_its_error_and_burns_the_term() -> None:
     assert settle(opened(accepted(lifetime, serve(4)), Term(4)), serve(4)) is None
 
 
+def test_a_term_that_failed_may_still_come_to_serve() -> None:
+    lifetime = opened(failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN), Term(3))
+    assert lifetime == Lifetime(serve(3), serve(3))
+    assert settle(accepted(lifetime, remove(3)), remove(3)) == Waiting()
+
+
+def test_news_of_an_older_term_change_nothing() -> None:
+    lifetime = opened(NEVER_SEEN, Term(5))
+    assert opened(lifetime, Term(4)) == failed(lifetime, Term(4), BROKEN) == lifetime
+    assert closed(lifetime, Term(4)) == lifetime
+
+
 def test_a_channel_that_restarts_by_itself_moves_on() -> None:
     lifetime = opened(accepted(NEVER_SEEN, serve(3)), Term(3))
     lifetime = opened(lifetime, Term(4))

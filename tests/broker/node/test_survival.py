@@ -125,3 +125,35 @@ def test_a_killed_appender_comes_back_at_the_next_term_and_others_do_not_notice(
             assert [m.body for m in reader.messages] == [b"before", b"after"]
 
     run_seeded(seed, scenario)
+
+
+def test_a_channel_that_is_killed_again_and_again_still_comes_back() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            for _ in range(60):
+                await world.locate()
+                world.system.kill(world.path("appender"))
+                await world.clock.sleep(0.01)
+            (outcome,) = await world.append(message("still here"))
+            assert isinstance(outcome, Appended)
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_node_that_dies_whole_is_rebuilt_empty_and_can_be_assigned_again(seed: int) -> None:
+    async def scenario() -> None:
+        async with running_node(seed=seed) as world:
+            await world.assign()
+            (outcome,) = await world.append(message("before"))
+            world.system.kill("/root/node")
+            await world.clock.sleep(1)
+            assert world.parts.open_channels.all() == []
+            assert await world.assign(term=2) is None
+            reader = Reader(world)
+            assert isinstance(outcome, Appended)
+            await reader.read_until(outcome.id)
+            assert [m.body for m in reader.messages] == [b"before"]
+
+    run_seeded(seed, scenario)
