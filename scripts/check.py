@@ -11,16 +11,20 @@ and outcome of each environment and pytest's own last lines. Exits non-zero when
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from environment import ROOT, SOURCE_ONLY, Environment, EnvironmentFailed, build_wheels, make
 from java import JavaMissing, ensure_java
 
 ENVIRONMENTS = ("lint", "tests", "spark", "package")
+SECONDS_MAX = 1800  # for one environment; what takes longer hangs
 _PYTEST_SUMMARY = re.compile(
     r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"
 )
@@ -69,15 +73,19 @@ def _run(tools: Environment, name: str, pytest: Sequence[str]) -> Outcome:
     outcome = Outcome(name, 1, 0.0)
     started = time.perf_counter()
     print(f"\n--- {name}", flush=True)
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=dict(tools.variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as running:
+    with (
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=dict(tools.variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as running,
+        _deadline(running),
+    ):
         assert running.stdout is not None
         for line in running.stdout:
             print(line, end="", flush=True)
@@ -87,6 +95,27 @@ def _run(tools: Environment, name: str, pytest: Sequence[str]) -> Outcome:
     outcome.returncode = running.returncode
     outcome.seconds = time.perf_counter() - started
     return outcome
+
+
+@contextmanager
+def _deadline(running: subprocess.Popen[str]) -> Iterator[None]:
+    """End the whole group of processes when it hangs, or when we are told to stop."""
+    alarm = threading.Timer(SECONDS_MAX, _end, [running])
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    except BaseException:
+        _end(running)
+        raise
+    finally:
+        alarm.cancel()
+
+
+def _end(running: subprocess.Popen[str]) -> None:
+    print(f"ending process group {running.pid}: interrupted or over {SECONDS_MAX} s", flush=True)
+    with suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
 
 
 def _summary(outcomes: Sequence[Outcome]) -> int:

@@ -4,6 +4,7 @@ Appended, never put first: where a wheel is installed (the gate), it is the whee
 in a bare checkout it is the checkout. Tests import each other's fakes as `tests.<...>`.
 """
 
+import faulthandler
 import sys
 from pathlib import Path
 
@@ -18,3 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rounds", type=int, default=5, help="how often the kill tests kill the broker"
     )
+
+
+def pytest_unconfigure() -> None:
+    """A thread that a failed test left running keeps Python from ending: name it, then end."""
+    faulthandler.dump_traceback_later(20, exit=True)
