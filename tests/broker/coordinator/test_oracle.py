@@ -11,12 +11,12 @@ from actors import REST_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec, System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
 from broker.coordinator.oracle import WAITING_MAX, Oracle, OracleTicks
 from broker.coordinator.window import TickWindow
-from broker.core.tso import WINDOW_MS, physical_ms_of
+from broker.core.tso import COUNT_MAX, WINDOW_MS, physical_ms_of
 from broker.meta.memory import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.ports.meta import MetaStore
-from broker.ports.ticks import TickRange
+from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
 from tests.broker.coordinator.fakes import ShakyStore
 
 
@@ -261,3 +261,7 @@ async def test_oracles_of_two_connections_to_one_file_never_overlap(tmp_path: Pa
             group.start_soon(consume, system)
     assert_disjoint(ranges)
     assert len(ranges) == 800
+
+
+def test_the_port_and_the_core_agree_on_the_largest_reservation() -> None:
+    assert RESERVE_COUNT_MAX == COUNT_MAX
