@@ -204,6 +204,7 @@ class PeerConnection(H2Protocol):
         self.connection.flush()
         if self._holds_too_much():
             self._cut("over a limit")
+            self._transport.abort()
 
     def _holds_too_much(self) -> bool:
         """Checked before the bytes come: a length that is too large is refused by its header."""
@@ -222,10 +223,12 @@ class PeerConnection(H2Protocol):
         self._look = loop.call_later(self._limits.idle_peer_s, self._look_for_progress)
 
     def _look_for_progress(self) -> None:
+        assert self._transport is not None
         incoming = self.connection._connection.incoming_buffer
         unfinished = bool(incoming._data or incoming._headers_buffer)
         if not self._handshaken or (unfinished and self._completed == self._completed_before):
             self._cut("no progress")
+            self._transport.abort()
             return
         self._completed_before = self._completed
         self._look_later()

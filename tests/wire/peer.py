@@ -84,6 +84,14 @@ class PeerStream:
         assert isinstance(received, bytes)
         return received
 
+    async def end(self) -> "Ended":
+        """How the call ended, whatever still comes before it."""
+        while True:
+            try:
+                await self.receive()
+            except Ended as ended_so:
+                return ended_so
+
     async def status(self) -> tuple[int, StreamingError | None]:
         """How the call ended: gRPC code and the streaming error inside, if any."""
         with anyio.fail_after(ANSWER_S):

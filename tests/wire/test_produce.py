@@ -1,5 +1,7 @@
 """Appending through Milvus's Produce: results, in-stream refusals, and how the stream ends."""
 
+from itertools import pairwise
+
 import anyio
 import pytest
 
@@ -46,7 +48,7 @@ async def test_ids_and_ticks_of_one_stream_only_grow(peer: Peer) -> None:
     results = await answers(stream, 200)
     by_request = sorted(results, key=lambda result: result.request_id)  # type: ignore[union-attr]
     assert all(isinstance(result, Produced) for result in results)
-    for earlier, later in zip(by_request, by_request[1:], strict=False):
+    for earlier, later in pairwise(by_request):
         assert isinstance(earlier, Produced)
         assert isinstance(later, Produced)
         assert earlier.request_id + 1 == later.request_id
@@ -98,7 +100,7 @@ async def test_close_alone_ends_nothing(peer: Peer) -> None:
 async def test_a_message_that_cannot_be_appended_is_refused_on_its_own(
     peer: Peer, properties: dict[str, str], code: Code
 ) -> None:
-    request_id, found, cause = await in_stream_code(peer, append(7, **properties))
+    request_id, found, cause = await in_stream_code(peer, append(7, b"row", **properties))
     assert (request_id, found) == (7, code)
     assert cause
 
