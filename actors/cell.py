@@ -33,7 +33,7 @@ class Ground:
     random: Random
     tree: Tree
     spawn: Callable[["Cell"], None]
-    abandoned: "dict[Cell, None]"
+    running: "dict[Cell, None]"
 
 
 class Cell:
@@ -101,9 +101,11 @@ class Cell:
             assert self.life.exit is not None
         finally:
             self.life.die(Exit(ExitKind.KILLED))
-            with anyio.CancelScope(shield=True):
-                await self.actor.reap()
-            self._finish()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self.actor.reap()
+            finally:
+                self._finish()
 
     async def _live(self) -> Exit:
         kind = ExitKind.START_FAILED
@@ -155,7 +157,7 @@ class Cell:
     def _finish(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._ground.abandoned.pop(self, None)
+        self._ground.running.pop(self, None)
         self._report()
 
     def _report(self) -> None:
@@ -178,5 +180,4 @@ class Cell:
 
     def _abandon(self) -> None:
         log.warning("%s resists its end; going on without it", self.life.path)
-        self._ground.abandoned[self] = None
         self._report()

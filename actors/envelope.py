@@ -22,10 +22,15 @@ class Request(Generic[R_co]):
 class Failure:
     """The answer that is raised instead of returned."""
 
-    __slots__ = ("error",)
+    __slots__ = ("_traceback", "error")
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+        self._traceback = error.__traceback__
+
+    def fresh(self) -> Exception:
+        """The error as it was given: one that is raised to many askers must not grow with each."""
+        return self.error.with_traceback(self._traceback)
 
 
 class Envelope(Generic[M]):

@@ -89,7 +89,7 @@ class Ref(Generic[M_contra]):
             if not (queued or answered):
                 life.mailbox.leave(envelope)
         if isinstance(answer, Failure):
-            raise answer.error
+            raise answer.fresh()
         return answer  # type: ignore[return-value]
 
     def __eq__(self, other: object) -> bool:

@@ -40,8 +40,9 @@ def walk(slot: Slot) -> Iterator[ActorStatistics]:
 
 
 def abandoned(cells: Iterable[Cell]) -> Iterator[ActorStatistics]:
-    """Those the tree no longer knows."""
-    for cell in sorted(cells, key=lambda cell: (cell.life.path, cell.life.term)):
+    """Those of the running that the tree no longer knows."""
+    lost = (cell for cell in cells if cell.life.over)
+    for cell in sorted(lost, key=lambda cell: (cell.life.path, cell.life.term)):
         yield ActorStatistics(cell.life.path, cell.life.term, "actor", cell.state)
 
 

@@ -23,14 +23,15 @@ from actors.statistics import ActorStatistics, abandoned, walk
 from actors.supervisor import StartChild, StopChild, launch
 
 INSIST_EVERY_S = 0.1
-"""At exit, how often the task of an actor that shields itself is cancelled through its shield."""
+"""At exit, how often a task that shields itself from its end is cancelled through its shield."""
 
 
 class System:
     """A running tree: `async with System(spec) as system`.
 
     Entering returns when every child has started and raises what a start failed with. Leaving stops
-    the tree in reverse order; what has not stopped after `stop_deadline_s` seconds is killed.
+    the tree in reverse order; what has not stopped after `stop_deadline_s` seconds is killed, and
+    what resists that is cancelled through its shields.
     One event loop, one thread.
     """
 
@@ -112,7 +113,7 @@ class System:
 
     def statistics(self) -> list[ActorStatistics]:
         """The tree, parents first, in start order; then those that resist their end."""
-        return [*walk(self._root), *abandoned(self._ground.abandoned)]
+        return [*walk(self._root), *abandoned(self._ground.running)]
 
     async def wait_failed(self) -> NoReturn:
         """Raise when the root supervisor has given up: TooManyRestarts, or ActorDied if killed."""
@@ -145,6 +146,7 @@ class System:
             raise NoSuchActor(path, "not a supervisor")
 
     def _spawn(self, cell: Cell) -> None:
+        self._ground.running[cell] = None
         self._cells.start_soon(cell.run, name=f"{cell.life.path}@{cell.life.term}")
 
     def _root_ended(self, _slot: Slot, cell: Cell) -> None:
@@ -176,11 +178,11 @@ class System:
         with deadline(self._clock, self._stop_deadline_s):
             await cell.done.wait()
         cell.kill(Exit(ExitKind.KILLED))
-        await cell.done.wait()
+        with deadline(self._clock, self._stop_deadline_s):
+            await cell.done.wait()
 
     def _insist(self) -> None:
-        for cell in self._ground.abandoned:
-            assert cell.task is not None
-            cell.task.cancel()
-        if self._ground.abandoned:
+        for task in [cell.task for cell in self._ground.running if cell.task is not None]:
+            task.cancel()
+        if self._ground.running:
             self._clock.call_later(INSIST_EVERY_S, self._insist)

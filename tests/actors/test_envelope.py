@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from actors import Envelope
 from actors.envelope import Failure, Promise
 
@@ -23,6 +25,17 @@ async def test_a_failure_travels_to_the_asker() -> None:
     answer = await promise
     assert isinstance(answer, Failure)
     assert isinstance(answer.error, KeyError)
+
+
+async def test_one_error_for_many_askers_does_not_grow_with_each() -> None:
+    try:
+        raise KeyError("where it began")
+    except KeyError as error:
+        failure = Failure(error)
+    for _ in range(3):
+        with pytest.raises(KeyError) as caught:
+            raise failure.fresh()
+    assert len(caught.traceback) == 2
 
 
 def test_an_answer_nobody_asked_for_goes_nowhere() -> None:

@@ -240,7 +240,7 @@ def test_nothing_grows_without_a_bound(plays: list[tuple[Play, Ledger]]) -> None
     senders_and_timers = 12 + 13
     for staged, ledger in plays:
         assert ledger.depth_max <= BOUND + senders_and_timers
-        assert staged.system._ground.abandoned == {}
+        assert staged.system._ground.running == {}
         assert all(s.mailbox_depth == 0 for s in staged.system.statistics())
 
 

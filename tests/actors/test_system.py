@@ -138,6 +138,26 @@ async def test_a_tree_that_takes_too_long_to_stop_is_killed_whole() -> None:
     assert inner.journal[3:] == ["c@1 stops"]
 
 
+class Shielded:
+    """A term source that cannot be interrupted."""
+
+    async def next_term(self, path: str) -> int:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep_forever()
+        raise AssertionError
+
+
+@seeded
+async def test_a_term_source_that_shields_itself_does_not_hold_up_the_end() -> None:
+    inner = Troupe()
+    spec = SupervisorSpec("root", children=(inner.child("a"), SupervisorSpec("inner")))
+    async with System(spec, clock=inner.clock, stop_deadline_s=5.0) as system:
+        with anyio.move_on_after(1):
+            await system.start_child("/root/inner", inner.child("b", terms=Shielded()))
+    assert inner.clock.monotonic_s() < 12
+    assert len(asyncio.all_tasks()) == 1
+
+
 def on_asyncio(main: Callable[[], Any]) -> None:
     with asyncio.Runner() as runner:
         runner.run(main())
