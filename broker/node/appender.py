@@ -6,6 +6,7 @@ after a failed write it never writes again: the next incarnation reads back what
 Next: broker/core/sequencer.py
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -41,9 +42,10 @@ from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
 from broker.node.tail import Tail
-from broker.ports.wal import Fenced, Log, WriterFailed
+from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 PROBE = ProbeStorage()
+log = logging.getLogger("broker.node")
 
 
 class StorageCameBack(Exception):
@@ -110,33 +112,33 @@ class Appender(Actor[AppenderMessage]):
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """Empty until it is open."""
-        tail = self._parts.open_channels.find(self._name)
-        if tail is None:
+        serving = self._parts.open_channels.find(self._name)
+        if serving is None:
             return {}
         return {
             "next_id": self._end.next_id,
-            "closed_tick": tail.tail.closed.tick,
+            "closed_tick": serving.tail.closed.tick,
             "groups": self._groups,
             "messages": self._messages,
-            "tail_bytes": tail.tail.size_bytes,
-            "backlog_bytes": tail.backlog.bytes_waiting,
+            "tail_bytes": serving.tail.size_bytes,
+            "backlog_bytes": serving.backlog.bytes_waiting,
             "state": "serving" if self._admission.closed is None else "refusing",
         }
 
     async def _open(self, term: Term) -> None:
         channels = self._parts.open_channels
         await channels.release(self._name)
-        self._log = log = await self._parts.wal.open(self._name, term)
-        channels.hold(self._name, log)
+        self._log = await self._parts.wal.open(self._name, term)
+        channels.hold(self._name, self._log)
         self._parts.ticks.drop()
-        bounds = log.bounds()
+        bounds = self._log.bounds()
         end = LogEnd(term, bounds.next_id, bounds.last_tick)
         tick = await self._take(1, bounds.last_tick)
         if tick <= bounds.last_tick:
             cause = f"{self._name}: the oracle is at {tick}, behind the log's {bounds.last_tick}"
             raise Refused(StreamingCode.INNER, cause)
         first = time_tick_record(tick, end)
-        await log.append([first])
+        await self._log.append([first])
         self._end = end_after([first], end)
         closed = _closed_by(first)
         self._tail = Tail(first.base_id, closed, self._limits, channels.memory)
@@ -146,7 +148,7 @@ class Appender(Actor[AppenderMessage]):
         channels.publish(
             OpenChannel(
                 channel=PChannel(self._name, term),
-                log=log,
+                log=self._log,
                 tail=self._tail,
                 appender=self._context.self,
                 backlog=Backlog(self._limits.backlog_bytes_max),
@@ -237,9 +239,16 @@ class Appender(Actor[AppenderMessage]):
         self._context.after(self._limits.probe_s, PROBE)
 
     async def _truncate(self) -> None:
-        if self._admission.closed is None:
-            now_ms = self._context.clock.wall_ms()
+        """A failure to drop old data is no reason to stop taking new, unless the log is lost."""
+        if self._admission.closed is not None:
+            return
+        now_ms = self._context.clock.wall_ms()
+        try:
             await self._log.truncate(self._end.next_id, self._limits.retention, now_ms)
+        except (Fenced, WriterFailed) as error:
+            self._refuse(error)
+        except WalError as error:
+            log.warning("%s: old data stays: %s", self._name, error)
 
 
 def _messages(group: Sequence[Envelope[AppenderMessage]]) -> Sequence[NewMessage]:

@@ -7,7 +7,7 @@ incarnation looks at what is open.
 Next: broker/node/keeper.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from actors import (
@@ -35,7 +35,7 @@ from broker.core.lifetime import (
     settle,
 )
 from broker.core.opening import starting_cursor
-from broker.model.channel import ChannelOffsets
+from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
 from broker.node.keeper import KEEPER, KeeperMessage, MoveTo, StartScanner, channel_spec
@@ -89,6 +89,9 @@ class Directory(Actor[DirectoryMessage]):
         """Requests are answered here or kept for the event that answers them."""
         for envelope in batch:
             match envelope.message:
+                case AssignChannel(channel) if channel.access is not AccessMode.READ_WRITE:
+                    cause = f"{channel.name}: only read-write channels can be assigned"
+                    envelope.reply(Refusal(StreamingCode.INVALID_ARGUMENT, cause))
                 case AssignChannel(channel):
                     stage = Stage(channel.term, removed=False)
                     await self._expect(channel.name, stage, envelope)
@@ -102,6 +105,14 @@ class Directory(Actor[DirectoryMessage]):
                     self._closing = True
                 case _ as question:
                     envelope.reply(self._answer(question))
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """How many pchannels serve, and how many requests wait for one to open or close."""
+        return {
+            "serving": len(self._parts.open_channels.all()),
+            "known": len(self._lifetimes),
+            "waiting": sum([len(asked) for asked in self._asked.values()]),
+        }
 
     def _answer(self, question: Locate | FindScanner | CollectStatus | Describe) -> object:
         match question:
@@ -232,7 +243,8 @@ class Directory(Actor[DirectoryMessage]):
         if isinstance(cursor, Refusal):
             asked.reply(cursor)
             return
-        refusal = await self._hand(request.name, StartScanner(asked, request, cursor))
+        start = StartScanner(asked, request, cursor, found.channel.term)
+        refusal = await self._hand(request.name, start)
         if refusal is not None:
             asked.reply(refusal)
 

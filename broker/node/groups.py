@@ -19,13 +19,13 @@ Group = list[Envelope[AppenderMessage]]
 
 
 def gather(appends: Sequence[Envelope[AppenderMessage]], limits: NodeLimits) -> list[Group]:
-    """The batches as groups, in order; one that is too large for any group is refused here."""
+    """The batches as groups, in order; an empty one, or one too large for any, is answered here."""
     groups: list[Group] = []
     count = size_bytes = 0
     for envelope in appends:
         assert isinstance(envelope.message, AppendBatch)
         messages = envelope.message.messages
-        if len(messages) > BATCH_MESSAGES_MAX:
+        if not 0 < len(messages) <= BATCH_MESSAGES_MAX:
             envelope.reply((_too_many(len(messages)),) * len(messages))
             continue
         more_bytes = sum([len(message.body) for message in messages])

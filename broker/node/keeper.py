@@ -6,7 +6,7 @@ Next: broker/node/channel.py
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import assert_never
 
@@ -23,7 +23,7 @@ from actors import (
 from broker.core.delivery import select
 from broker.core.lifetime import Stage
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, Term
 from broker.model.position import Cursor
 from broker.node.channel import (
     LOG,
@@ -42,6 +42,10 @@ from broker.node.messages import (
 )
 from broker.node.parts import NodeParts
 
+KEEPER = "keeper"
+START_TRIES = 20
+START_PAUSE_S = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class MoveTo:
@@ -52,17 +56,19 @@ class MoveTo:
 
 @dataclass(frozen=True, slots=True)
 class StartScanner:
-    """Start a Scanner and answer `asked`, an OpenScanner, with it and the cursor."""
+    """Start a Scanner and answer `asked`, an OpenScanner, with it and the cursor.
+
+    `term` is what the cursor was made for; while the channel comes up it is tried again.
+    """
 
     asked: Envelope[DirectoryMessage]
     request: OpenScanner
     cursor: Cursor
+    term: Term
+    tries_left: int = START_TRIES
 
 
 KeeperMessage = MoveTo | StartScanner
-
-
-KEEPER = "keeper"
 
 
 class Keeper(Actor[KeeperMessage]):
@@ -117,20 +123,36 @@ class Keeper(Actor[KeeperMessage]):
         await self._parts.open_channels.release(self._name)
 
     async def _start_scanner(self, start: StartScanner) -> None:
+        opened = self._parts.open_channels.find(self._name)
+        if opened is None or opened.channel.term != start.term:
+            start.asked.reply(self._reopening(f"it left term {start.term}"))
+            return
         request = start.request
         selection = select(request.vchannel, request.filters)
         spec = scanner_spec(next(self._numbers), self._name, selection, self._parts)
-        opened = self._parts.open_channels.find(self._name)
+        path = f"{self._channel_path}/{LOG}/{SCANNERS}"
         try:
-            path = f"{self._channel_path}/{LOG}/{SCANNERS}"
             scanner = await self._context.tree.start_child(path, spec)
-            if opened is not None:
-                opened.appender.tell(ConsumerOpened())
         except ActorError as error:
-            cause = f"{self._name} is being reopened: {error}"
-            start.asked.reply(Refusal(StreamingCode.ON_SHUTDOWN, cause))
+            self._try_again(start, error)
             return
         start.asked.reply(ScannerOpened(scanner, start.cursor))
+        try:
+            opened.appender.tell(ConsumerOpened())
+        except ActorError:  # full or dying: ticks will come from it, or from the next one
+            pass
+
+    def _try_again(self, start: StartScanner, error: ActorError) -> None:
+        """A channel serves a moment before its Scanners can start."""
+        if start.tries_left > 0:
+            again = replace(start, tries_left=start.tries_left - 1)
+            self._context.after(START_PAUSE_S, again)
+        else:
+            start.asked.reply(self._reopening(str(error)))
+
+    def _reopening(self, why: str) -> Refusal:
+        cause = f"{self._name} is being reopened: {why}"
+        return Refusal(StreamingCode.ON_SHUTDOWN, cause)
 
 
 def channel_spec(name: PChannelName, parts: NodeParts) -> SupervisorSpec:

@@ -5,7 +5,7 @@ What it does keep is a cache, of records read from the log and not yet handed ov
 Next: broker/core/delivery.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -80,6 +80,14 @@ class Scanner(Actor[ScannerMessage]):
                     self._context.stop()
                 case _:
                     assert_never(envelope.message)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """What it selects, whether a consumer waits, and what it holds for it."""
+        return {
+            "vchannel": self._selection.vchannel,
+            "waiting": int(self._waiting is not None),
+            "cached_bytes": sum([len(record.body) for record in self._cache]),
+        }
 
     def _take(self, envelope: Envelope[ScannerMessage], pull: Pull) -> None:
         """One Pull at a time: an older one, whose asker may have left, is answered empty."""

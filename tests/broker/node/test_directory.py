@@ -4,12 +4,13 @@ import pytest
 
 from actors import NoSuchActor
 from actors.testing import run_seeded
-from broker.model.channel import PChannel
+from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term, TimeTick
 from broker.model.position import FromLatest
 from broker.node.control import LocalNode
 from broker.node.messages import (
+    AssignChannel,
     CloseScanner,
     CollectStatus,
     Describe,
@@ -198,6 +199,37 @@ def test_a_node_can_be_asked_through_its_port() -> None:
                 await node.channels()
 
     run_seeded(6, scenario)
+
+
+def test_a_read_only_assignment_is_refused() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            read_only = PChannel(PCHANNEL, Term(1), AccessMode.READ_ONLY)
+            assert code(await world.ask(AssignChannel(read_only))) is (
+                StreamingCode.INVALID_ARGUMENT
+            )
+            assert await world.assign(term=1) is None
+
+    run_seeded(8, scenario)
+
+
+def test_a_consumer_that_comes_while_the_channel_is_reopened_is_told_or_served() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            for term in range(1, 20):
+                await world.locate(term=term)
+                pending = asyncio.get_running_loop().create_task(world.open_scanner())
+                await world.clock.sleep(0.001 * term)
+                world.system.kill(world.path("scanners" if term % 2 else "appender"))
+                if term % 2:
+                    world.system.kill(world.path("appender"))
+                answer = await pending
+                assert isinstance(answer, ScannerOpened) or answer.code in (
+                    StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_NOT_EXIST,
+                )  # fmt: skip
+
+    run_seeded(9, scenario)
 
 
 def test_a_channel_given_to_another_node_is_not_fought_for() -> None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, Term
+from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.message import Appended
 from broker.model.position import Cursor, FromLatest, StartFrom
 from broker.node.limits import NodeLimits
 from broker.node.messages import Delivery, Pull, ScannerOpened
-from broker.ports.wal import Retention
-from broker.wal.memory import Fault, MemoryWal
+from broker.ports.wal import Corrupt, Retention, WalError, WriterFailed
+from broker.wal.memory import Fault, MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 
 
@@ -234,3 +234,38 @@ def test_a_stalled_disk_stalls_nobody_else_and_waiting_readers_are_answered() ->
             assert isinstance(outcome, Appended)
 
     run_seeded(10, scenario)
+
+
+class Unremovable(MemoryWal):
+    """A storage that fails to drop old data, in one of several ways."""
+
+    failure: WalError | None = None
+
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        log = await super().open(channel, term)
+
+        async def truncate(before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
+            if self.failure is not None:
+                raise self.failure
+            return log.bounds().first_id
+
+        log.truncate = truncate  # type: ignore[method-assign]
+        return log
+
+
+def test_failing_to_drop_old_data_stops_nothing_unless_the_log_is_lost() -> None:
+    async def scenario() -> None:
+        wal = Unremovable()
+        limits = NodeLimits(retention=Retention(bytes_max=1), retention_period_s=1.0)
+        async with running_node(wal, limits) as world:
+            await world.assign()
+            wal.failure = Corrupt("seg-1", 1, "checksum")
+            await world.clock.sleep(3)
+            appended(await world.append(message("x")))
+            assert (await world.locate()).channel.term == 1
+            wal.failure = WriterFailed("the disk is gone")
+            await world.clock.sleep(1.1)
+            wal.failure = None
+            assert (await world.locate(term=2)).channel.term == 2
+
+    run_seeded(12, scenario)

@@ -1,0 +1,187 @@
+import asyncio
+
+from actors.testing import run_seeded
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import MessageId, TimeTick
+from broker.model.message import Appended, ClosedTick
+from broker.model.position import Cursor, FromLatest, MessageTypes, TimeTickGte
+from broker.node.limits import NodeLimits
+from broker.node.messages import Delivery, Pull, ScannerOpened
+from broker.ports.wal import Corrupt
+from broker.wal.memory import MemoryLog, MemoryWal
+from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
+
+
+async def opened(world: World, **wanted: object) -> ScannerOpened:
+    answer = await world.open_scanner(**wanted)  # type: ignore[arg-type]
+    assert isinstance(answer, ScannerOpened)
+    return answer
+
+
+def test_latest_gives_only_what_comes_after_the_opening_and_a_stored_tick_soon() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await world.append(message("old"))
+            latest = await opened(world, policy=FromLatest())
+            first = await latest.scanner.ask(Pull(latest.cursor, 1 << 20), deadline_s=9)
+            assert isinstance(first, Delivery)
+            await world.append(message("new"))
+            cursor, items = first.cursor, list(first.items)
+            while cursor.next_id < (await world.offsets()).next_id:
+                more = await latest.scanner.ask(Pull(cursor, 1 << 20), deadline_s=9)
+                assert isinstance(more, Delivery)
+                cursor, items = more.cursor, [*items, *more.items]
+            bodies = [item.body for item in items if not isinstance(item, ClosedTick)]
+            assert bodies == [b"new"]
+            assert any(isinstance(item, ClosedTick) and item.persisted for item in items)
+
+    run_seeded(1, scenario)
+
+
+def test_filters_remove_and_nothing_else() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await world.append(message("a"), message("b", kind=3))
+            (last,) = await world.append(message("c", kind=3))
+            assert isinstance(last, Appended)
+            vchannel = f"{PCHANNEL}_7v0"
+            reader = Reader(world, vchannel, (MessageTypes(frozenset({3})), TimeTickGte(last.tick)))
+            await reader.read_until(last.id)
+            assert [m.body for m in reader.messages] == [b"c"]
+            assert all(event.tick >= last.tick for event in reader.events)
+
+    run_seeded(2, scenario)
+
+
+def test_messages_for_other_vchannels_only_move_the_closed_tick() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            reader = Reader(world, f"{PCHANNEL}_7v1")
+            await reader.pull()
+            (outcome,) = await world.append(message("for shard 0", shard=0))
+            assert isinstance(outcome, Appended)
+            await reader.read_until(outcome.id)
+            assert reader.messages == []
+            assert reader.ticks[-1].tick >= outcome.tick
+
+    run_seeded(3, scenario)
+
+
+def test_a_newer_pull_replaces_one_that_waits() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            scanner = await opened(world, policy=FromLatest())
+            first = await scanner.scanner.ask(Pull(scanner.cursor, 1), deadline_s=9)
+            assert isinstance(first, Delivery)
+            async with asyncio.TaskGroup() as tasks:
+                older = tasks.create_task(scanner.scanner.ask(Pull(first.cursor, 1), deadline_s=9))
+                await asyncio.sleep(0)
+                newer = tasks.create_task(scanner.scanner.ask(Pull(first.cursor, 1), deadline_s=9))
+            assert {type(older.result()), type(newer.result())} == {Delivery}
+
+    run_seeded(4, scenario)
+
+
+def test_an_asker_who_left_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            scanner = await opened(world, policy=FromLatest())
+            cursor = scanner.cursor
+            for _ in range(3):
+                pending = asyncio.get_running_loop().create_task(
+                    scanner.scanner.ask(Pull(cursor, 1), deadline_s=9)
+                )
+                await asyncio.sleep(0.001)
+                pending.cancel()
+                await world.clock.sleep(0.5)
+            answer = await scanner.scanner.ask(Pull(cursor, 1 << 20), deadline_s=9)
+            assert isinstance(answer, Delivery)
+
+    run_seeded(5, scenario)
+
+
+def test_a_slow_consumer_holds_no_more_than_its_credit() -> None:
+    async def scenario() -> None:
+        limits = NodeLimits(tail_bytes_max=20_000, tail_age_s=0.3)
+        async with running_node(MemoryWal(segment_bytes=10_000), limits) as world:
+            await world.assign()
+            reader = Reader(world)
+            await reader.pull(100)
+            for _ in range(300):
+                await world.append(*[message("x" * 1_000)] * 3)
+            world_memory = world.parts.open_channels.memory.size_bytes
+            assert world_memory <= 20_000 + 5_000
+            scanner = _inside(world)
+            cached = 0
+            while reader.cursor.next_id <= 300:
+                await reader.pull(500)
+                cached = max(cached, sum(len(record.body) for record in scanner._cache))
+            assert 0 < cached <= 70_000
+            await reader.read_until((await world.offsets()).next_id - 1)
+            ids = [event.id for event in reader.events if event.id in range(2, 900)]
+            assert len(set(ids)) == 898
+
+    run_seeded(6, scenario)
+
+
+def _inside(world: World):  # type: ignore[no-untyped-def]
+    slot = world.system._slot(world.path("scanners/scanner-1"))
+    assert slot.cell is not None
+    return slot.cell.actor
+
+
+def test_skipping_much_that_is_not_wanted_gives_progress_instead_of_silence() -> None:
+    async def scenario() -> None:
+        limits = NodeLimits(tail_bytes_max=1_000, tail_age_s=0.1, read_ahead_bytes_max=2_000)
+        async with running_node(MemoryWal(segment_bytes=10_000), limits) as world:
+            await world.assign()
+            for _ in range(200):
+                await world.append(message("x" * 900, shard=0))
+            await world.append(message("wanted", shard=1))
+            reader = Reader(world, f"{PCHANNEL}_7v1", (TimeTickGte(TimeTick(1)),))
+            answers = 0
+            while not reader.messages:
+                await reader.pull(1_000)
+                answers += 1
+            assert answers > 3
+            assert [m.body for m in reader.messages] == [b"wanted"]
+
+    run_seeded(7, scenario)
+
+
+class Damaged(MemoryWal):
+    """A log whose old part does not read."""
+
+    async def open(self, channel, term):  # type: ignore[no-untyped-def]
+        log = await super().open(channel, term)
+
+        async def read(from_id: MessageId, bytes_max: int):  # type: ignore[no-untyped-def]
+            if from_id < 5:
+                raise Corrupt("by-dev/seg-1", 4096, "checksum")
+            return await MemoryLog.read(log, from_id, bytes_max)
+
+        log.read = read  # type: ignore[method-assign]
+        return log
+
+
+def test_damage_is_reported_by_file_and_offset() -> None:
+    async def scenario() -> None:
+        async with running_node(Damaged(), NodeLimits(tail_age_s=0.1)) as world:
+            await world.assign()
+            for _ in range(10):
+                await world.append(message("x"))
+                await world.clock.sleep(0.3)
+            scanner = await opened(world)
+            answer = await scanner.scanner.ask(Pull(Cursor(MessageId(2)), 100), deadline_s=9)
+            assert isinstance(answer, Refusal)
+            assert answer.code is StreamingCode.INNER
+            assert "by-dev/seg-1: damaged at byte 4096" in answer.cause
+            after = await scanner.scanner.ask(Pull(Cursor(MessageId(6)), 100), deadline_s=9)
+            assert isinstance(after, Delivery)
+
+    run_seeded(8, scenario)
