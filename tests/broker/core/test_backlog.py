@@ -1,3 +1,5 @@
+"""The bytes that wait to be appended."""
+
 import pytest
 
 from broker.core.backlog import Backlog

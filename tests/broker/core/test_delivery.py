@@ -1,3 +1,5 @@
+"""Delivery against a naive read of everything."""
+
 from dataclasses import dataclass
 
 from hypothesis import given

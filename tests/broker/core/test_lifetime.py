@@ -1,3 +1,5 @@
+"""The tables of Assign, Remove and Locate, exhaustively."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

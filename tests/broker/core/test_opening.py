@@ -1,3 +1,5 @@
+"""Deliver policies against what a log holds."""
+
 import pytest
 
 from broker.core.opening import starting_cursor

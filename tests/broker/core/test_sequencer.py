@@ -1,3 +1,5 @@
+"""Sequencing against a naive idea of admission, ids, ticks and order."""
+
 from dataclasses import replace
 
 import pytest

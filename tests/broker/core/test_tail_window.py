@@ -1,3 +1,5 @@
+"""The tail against the plain list of everything that was pushed."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

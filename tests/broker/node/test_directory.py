@@ -1,3 +1,5 @@
+"""Assigning, removing, locating, and what a Directory that dies leaves behind."""
+
 import asyncio
 
 import pytest

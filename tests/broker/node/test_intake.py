@@ -1,3 +1,5 @@
+"""The way into an Appender: bounds on what is in flight, and what each failure is told as."""
+
 import asyncio
 
 from actors import StaleTerm

@@ -1,3 +1,5 @@
+"""Which code and which details each error of a log is told with."""
+
 import pytest
 
 from broker.model.failure import Refused, StreamingCode

@@ -1,3 +1,5 @@
+"""One consumer: where it starts, what it sees, what it costs, and how errors reach it."""
+
 import asyncio
 
 from actors.testing import run_seeded

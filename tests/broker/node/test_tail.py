@@ -1,3 +1,5 @@
+"""The memory of all tails of a node together."""
+
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import ClosedTick
 from broker.model.record import Record

@@ -1,3 +1,5 @@
+"""The shared tick cache, hammered by several takers on a seeded loop."""
+
 import asyncio
 import random
 from itertools import pairwise

@@ -1,3 +1,5 @@
+"""When ticks are closed, stored and announced."""
+
 import asyncio
 
 from actors.testing import run_seeded

@@ -1,3 +1,5 @@
+"""One append and one read, from end to end on fakes."""
+
 from dataclasses import replace
 
 from actors.testing import run_seeded
