@@ -84,13 +84,17 @@ class SegmentedWal:
         try:
             self._files.make_folder(place.folder)
             claim = Claim.take(self._files, place.folder, channel, term)
-            try:
-                return self._recover(place, claim)
-            except BaseException:
-                claim.release()
-                raise
         except OSError as failure:
             raise WriterFailed(f"{channel}: {failure}") from failure
+        try:
+            return self._recover(place, claim)
+        except OSError as failure:
+            verdict = claim.verdict(failure)
+            claim.release()
+            raise verdict from failure
+        except BaseException:
+            claim.release()
+            raise
 
     def _recover(self, place: Place, claim: Claim) -> Opened:
         spacing = self._settings.index_spacing_bytes
@@ -139,11 +143,11 @@ class SegmentedWal:
                 store_index(place, found.unindexed[segment.name], segment)
 
     def _probe(self) -> bool:
+        # A name of its own: many channels may ask at once when the disk had been full.
+        name = f"{_PROBE}.{self._salt():08x}"
         try:
-            file = self._files.open(_PROBE, create=True)
-        except FileExistsError:
-            self._files.remove(_PROBE)
-            return self._probe()
+            self._files.make_folder("")
+            file = self._files.open(name, create=True)
         except OSError:
             return False
         try:
@@ -153,7 +157,7 @@ class SegmentedWal:
             return False
         finally:
             file.close()
-            self._files.remove(_PROBE)
+            self._files.remove(name)
 
 
 def _end_of(found: Recovered) -> Segment:

@@ -1,0 +1,279 @@
+"""One broker process: picks the drivers, builds the tree, opens the port, and takes it all down.
+
+The only file that knows every part. What can go wrong at a start is one sentence, `CannotStart`.
+Next: broker/edge/server.py
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import anyio
+import structlog
+import uvloop
+
+from actors import Ref, SupervisorSpec, System, SystemClock
+from broker.config import Settings, split_address
+from broker.coordinator.founding import found_cluster
+from broker.coordinator.messages import NextAssignment
+from broker.coordinator.observer import NodeNews
+from broker.coordinator.oracle import OracleTicks
+from broker.coordinator.terms import StoredTerms
+from broker.coordinator.tree import CoordinatorParts, coordinator_tree
+from broker.core.naming import pchannel_names
+from broker.data_folder import DataFolder, DataFolderError, hold
+from broker.edge.admin_service import Reaches, ServerFacts
+from broker.edge.limits import EdgeLimits
+from broker.edge.reach import Reach
+from broker.edge.server import EdgeServer
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.failure import Refused
+from broker.model.ids import NodeId, PChannelName
+from broker.node.control import LocalNode
+from broker.node.limits import NodeLimits
+from broker.node.parts import node_parts
+from broker.node.tree import node_spec
+from broker.ports.meta import MetaError
+from broker.ports.wal import Corrupt, Retention
+from broker.transport import ListenerLimits
+from broker.wal.segmented import SegmentedWal
+from broker.wal.segmented.os_files import OsFiles
+from broker.wal.segmented.settings import SegmentedSettings
+
+OPEN_S_MAX = 600.0
+"""Recovery of all logs; the port answers meanwhile, so clients wait rather than fail."""
+LISTEN_BACKLOG = 1024
+ROOT = "/root"
+ORACLE = f"{ROOT}/coordinator/oracle"
+ASSIGNER = f"{ROOT}/coordinator/assigner"
+CATALOG = f"{ROOT}/coordinator/catalog"
+DIRECTORY = f"{ROOT}/node/directory"
+
+log = structlog.get_logger("tidemark")
+
+
+class CannotStart(Exception):
+    """The broker did not start; the message is one sentence for the person who started it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A running broker. `address` is what clients are told."""
+
+    address: str
+    system: System
+    edge: EdgeServer
+
+
+def serve(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT, then drain. Raises CannotStart; prints the ready line."""
+    _configure_logs(settings.log_level)
+    try:
+        with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
+            uvloop.run(_serve(settings, folder, bound))
+    except DataFolderError as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _serve(settings: Settings, folder: DataFolder, bound: socket.socket) -> None:
+    with anyio.CancelScope() as running:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        async with run_broker(settings, folder, bound) as broker:
+            sys.stdout.write(f"tidemark ready listen={broker.address} data={settings.data_dir}\n")
+            sys.stdout.flush()
+            await broker.system.wait_failed()
+
+
+@asynccontextmanager
+async def run_broker(
+    settings: Settings, folder: DataFolder, bound: socket.socket
+) -> AsyncIterator[Broker]:
+    """A broker that serves when the block begins, and has stopped when it ends.
+
+    `bound` is used up. Raises CannotStart with nothing left running.
+    """
+    async with _metadata(folder) as store:
+        pchannels = pchannel_names(settings.cluster, settings.pchannels)
+        await _found(store, pchannels)
+        address = settings.advertise or _address_of(bound)
+        tree = _Tree(settings, folder, address)
+        spec = tree.spec(store, pchannels)
+        tree.system = system = System(spec, stop_deadline_s=settings.drain_s)
+        async with system:
+            edge = tree.edge(system)
+            await edge.start_on(bound)
+            try:
+                await _wait_until_open(tree.reaches.assigner, len(pchannels))
+                yield Broker(address, system, edge)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await edge.stop(deadline_s=settings.drain_s / 2)
+
+
+class _Tree:
+    """Builds the parts of one process; they find each other by path once `system` is set."""
+
+    def __init__(self, settings: Settings, folder: DataFolder, address: str) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._address = address
+        self._node_id = NodeId(settings.node_id)
+        self.system: System | None = None
+        self.reaches = Reaches(
+            directory=Reach(lambda: self._find(DIRECTORY)),
+            assigner=Reach(lambda: self._find(ASSIGNER)),
+            catalog=Reach(lambda: self._find(CATALOG)),
+        )
+
+    def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
+        """The coordinator needs the oracle first and the node last; so does a restart."""
+        node = LocalNode(self._node_id, self._address, lambda: self._find(DIRECTORY))
+        coordinator = coordinator_tree(CoordinatorParts(store, (node,), pchannels), ROOT)
+        parts = node_parts(
+            node_id=self._node_id,
+            wal=_wal(self._settings, self._folder),
+            terms=StoredTerms(store, self._node_id),
+            ticks=OracleTicks(self._find, ORACLE),
+            observer=NodeNews(self._find, ASSIGNER),
+            limits=_node_limits(self._settings),
+        )
+        return SupervisorSpec("root", children=(coordinator, node_spec(parts)))
+
+    def edge(self, system: System) -> EdgeServer:
+        """The services over the tree."""
+        facts = ServerFacts(
+            version=_version(),
+            node_id=self._node_id,
+            cluster=self._settings.cluster,
+            wal_name="rocksmq",
+            data=str(self._settings.data_dir),
+            pid=os.getpid(),
+            started_ms=SystemClock().wall_ms(),
+        )
+        return EdgeServer(facts, self.reaches, system.statistics, _edge_limits(self._settings))
+
+    def _find(self, path: str) -> Ref[Any]:
+        assert self.system is not None, path
+        return self.system.find(path)
+
+
+def _configure_logs(level: str) -> None:
+    """Everything to stderr: stdout is for the ready line."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(
+        level=number, stream=sys.stderr, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s"
+    )
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _version() -> str:
+    try:
+        return version("tidemark")
+    except PackageNotFoundError:  # run from a checkout
+        return "0+checkout"
+
+
+@asynccontextmanager
+async def _metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
+    try:
+        store = await SqliteMetaStore.open(folder.metadata)
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+    async with store:
+        yield store
+
+
+async def _found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> None:
+    try:
+        await found_cluster(store, pchannels)
+    except Refused as refused:
+        raise CannotStart(refused.refusal.cause) from refused
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _wait_until_open(assigner: Reach, pchannels: int) -> None:
+    """Until every pchannel has an owner that serves; CannotStart when that takes too long."""
+    seen = None
+    with anyio.move_on_after(OPEN_S_MAX):
+        while True:
+            table = await assigner.ask(NextAssignment(seen))
+            if table is None:
+                continue
+            seen = table.version
+            if sum(len(node.channels) for node in table.nodes) == pchannels:
+                return
+    raise CannotStart(f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log")
+
+
+def bind(listen: str) -> socket.socket:
+    """A socket bound to HOST:PORT, so that a taken port is told before anything is opened."""
+    host, port = split_address(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(LISTEN_BACKLOG)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CannotStart(
+                f"{listen} is in use by another program; stop it, or pass another --listen"
+            ) from error
+        raise CannotStart(f"cannot listen on {listen}: {error.strerror or error}") from error
+    return bound
+
+
+def _address_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _wal(settings: Settings, folder: DataFolder) -> SegmentedWal:
+    sizes = SegmentedSettings(
+        segment_bytes=settings.segment_bytes, skip_damage=settings.skip_damage
+    )
+    return SegmentedWal(OsFiles(folder.log), sizes, on_damage=_tell_damage)
+
+
+def _tell_damage(damage: Corrupt) -> None:
+    log.error("damaged record skipped", file=damage.file, offset=damage.offset, why=damage.reason)
+
+
+def _node_limits(settings: Settings) -> NodeLimits:
+    return NodeLimits(
+        message_bytes_max=settings.message_bytes_max,
+        tick_interval_s=settings.tick_interval_ms / 1000,
+        tail_bytes_max=settings.tail_bytes_max,
+        tail_total_bytes_max=settings.tail_total_bytes_max,
+        tail_age_s=settings.tail_age_s,
+        retention=Retention(settings.retention_bytes, settings.retention_ms),
+    )
+
+
+def _edge_limits(settings: Settings) -> EdgeLimits:
+    return EdgeLimits(
+        message_bytes_max=settings.message_bytes_max,
+        frame_bytes_max=settings.frame_bytes_max,
+        produce_inflight_bytes_max=settings.produce_inflight_bytes_max,
+        consume_credit_bytes=settings.consume_credit_bytes,
+        idle_peer_s=settings.idle_peer_s,
+        listener=ListenerLimits(
+            connections_max=settings.connections_max, idle_peer_s=settings.idle_peer_s
+        ),
+    )
