@@ -7,8 +7,22 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class File(Protocol):
-    """An open file. Offsets are absolute; there is no shared position. Reads may run at once."""
+class Readable(Protocol):
+    """An open file, for reading. Offsets are absolute; there is no shared position."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; shorter only at the end of the file. Any number at once."""
+        ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+class File(Readable, Protocol):
+    """An open file, for writing, too."""
 
     def write_durable(self, offset: int, parts: Sequence[bytes]) -> None:
         """Write the parts one behind the other; returns when they would survive a power cut.
@@ -16,10 +30,6 @@ class File(Protocol):
         After an OSError any part of them may be there, and no later call may be taken to
         have made them durable.
         """
-        ...
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; shorter only at the end of the file."""
         ...
 
     def sync(self) -> None:
@@ -38,14 +48,8 @@ class File(Protocol):
         """Cut the file to `size` bytes; not durable before the next `sync`."""
         ...
 
-    def size(self) -> int: ...
-
     def linked(self) -> bool:
         """Whether the file has still a name: False for ever once it was removed or replaced."""
-        ...
-
-    def close(self) -> None:
-        """Idempotent."""
         ...
 
 

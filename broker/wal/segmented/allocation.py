@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from broker.ports.files import File, Files
 from broker.wal.segmented.segment import SegmentHeader
 
-
 _ZEROS = bytes(1 << 20)
 
 
@@ -40,7 +39,10 @@ class Blanks:
         """Begin to allocate the next blank in the background; nothing when one was begun."""
         if self._waiting is None:
             self._hurry.clear()
-            self._waiting = self._background.submit(self._make, self._next_path(), capacity)
+            try:
+                self._waiting = self._background.submit(self._make, self._next_path(), capacity)
+            except RuntimeError:
+                pass  # the program is on its way out; `take` can do without
 
     def take(self, capacity_min: int) -> Blank:
         """The blank that waits, or a new one when there is none or it could not be made.
@@ -49,7 +51,7 @@ class Blanks:
         """
         waiting, self._waiting = self._waiting, None
         self._hurry.set()
-        if waiting is not None:
+        if waiting is not None and not waiting.cancel():
             try:
                 return waiting.result()
             except OSError:
@@ -59,7 +61,7 @@ class Blanks:
     def discard(self) -> None:
         """Give back the space of a blank that nobody took."""
         waiting, self._waiting = self._waiting, None
-        if waiting is None:
+        if waiting is None or waiting.cancel():
             return
         self._hurry.set()
         try:
@@ -85,7 +87,7 @@ class Blanks:
         return Blank(path, file, capacity)
 
     def _fill(self, file: File, capacity: int) -> None:
-        """Overwrite in steps, so that appends to other files wait little, and taking waits little."""
+        """Overwrite in steps, so that neither appends nor `take` wait long for it."""
         for offset in range(0, capacity, len(_ZEROS)):
             file.write_durable(offset, (_ZEROS[: min(len(_ZEROS), capacity - offset)],))
             if self._hurry.is_set():

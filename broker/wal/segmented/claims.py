@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from broker.model.ids import Term
 from broker.ports.files import File, Files
-from broker.ports.wal import Fenced
+from broker.ports.wal import Fenced, WalError, WriterFailed
 from broker.wal.segmented.segment import SegmentName
 
 _SUFFIX = ".term"
@@ -49,6 +49,16 @@ class Claim:
         if not self._file.linked():
             newest = newest_term(self._files.list(self._folder))
             raise Fenced(self.channel, self.term, max(newest, self.term + 1))
+
+    def verdict(self, failure: Exception) -> WalError:
+        """What a failure means: a new owner takes files away, so ask first whether there is one."""
+        try:
+            self.check()
+        except Fenced as fenced:
+            return fenced
+        except OSError:
+            pass  # the first failure says more
+        return WriterFailed(f"{self.channel}: {failure}")
 
     def release(self) -> None:
         """Let go of the file; the claim itself stays, so that its term is never used again."""

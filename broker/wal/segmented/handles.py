@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -12,20 +12,17 @@ V = TypeVar("V")
 class Recent(Generic[K, V]):
     """The `limit` values used last. What is dropped lives on while a reader holds it."""
 
-    def __init__(self, limit: int, make: Callable[[K], V]) -> None:
-        self._limit, self._make = limit, make
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._values: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: K) -> V:
-        """The value, made when it is not there; errors of making it are the caller's."""
+    def find(self, key: K) -> V | None:
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-        made = self._make(key)
-        self.put(key, made)
-        return made
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
 
     def put(self, key: K, value: V) -> None:
         with self._lock:
@@ -33,10 +30,6 @@ class Recent(Generic[K, V]):
             self._values.move_to_end(key)
             while len(self._values) > self._limit:
                 self._values.popitem(last=False)
-
-    def find(self, key: K) -> V | None:
-        with self._lock:
-            return self._values.get(key)
 
     def drop(self, key: K) -> None:
         with self._lock:

@@ -89,20 +89,20 @@ class OsFiles:
     """A folder tree below `root`, which is made when it is missing."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_CREAT | os.O_EXCL if create else 0
-        return OsFile(self._root / path, os.O_RDWR | flags)
+        return OsFile(self.root / path, os.O_RDWR | flags)
 
     def list(self, folder: str) -> Sequence[str]:
         try:
-            return sorted(path.name for path in (self._root / folder).iterdir())
+            return sorted(path.name for path in (self.root / folder).iterdir())
         except FileNotFoundError:
             return ()
 
     def make_folder(self, folder: str) -> None:
-        self._make(self._root / folder)
+        self._make(self.root / folder)
 
     def _make(self, path: Path) -> None:
         if path.is_dir():
@@ -112,13 +112,13 @@ class OsFiles:
         _sync_folder(path.parent)
 
     def remove(self, path: str) -> None:
-        (self._root / path).unlink()
+        (self.root / path).unlink()
 
     def rename(self, old: str, new: str) -> None:
-        (self._root / old).rename(self._root / new)
+        (self.root / old).rename(self.root / new)
 
     def replace(self, path: str, data: bytes) -> None:
-        target = self._root / path
+        target = self.root / path
         temporary = target.with_name(target.name + ".new")
         temporary.unlink(missing_ok=True)
         file = OsFile(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -130,7 +130,7 @@ class OsFiles:
         _sync_folder(target.parent)
 
     def sync_folder(self, folder: str) -> None:
-        _sync_folder(self._root / folder)
+        _sync_folder(self.root / folder)
 
 
 def _sync_folder(path: Path) -> None:

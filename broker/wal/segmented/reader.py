@@ -12,10 +12,17 @@ from typing import TypeVar
 from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record
 from broker.ports.files import File
-from broker.ports.wal import Corrupt, OutOfRange
+from broker.ports.wal import Corrupt, OutOfRange, UnknownFormat
 from broker.wal.segmented.handles import Recent
 from broker.wal.segmented.index import SparseIndex
-from broker.wal.segmented.records import BadRecord, Stored, Window, record_at
+from broker.wal.segmented.records import (
+    FRAME_BYTES,
+    BadRecord,
+    Stored,
+    Window,
+    length_at,
+    record_at,
+)
 from broker.wal.segmented.recovery import read_all
 from broker.wal.segmented.scan import OnDamage, frames_from, next_record
 from broker.wal.segmented.segment import Segment, SegmentName, Snapshot
@@ -39,9 +46,9 @@ class Reader:
         self._channel, self._place = channel, place
         self._snapshot, self._active, self._on_damage = snapshot, active, on_damage
         self._spacing = place.settings.index_spacing_bytes
-        self._open = Recent(place.settings.open_files_max, self._open_file)
-        self._indexes = Recent(place.settings.indexes_max, self._load_index)
-        self._places: Recent[tuple[SegmentName, int], int] = Recent(_PLACES_MAX, lambda _: 0)
+        self._open = Recent[SegmentName, File](place.settings.open_files_max)
+        self._indexes = Recent[SegmentName, SparseIndex](place.settings.indexes_max)
+        self._places = Recent[tuple[SegmentName, int], int](_PLACES_MAX)
 
     def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         """See `ports.wal.Log.read`."""
@@ -80,11 +87,11 @@ class Reader:
         """Let go of segments that were removed."""
         for segment in segments:
             self._open.drop(segment.name)
-            self._indexes.drop(segment)
+            self._indexes.drop(segment.name)
 
     def keep_index(self, segment: Segment, index: SparseIndex) -> None:
         """Take over the index of a segment that was just sealed."""
-        self._indexes.put(segment, index)
+        self._indexes.put(segment.name, index)
 
     def close(self) -> None:
         self._open.clear()
@@ -105,7 +112,7 @@ class Reader:
 
     def _with_file(self, segment: Segment, use: Callable[[File], T]) -> T:
         try:
-            return use(self._open.get(segment.name))
+            return use(self._file(segment.name))
         except FileNotFoundError:
             first_id, next_id = self._snapshot().first_id, self._snapshot().active.next_id
             if segment.base_id < first_id:
@@ -116,19 +123,24 @@ class Reader:
         self, segment: Segment, from_id: MessageId, bytes_max: int, file: File
     ) -> Sequence[Record]:
         offset = self._places.find((segment.name, from_id))
-        slack = 0 if offset else self._spacing
+        slack = FRAME_BYTES + (0 if offset else self._spacing)
         window = Window(file, self._path(segment.name), segment.end, bytes_max + slack)
         if offset is None:
             offset = self._start_of(window, segment, from_id)
-        records, size = list[Record](), 0
+        records, left = list[Record](), bytes_max
         while offset < segment.end:
-            stored = self._record(window, offset, segment, from_id)
+            if records and length_at(window, offset) > left:
+                break
+            try:
+                stored = self._record(window, offset, segment, from_id)
+            except (Corrupt, UnknownFormat):
+                if not records:
+                    raise
+                break  # what is good comes first; the next read tells of the damage
             if stored is None:
                 break
-            size += stored.end - stored.offset
-            if records and size > bytes_max:
-                break
             records.append(stored.record)
+            left -= stored.end - offset
             offset, from_id = stored.end, stored.record.next_id
         self._places.put((segment.name, from_id), offset)
         return records
@@ -184,7 +196,13 @@ class Reader:
 
     def _index(self, segment: Segment) -> SparseIndex:
         active = self._active()
-        return active.index if active.header.name == segment.name else self._indexes.get(segment)
+        if active.header.name == segment.name:
+            return active.index
+        index = self._indexes.find(segment.name)
+        if index is None:
+            index = self._load_index(segment)
+            self._indexes.put(segment.name, index)
+        return index
 
     def _load_index(self, segment: Segment) -> SparseIndex:
         try:
@@ -199,7 +217,7 @@ class Reader:
     def _rebuild_index(self, segment: Segment) -> SparseIndex:
         index = SparseIndex(self._spacing)
         window = Window(
-            self._open.get(segment.name), self._path(segment.name), segment.end, self._spacing
+            self._file(segment.name), self._path(segment.name), segment.end, self._spacing
         )
         try:
             for offset, frame in frames_from(window, index.offset_of_id(0), segment.end):
@@ -212,8 +230,12 @@ class Reader:
             pass  # a disk that is full keeps nobody from reading
         return index
 
-    def _open_file(self, name: SegmentName) -> File:
-        return self._place.files.open(self._path(name))
+    def _file(self, name: SegmentName) -> File:
+        file = self._open.find(name)
+        if file is None:
+            file = self._place.files.open(self._path(name))
+            self._open.put(name, file)
+        return file
 
     def _path(self, name: SegmentName) -> str:
         return f"{self._place.folder}/{name.log_file}"

@@ -8,11 +8,11 @@ Never does I/O beyond the window it is given, and never decides what damage mean
     count u32 | kind u32 | vchannel bytes u32
     vchannel | sizes u32 * count | body
 
-`length` counts the whole record. The checksum covers everything behind it and starts from the
-segment's salt, so that neither bytes left over from another segment nor a message whose payload
-looks like a record can pass for one. `group id` is the next id that was durable when the record
-was written: a good record with a larger group id than a bad one before it proves that the bad one
-had been durable, so it is damage and not a torn tail.
+`length` counts the whole record. The checksum covers everything behind it, and is stored with the
+segment's salt over it (exclusive or), so that neither bytes left over from another segment nor a
+message whose payload looks like a record can pass for one. `group id` is the next id that was
+durable when the record was written: a good record with a larger group id than a bad one before it
+proves that the bad one had been durable, so it is damage and not a torn tail.
 """
 
 import struct
@@ -20,10 +20,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from google_crc32c import extend as crc32c_extend
+from google_crc32c import value as crc32c
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.record import Record
-from broker.ports.files import File
+from broker.ports.files import Readable
 from broker.ports.wal import UnknownFormat
 
 MAGIC = b"\xd7TmR"
@@ -75,7 +76,7 @@ class Stored(NamedTuple):
 class Window:
     """A file read in chunks, as if it were one buffer that ends at `end`."""
 
-    def __init__(self, file: File, path: str, end: int, chunk_bytes: int) -> None:
+    def __init__(self, file: Readable, path: str, end: int, chunk_bytes: int) -> None:
         self.path, self.end = path, end
         self._file, self._chunk_bytes = file, chunk_bytes
         self._start, self._buffer = 0, b""
@@ -105,7 +106,7 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         name,
         *sizes,
     )
-    checksum = crc32c_extend(crc32c_extend(salt, fields), body)
+    checksum = crc32c_extend(crc32c(fields), body) ^ salt
     length = _PREFIX.size + len(fields) + len(body)
     return _PREFIX.pack(MAGIC, VERSION, length, checksum) + fields, body
 
@@ -151,7 +152,7 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
     name_at = at + FRAME_BYTES
     body = buffer[at + body_from : at + length]
     head = buffer[at + _PREFIX.size : at + body_from]
-    if crc32c_extend(crc32c_extend(salt, head), body) != checksum:
+    if crc32c_extend(crc32c(head), body) ^ salt != checksum:
         raise BadRecord(offset, "the checksum does not match")
     record = Record(
         Term(term),
@@ -164,6 +165,19 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
         body,
     )
     return Stored(offset, offset + length, group_id, record)
+
+
+def length_at(window: Window, offset: int) -> int:
+    """The length that the bytes at `offset` claim for a record, unchecked."""
+    buffer, at = window.span(offset, FRAME_BYTES)
+    return int.from_bytes(buffer[at + 8 : at + 12], "little")
+
+
+def salt_of(window: Window, offset: int) -> int:
+    """The salt that makes the record at `offset` intact, for a segment that lost its header."""
+    frame = frame_at(window, offset)
+    buffer, at = window.span(offset, frame.length)
+    return int(crc32c(buffer[at + _PREFIX.size : at + frame.length])) ^ frame.checksum
 
 
 @lru_cache(1024)
@@ -180,5 +194,5 @@ def _refuse_newer(window: Window, offset: int, salt: int) -> None:
     if magic != MAGIC or version in (0, VERSION) or length > window.end - offset:
         return
     buffer, at = window.span(offset, length)
-    if crc32c_extend(salt, buffer[at + _PREFIX.size : at + length]) == checksum:
+    if crc32c(buffer[at + _PREFIX.size : at + length]) ^ salt == checksum:
         raise UnknownFormat(window.path, version, VERSION)

@@ -11,6 +11,7 @@ from broker.model.ids import FIRST_MESSAGE_ID, MessageId, Term, TimeTick
 from broker.ports.files import Files
 from broker.ports.wal import Corrupt
 from broker.wal.segmented.index import SparseIndex
+from broker.wal.segmented.records import BadRecord, Window, salt_of
 from broker.wal.segmented.scan import OnDamage, scan_tail
 from broker.wal.segmented.segment import (
     HEADER_BYTES,
@@ -47,6 +48,8 @@ class Recovery:
         self._spacing_bytes = index_spacing_bytes
         self._names: Sequence[str] = ()
         self._unindexed: dict[SegmentName, SparseIndex] = {}
+        self._headers: dict[SegmentName, SegmentHeader] = {}
+        self._damaged = False
 
     def run(self) -> Recovered:
         """Raises Corrupt or UnknownFormat, and OSError when the disk cannot be read."""
@@ -55,16 +58,14 @@ class Recovery:
         if not found:
             return Recovered(next_id=self._mark(), leftovers=self._leftovers(()))
         chain = self._chain(found)
-        recovered = Recovered()
-        if chain:
-            head = chain[-1]
-            recovered.next_id, recovered.last_tick = head.next_id, head.last_tick
-            recovered.last_term = head.last_term
-            if head.size_bytes:
-                recovered.link = Link(head.name, head.end)
-            else:
-                recovered.link = self._header(head.name).previous
-                chain.pop()
+        head, recovered = chain[-1], Recovered()
+        recovered.next_id, recovered.last_tick = head.next_id, head.last_tick
+        recovered.last_term = head.last_term
+        if head.size_bytes:
+            recovered.link = Link(head.name, head.end)
+        else:
+            recovered.link = self._header(head.name).previous
+            chain.pop()
         recovered.sealed = tuple(chain)
         recovered.unindexed = {
             s.name: self._unindexed[s.name] for s in chain if s.name in self._unindexed
@@ -74,29 +75,29 @@ class Recovery:
 
     def _chain(self, found: set[SegmentName]) -> list[Segment]:
         """From the newest segment back to the oldest that truncation left; oldest first."""
-        mark, chain = self._mark(), list[Segment]()
-        name, header = max(found), self._header(max(found))
-        segment = self._tail(header)
-        while True:
-            chain.append(segment)
-            link = header.previous
-            if link is None or segment.base_id <= mark:
-                break
-            if link.name not in found:
-                self._on_damage(Corrupt(self._path(link.name), 0, "the segment file is missing"))
-                break
-            below, name = header, link.name
-            header = self._header(name)
-            segment = Segment(
-                name, header.salt, link.end, below.name.base_id, below.last_tick, below.last_term
-            )
-            self._refuse_short(segment)
+        mark = self._mark()
+        header = self._header(max(found))
+        chain = [self._tail(header)]
+        while header.previous is not None and chain[-1].base_id > mark:
+            link, above = header.previous, header
+            if link.name in found:
+                header = self._header(link.name)
+                chain.append(_sealed(link, header.salt, above))
+            else:
+                self._tell(Corrupt(self._path(link.name), 0, "the segment file is missing"))
+                before = self._newest_before(above.name)
+                if before is None:
+                    break
+                header = self._header(before)
+                chain.append(self._tail(header))
+            self._refuse_short(chain[-1])
         return chain[::-1]
 
     def _tail(self, header: SegmentHeader) -> Segment:
-        """The newest segment: its index says where it was sealed, else it is scanned."""
+        """A segment whose end nobody else tells: its index says where it was sealed, or a scan."""
         indexed = self._stored_index(header)
         if indexed is not None:
+            self._refuse_short(indexed)
             return indexed
         path = self._path(header.name)
         file = self._files.open(path)
@@ -104,11 +105,46 @@ class Recovery:
             file.sync()
             file.forget()
             index = SparseIndex(self._spacing_bytes)
-            tail = scan_tail(file, path, header, index, self._on_damage)
+            tail = scan_tail(file, path, header, index, self._tell)
+            file.sync()  # a slow owner of an older term may have written while we were reading
         finally:
             file.close()
         self._unindexed[header.name] = tail.index
         return tail.segment
+
+    def _tell(self, damage: Corrupt) -> None:
+        """Raises, unless told to skip; then nothing is removed, as it may be all there is."""
+        self._on_damage(damage)
+        self._damaged = True
+
+    def _header(self, name: SegmentName) -> SegmentHeader:
+        if name not in self._headers:
+            try:
+                self._headers[name] = read_header(self._files, self._path(name), name)
+            except Corrupt as damage:
+                self._tell(damage)
+                self._headers[name] = self._guess(name)
+        return self._headers[name]
+
+    def _guess(self, name: SegmentName) -> SegmentHeader:
+        """A header made from the first record and the segment before, for one that was lost."""
+        before = self._newest_before(name)
+        below = self._tail(self._header(before)) if before else None
+        file = self._files.open(self._path(name))
+        try:
+            salt = salt_of(Window(file, self._path(name), file.size(), HEADER_BYTES), HEADER_BYTES)
+        except BadRecord:
+            salt = 0
+        finally:
+            file.close()
+        link = Link(below.name, below.end) if below else None
+        tick, term = (below.last_tick, below.last_term) if below else (TimeTick(0), Term(0))
+        return SegmentHeader("", name, salt, link, tick, term)
+
+    def _newest_before(self, name: SegmentName) -> SegmentName | None:
+        found = (other for other in map(SegmentName.of, self._names) if other)
+        older = [o for o in found if o.base_id < name.base_id and o.term <= name.term]
+        return max(older, default=None)
 
     def _stored_index(self, header: SegmentHeader) -> Segment | None:
         if header.name.index_file not in self._names:
@@ -116,9 +152,6 @@ class Recovery:
         data = read_all(self._files, f"{self._folder}/{header.name.index_file}")
         decoded = SparseIndex.decode(data, header.name, header.salt, self._spacing_bytes)
         return decoded[1] if decoded else None
-
-    def _header(self, name: SegmentName) -> SegmentHeader:
-        return read_header(self._files, self._path(name), name)
 
     def _refuse_short(self, segment: Segment) -> None:
         path = self._path(segment.name)
@@ -128,7 +161,7 @@ class Recovery:
         finally:
             file.close()
         if size < segment.end:
-            self._on_damage(Corrupt(path, size, f"the file ends before its seal at {segment.end}"))
+            self._tell(Corrupt(path, size, f"the file ends before its seal at {segment.end}"))
 
     def _mark(self) -> MessageId:
         return first_mark(self._names)
@@ -136,10 +169,16 @@ class Recovery:
     def _leftovers(self, chain: Sequence[Segment]) -> tuple[str, ...]:
         kept = {s.name.log_file for s in chain} | {s.name.index_file for s in chain}
         kept.add(mark_name(self._mark()))
-        return tuple(n for n in self._names if n.endswith(LEFTOVER_SUFFIXES) and n not in kept)
+        suffixes = (".new",) if self._damaged else LEFTOVER_SUFFIXES
+        return tuple(n for n in self._names if n.endswith(suffixes) and n not in kept)
 
     def _path(self, name: SegmentName) -> str:
         return f"{self._folder}/{name.log_file}"
+
+
+def _sealed(link: Link, salt: int, above: SegmentHeader) -> Segment:
+    next_id, tick, term = above.name.base_id, above.last_tick, above.last_term
+    return Segment(link.name, salt, link.end, next_id, tick, term)
 
 
 def read_header(files: Files, path: str, name: SegmentName) -> SegmentHeader:

@@ -7,7 +7,7 @@ about a place. Next: broker/wal/segmented/recovery.py
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from broker.ports.files import File
+from broker.ports.files import Readable
 from broker.ports.wal import Corrupt
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.records import (
@@ -39,7 +39,7 @@ def refuse(damage: Corrupt) -> None:
 
 
 def scan_tail(
-    file: File, path: str, header: SegmentHeader, index: SparseIndex, on_damage: OnDamage
+    file: Readable, path: str, header: SegmentHeader, index: SparseIndex, on_damage: OnDamage
 ) -> Tail:
     """Find the end of a segment that nobody sealed: the first bad record, if nothing follows it.
 
@@ -71,7 +71,9 @@ def scan_tail(
         )
 
 
-def records_in(file: File, path: str, segment: Segment, on_damage: OnDamage) -> Iterator[Stored]:
+def records_in(
+    file: Readable, path: str, segment: Segment, on_damage: OnDamage
+) -> Iterator[Stored]:
     """Every intact record of a sealed segment; each damaged stretch goes to `on_damage`."""
     window = Window(file, path, segment.end, SCAN_CHUNK_BYTES)
     offset, expected = HEADER_BYTES, int(segment.base_id)

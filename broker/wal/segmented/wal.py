@@ -152,12 +152,16 @@ class SegmentedWal:
             return False
         try:
             file.allocate(self._settings.first_segment_bytes)
-            return True
+            file.write_durable(0, (_PROBE.encode(),))
+            writable = True
         except OSError:
-            return False
-        finally:
-            file.close()
+            writable = False
+        file.close()
+        try:
             self._files.remove(name)
+        except OSError:
+            writable = False
+        return writable
 
 
 def _end_of(found: Recovered) -> Segment:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from broker.model.ids import MessageId
 from broker.model.record import Record
 from broker.ports.files import File, Files
-from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError, WriterFailed
+from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError
 from broker.wal.segmented.allocation import Blanks, commit
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
@@ -87,10 +87,9 @@ class Writer:
         try:
             lengths = self._store(records)
             self._claim.check()
-        except OSError as failure:
-            raise self._fail(WriterFailed(f"{self._claim.channel}: {failure}")) from failure
-        except Fenced as fenced:
-            raise self._fail(fenced) from None
+        except (OSError, Fenced) as failure:
+            self._final = self._claim.verdict(failure)
+            raise self._final from failure
         self._publish(records, lengths)
         self._prepare_next()
 
@@ -196,7 +195,7 @@ class Writer:
         sealed, old = self.snapshot.active, self._active
         if not sealed.size_bytes:
             return False  # one group larger than a segment: it may stand out over the end
-        self._active, fresh = start_segment(
+        active, fresh = start_segment(
             self._place,
             self._blanks,
             self._claim,
@@ -205,6 +204,7 @@ class Writer:
             max(self._next_capacity(), HEADER_BYTES + group_bytes),
         )
         self.on_sealed(sealed, old.index)
+        self._active = active
         with self._publishing:
             now = self.snapshot
             self.snapshot = Snapshot(
@@ -225,10 +225,6 @@ class Writer:
     def _seal(self, active: Active, sealed: Segment) -> None:
         active.file.truncate(sealed.end)
         store_index(self._place, active.index, sealed)
-
-    def _fail(self, error: WalError) -> WalError:
-        self._final = error
-        return error
 
 
 def _nobody_listens(_sealed: Segment, _index: SparseIndex) -> None:

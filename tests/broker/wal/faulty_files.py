@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 _SECTOR = 512
@@ -72,6 +73,7 @@ class FaultyFiles:
         self.faults: dict[tuple[str, int], int] = {}
         self.counts: dict[str, int] = {}
         self.on_step: Callable[[str, str], None] = lambda _kind, _path: None
+        self.on_read: Callable[[str], None] = lambda _path: None
         self.dead = False
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
@@ -125,15 +127,18 @@ class FaultyFiles:
         if self.capacity is not None and growth > 0 and used + growth > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def refuse_missing(self, path: str) -> None:
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
     def open(self, path: str, *, create: bool = False) -> "FaultyFile":
         self.alive()
         if create:
+            self.step("create", path)
             if path in self.names:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            self.step("create", path)
             self.rename_entry(None, path, Inode())
-        elif path not in self.names:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self.refuse_missing(path)
         return FaultyFile(self, path, self.names[path])
 
     def list(self, folder: str) -> Sequence[str]:
@@ -147,17 +152,13 @@ class FaultyFiles:
             self.folders.add(folder)
 
     def remove(self, path: str) -> None:
-        self.alive()
-        if path not in self.names:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.step("remove", path)
+        self.refuse_missing(path)
         self.rename_entry(path, None, None)
 
     def rename(self, old: str, new: str) -> None:
-        self.alive()
-        if old not in self.names:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         self.step("rename", new)
+        self.refuse_missing(old)
         self.rename_entry(old, new, self.names[old])
 
     def replace(self, path: str, data: bytes) -> None:
@@ -186,7 +187,7 @@ class FaultyFiles:
 
 
 class FaultyFile:
-    """Implements `ports.files.File`. After a failed write or sync it must never be written again."""
+    """Implements `ports.files.File`. After a failed write or sync it refuses to be written."""
 
     def __init__(self, files: FaultyFiles, path: str, inode: Inode) -> None:
         self._files, self._path, self.inode = files, path, inode
@@ -194,8 +195,15 @@ class FaultyFile:
         self._closed = False
 
     def write_durable(self, offset: int, parts: Sequence[bytes]) -> None:
-        self._usable()
+        """In two halves, so that others may see the first without the second."""
         data = b"".join(parts)
+        half = self._files.chance.randrange(len(data) + 1)
+        self._write(offset, data[:half])
+        self._write(offset + half, data[half:])
+        self.sync()
+
+    def _write(self, offset: int, data: bytes) -> None:
+        self._usable()
         try:
             self._files.step("write", self._path)
             self._files.room_for(offset + len(data) - len(self.inode.cached))
@@ -205,7 +213,6 @@ class FaultyFile:
             self._failed = True
             raise
         self.inode.change(offset, data)
-        self.sync()
 
     def sync(self) -> None:
         self._usable()
@@ -220,6 +227,7 @@ class FaultyFile:
 
     def read(self, offset: int, size: int) -> bytes:
         self._files.alive()
+        self._files.on_read(self._path)
         assert not self._closed, f"{self._path} is read after it was closed"
         return bytes(self.inode.cached[offset : offset + size])
 
@@ -300,5 +308,5 @@ def survivors(
         return [(offset, data[: chance.randrange(len(data) + 1)])]
     first = -offset % _SECTOR
     cuts = [0, *range(first, len(data), _SECTOR), len(data)]
-    pieces = zip(cuts, cuts[1:], strict=False)
+    pieces = pairwise(cuts)
     return [(offset + a, data[a:b]) for a, b in pieces if chance.random() < 0.5]

@@ -1,0 +1,187 @@
+"""Looking at a stored log from outside: every record as a row, every damage with its place.
+
+Read-only: opens nothing for writing, takes no claim, so a live log may be looked at, too; what is
+appended meanwhile is seen or not. Used by `tidemark wal dump` and `tidemark wal verify`.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.ports.wal import Corrupt, UnknownFormat
+from broker.wal.segmented.os_files import OsFile, OsFiles
+from broker.wal.segmented.recovery import Recovered, Recovery
+from broker.wal.segmented.scan import records_in
+from broker.wal.segmented.segment import Segment
+from broker.wal.segmented.settings import DEFAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stored record; or, when `damage` is not empty, a place that cannot be read."""
+
+    file: str
+    offset: int
+    length: int = 0
+    term: int = 0
+    base_id: int = 0
+    messages: int = 0
+    base_tick: int = 0
+    last_confirmed_id: int = 0
+    group_id: int = 0
+    kind: int = 0
+    vchannel: str = ""
+    body_bytes: int = 0
+    damage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `verify` found. `leftovers` are files that no owner will ever read."""
+
+    logs: int
+    segments: int
+    records: int
+    messages: int
+    size_bytes: int
+    damages: tuple[Row, ...]
+    leftovers: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return not self.damages
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One log folder, as recovery would see it, but untouched."""
+
+    path: Path
+    files: "_UntouchedFiles"
+    found: Recovered
+    segments: tuple[Segment, ...]
+    damages: tuple[Row, ...]
+
+
+def dump(path: Path) -> Iterator[Row]:
+    """The records of a segment file, a log folder, or a folder of logs; oldest first.
+
+    Raises FileNotFoundError when there is no log at `path`.
+    """
+    for folder in _folders(path):
+        yield from _rows(folder)
+
+
+def verify(path: Path) -> Report:
+    """Read everything at `path` and check it. Raises FileNotFoundError."""
+    folders = list(_folders(path))
+    records = messages = 0
+    damages = list[Row]()
+    for folder in folders:
+        for row in _rows(folder):
+            if row.damage:
+                damages.append(row)
+            else:
+                records, messages = records + 1, messages + row.messages
+    segments = [segment for folder in folders for segment in folder.segments]
+    return Report(
+        logs=len(folders),
+        segments=len(segments),
+        records=records,
+        messages=messages,
+        size_bytes=sum(segment.size_bytes for segment in segments),
+        damages=tuple(damages),
+        leftovers=tuple(str(f.path / name) for f in folders for name in f.found.leftovers),
+    )
+
+
+def _folders(path: Path) -> Iterator[_Folder]:
+    if path.is_file():
+        yield _look(path.resolve().parent, path.name)
+        return
+    inner = [path] if any(path.glob("*.log")) else sorted({f.parent for f in path.glob("*/*.log")})
+    if not inner:
+        raise FileNotFoundError(f"{path}: there is no log here")
+    for folder in inner:
+        yield _look(folder.resolve())
+
+
+def _look(path: Path, only: str = "") -> _Folder:
+    files, damages = _UntouchedFiles(path.parent), list[Row]()
+    recovery = Recovery(
+        files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
+    )
+    try:
+        found = recovery.run()
+    except UnknownFormat as damage:
+        damages.append(_damaged(damage))
+        found = Recovered()
+    return _Folder(
+        path,
+        files,
+        found,
+        tuple(s for s in found.sealed if only in ("", s.name.log_file)),
+        tuple(d for d in damages if d.file.endswith(only)),
+    )
+
+
+def _rows(folder: _Folder) -> Iterator[Row]:
+    yield from folder.damages
+    told = {(row.file, row.offset) for row in folder.damages}
+    for segment in folder.segments:
+        for row in _segment_rows(folder, segment):
+            if not row.damage or (row.file, row.offset) not in told:
+                yield row
+
+
+def _segment_rows(folder: _Folder, segment: Segment) -> Iterator[Row]:
+    name = f"{folder.path.name}/{segment.name.log_file}"
+    damages = list[Row]()
+    file = folder.files.open(name)
+    try:
+        for stored in records_in(file, name, segment, lambda d: damages.append(_damaged(d))):
+            yield from damages
+            damages.clear()
+            record = stored.record
+            yield Row(
+                file=name,
+                offset=stored.offset,
+                length=stored.end - stored.offset,
+                term=record.term,
+                base_id=record.base_id,
+                messages=len(record.sizes),
+                base_tick=record.base_tick,
+                last_confirmed_id=record.last_confirmed_id,
+                group_id=stored.group_id,
+                kind=record.kind,
+                vchannel=record.vchannel,
+                body_bytes=len(record.body),
+            )
+    except UnknownFormat as damage:
+        damages.append(_damaged(damage))
+    finally:
+        file.close()
+    yield from damages
+
+
+def _damaged(damage: Corrupt | UnknownFormat) -> Row:
+    if isinstance(damage, Corrupt):
+        return Row(damage.file, damage.offset, damage=damage.reason)
+    reason = f"format version {damage.found}; this program reads version {damage.known}"
+    return Row(damage.file, 0, damage=reason)
+
+
+class _UntouchedFiles(OsFiles):
+    """The files as they are; recovery's requests to sync are for owners only."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        return _UntouchedFile(self.root / path, os.O_RDONLY)
+
+
+class _UntouchedFile(OsFile):
+    def sync(self) -> None:
+        """Nothing was written."""
+
+    def forget(self) -> None:
+        """Nothing that failed is remembered."""

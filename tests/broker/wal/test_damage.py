@@ -1,0 +1,243 @@
+"""Bytes that changed on the disk: refused with file and offset, stepped over only when told to."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.record import Record
+from broker.ports.wal import Corrupt, UnknownFormat
+from broker.wal.segmented import SegmentedSettings, SegmentedWal
+from broker.wal.segmented.segment import HEADER_BYTES
+from broker.wal.segmented.wal import Opened
+from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
+from tests.broker.wal.some_records import group
+
+CHANNEL = PChannelName("c")
+RECORD_BYTES = 68 + 26 + 2 * 4 + 2 * 100
+
+
+@dataclass(slots=True)
+class Shelf:
+    """A log of three segments of six records each; the last one is not sealed."""
+
+    files: FaultyFiles = field(default_factory=FaultyFiles)
+    reported: list[Corrupt] = field(default_factory=list)
+    term: int = 0
+    written: list[Record] = field(default_factory=list)
+
+    def open(self, *, skip: bool = False) -> Opened:
+        self.term += 1
+        size = HEADER_BYTES + 6 * RECORD_BYTES
+        settings = SegmentedSettings(
+            segment_bytes=size, first_segment_bytes=size, index_spacing_bytes=500, skip_damage=skip
+        )
+        wal = SegmentedWal(
+            self.files, settings, background=AtOnce(), on_damage=self.reported.append
+        )
+        return wal.open_now(CHANNEL, Term(self.term))
+
+    def fill(self) -> "Shelf":
+        opened = self.open()
+        for at in range(1, 37, 4):
+            opened.writer.append(group(at, 2, messages=2, size=100))
+            self.written += group(at, 2, messages=2, size=100)
+        self.files = self.files.after_kill()
+        assert len(self.segments()) == 3
+        return self
+
+    def segments(self) -> list[str]:
+        return sorted(p for p in self.files.names if p.endswith(".log"))
+
+    def flip(self, path: str, offset: int, bit: int = 0) -> None:
+        self.files.names[path].cached[offset] ^= 1 << bit
+        self.files.names[path].durable[:] = self.files.names[path].cached
+
+    def offset_of(self, record: int) -> int:
+        return HEADER_BYTES + record * RECORD_BYTES
+
+
+def read_on(opened: Opened) -> list[Record]:
+    found, at = list[Record](), opened.writer.bounds().first_id
+    while at < opened.writer.bounds().next_id:
+        batch = opened.reader.read(at, 1000)
+        if not batch:
+            break
+        found += batch
+        at = MessageId(batch[-1].next_id)
+    return found
+
+
+def test_the_shelf_is_as_described() -> None:
+    shelf = Shelf().fill()
+    assert read_on(shelf.open()) == shelf.written
+
+
+@pytest.mark.parametrize("segment", [0, 1])
+def test_a_flipped_bit_in_a_sealed_segment_is_reported_by_file_and_offset(segment: int) -> None:
+    for bit in range(0, RECORD_BYTES * 8, 37):
+        shelf = Shelf().fill()
+        path = shelf.segments()[segment]
+        shelf.flip(path, shelf.offset_of(2) + bit // 8, bit % 8)
+        opened = shelf.open()
+        first = MessageId(1 + segment * 12)
+        good = opened.reader.read(first, 2 * RECORD_BYTES)
+        assert good == shelf.written[segment * 6 : segment * 6 + 2]
+        with pytest.raises((Corrupt, UnknownFormat)) as caught:
+            opened.reader.read(MessageId(first + 4), 1)
+        if isinstance(caught.value, Corrupt):
+            assert (caught.value.file, caught.value.offset) == (path, shelf.offset_of(2))
+        with pytest.raises((Corrupt, UnknownFormat)):
+            read_on(opened)
+
+
+def test_a_flipped_bit_in_the_middle_of_the_last_segment_is_no_torn_tail() -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[-1]
+    shelf.flip(path, shelf.offset_of(2) + 150)
+    with pytest.raises(Corrupt) as caught:
+        shelf.open()
+    assert (caught.value.file, caught.value.offset) == (path, shelf.offset_of(2))
+
+
+def test_a_flipped_bit_in_the_last_group_is_cut_as_a_torn_tail() -> None:
+    shelf = Shelf().fill()
+    shelf.flip(shelf.segments()[-1], shelf.offset_of(4) + 150)
+    assert read_on(shelf.open()) == shelf.written[:-2]
+
+
+@pytest.mark.parametrize("record", [0, 2, 8, 12, 14])
+def test_reading_goes_on_behind_damage_when_told_to(record: int) -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[record // 6]
+    shelf.flip(path, shelf.offset_of(record % 6) + 150)
+    opened = shelf.open(skip=True)
+    assert read_on(opened) == [r for i, r in enumerate(shelf.written) if i != record]
+    assert (shelf.reported[0].file, shelf.reported[0].offset) == (
+        path,
+        shelf.offset_of(record % 6),
+    )
+    assert opened.writer.bounds().next_id == 37
+    opened.writer.append(group(37, 1, term=shelf.term))
+    again = shelf.open(skip=True)
+    assert len(read_on(again)) == len(shelf.written)
+
+
+def test_a_whole_segment_may_be_unreadable_when_told_to_skip() -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[1]
+    for offset in range(HEADER_BYTES, HEADER_BYTES + 6 * RECORD_BYTES, 50):
+        shelf.flip(path, offset)
+    assert read_on(shelf.open(skip=True)) == shelf.written[:6] + shelf.written[12:]
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2])
+def test_a_damaged_header_is_refused_or_guessed_around(segment: int) -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[segment]
+    shelf.flip(path, 40)
+    with pytest.raises(Corrupt) as caught:
+        shelf.open()
+    assert (caught.value.file, caught.value.offset) == (path, 0)
+    assert read_on(shelf.open(skip=True)) == shelf.written
+    assert shelf.reported[0].file == path
+
+
+def test_a_segment_that_is_missing_is_refused_or_guessed_around() -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[1]
+    del shelf.files.names[path]
+    with pytest.raises(Corrupt, match="missing"):
+        shelf.open()
+    opened = shelf.open(skip=True)
+    assert read_on(opened) == shelf.written[:6] + shelf.written[12:]
+    assert path in [damage.file for damage in shelf.reported]
+
+
+def test_a_segment_that_is_shorter_than_its_seal_is_refused() -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[1]
+    inode = shelf.files.names[path]
+    del inode.cached[shelf.offset_of(5) :]
+    with pytest.raises(Corrupt) as caught:
+        shelf.open()
+    assert (caught.value.file, caught.value.offset) == (path, shelf.offset_of(5))
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged", "of another version", "short"])
+def test_an_index_that_cannot_be_used_is_made_again(how: str) -> None:
+    shelf = Shelf().fill()
+    for path in [p for p in shelf.files.names if p.endswith(".index")]:
+        data = shelf.files.names[path].cached
+        match how:
+            case "missing":
+                del shelf.files.names[path]
+            case "damaged":
+                data[60] ^= 1
+            case "of another version":
+                data[8] = 2
+            case _:
+                del data[30:]
+    opened = shelf.open()
+    assert read_on(opened) == shelf.written
+    assert opened.reader.seek_tick(TimeTick(170)) == 17
+    again = shelf.open()
+    path = shelf.segments()[0].replace(".log", ".index")
+    assert shelf.files.names[path].cached[8] == 1, "stored again"
+    assert read_on(again) == shelf.written
+
+
+def test_an_unknown_version_of_a_segment_is_named_beside_the_known_one() -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[1]
+    shelf.files.names[path].cached[8] = 7
+    with pytest.raises(UnknownFormat, match="version 7; this program reads version 1") as caught:
+        shelf.open(skip=True)
+    assert caught.value.file == path
+
+
+@pytest.mark.parametrize("segment", [0, 2])
+def test_an_unknown_version_of_a_record_is_named_beside_the_known_one(segment: int) -> None:
+    shelf = Shelf().fill()
+    path = shelf.segments()[segment]
+    shelf.flip(path, shelf.offset_of(4) + 4, 1)
+    with pytest.raises(UnknownFormat, match="version 3; this program reads version 1"):
+        read_on(shelf.open())
+
+
+def test_a_message_that_looks_like_a_record_never_becomes_one() -> None:
+    """A client sends, as payload, bytes that would be a good record of the log they lie in."""
+    shelf = Shelf()
+    opened = shelf.open()
+    opened.writer.append(group(1, 1, messages=2, size=100))
+    path = shelf.segments()[-1]
+    forged = bytes(shelf.files.names[path].cached[HEADER_BYTES : HEADER_BYTES + RECORD_BYTES])
+    salt = opened.writer.active.header.salt
+    unsalted = bytes(a ^ b for a, b in zip(forged[12:16], salt.to_bytes(4, "little"), strict=True))
+    body = (forged[:12] + unsalted + forged[16:]) * 3
+    torn = Record(Term(1), MessageId(3), TimeTick(30), MessageId(3), 2, "v", (len(body),), body)
+    opened.writer.append([torn])
+    shelf.files = shelf.files.after_kill()
+    shelf.flip(path, shelf.offset_of(1) + 60)
+    reopened = shelf.open(skip=True)
+    assert read_on(reopened) == group(1, 1, messages=2, size=100)
+
+
+def test_random_damage_never_changes_what_is_read() -> None:
+    chance = random.Random(11)
+    for _ in range(300):
+        shelf = Shelf().fill()
+        path = chance.choice(sorted(shelf.files.names))
+        data = shelf.files.names[path].cached
+        if not data:
+            continue
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(1, 40)] = chance.randbytes(chance.randrange(1, 40))
+        try:
+            found = read_on(shelf.open(skip=chance.random() < 0.5))
+        except (Corrupt, UnknownFormat):
+            continue
+        known = {r.base_id: r for r in shelf.written}
+        assert [known[r.base_id] for r in found] == found
