@@ -36,6 +36,7 @@ HTTP_FRAME_BYTES_MAX = 256 * 1024
 HEADER_BLOCK_BYTES_MAX = 64 * 1024
 WRITE_BUFFER_BYTES_HIGH = 128 * 1024
 """Above this the streams of a connection wait; below a quarter of it they go on."""
+GOODBYE_S = 0.5
 CLOSE_S = 5.0
 """How long a closed connection may take to read the last bytes before it is reset."""
 SERVER_PING_S, SERVER_PING_TIMEOUT_S = 60.0, 10.0
@@ -81,6 +82,8 @@ class Listener(grpclib.server.Server):
         )
         self._limits = limits
         self._connections: set[PeerConnection] = set()
+        self._gone = asyncio.Event()
+        self._gone.set()
         self._accepting = True
         self._refused = 0
 
@@ -108,11 +111,20 @@ class Listener(grpclib.server.Server):
             self._server.close()
 
     async def hang_up(self) -> None:
-        """Close every connection, cancelling what still runs on it. Bounded by `CLOSE_S`."""
+        """Close every connection, cancelling what still runs on it.
+
+        Peers have `GOODBYE_S` to read what was sent to them, then they are reset.
+        """
         self.stop_accepting()
         for connection in list(self._connections):
             connection.hang_up("the server stopped")
         self.close()
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._gone.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
         await self.wait_closed()
 
     def admit(self, connection: "PeerConnection") -> bool:
@@ -121,11 +133,14 @@ class Listener(grpclib.server.Server):
             self._refused += 1
             return False
         self._connections.add(connection)
+        self._gone.clear()
         return True
 
     def forget(self, connection: "PeerConnection") -> None:
         """A connection is lost."""
         self._connections.discard(connection)
+        if not self._connections:
+            self._gone.set()
 
     def _protocol_factory(self) -> H2Protocol:
         plain = super()._protocol_factory()
@@ -244,6 +259,11 @@ class PeerConnection(H2Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self.connection._connection.close_connection()
             self._cut(reason)
+
+    def abort(self) -> None:
+        """Reset the connection; what was not read is lost."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The socket is gone: end every call on it and forget it."""
