@@ -15,6 +15,7 @@ from typing import Self
 
 import aiosqlite
 import anyio
+from anyio import to_thread
 
 from broker.ports.meta import Conflict, Entry, MetaError, UnknownSchema
 
@@ -62,7 +63,9 @@ class SqliteMetaStore:
         or cannot be opened. Nothing stays open on failure.
         """
         with anyio.CancelScope(shield=True), _as_meta_error(path):
-            connection = await aiosqlite.connect(path, isolation_level=None)
+            # aiosqlite's thread outlives an opening that fails in it, and may outlive the loop.
+            opened = await to_thread.run_sync(_connect, path)
+            connection = await aiosqlite.Connection(lambda: opened, iter_chunk_size=64)
         store = cls(path, connection)
         try:
             with anyio.CancelScope(shield=True), _as_meta_error(path):
@@ -200,6 +203,11 @@ class SqliteMetaStore:
         assert row is not None, name
         value: int | str = row[0]
         return value
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """For use by one thread at a time, whichever it is."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 @contextmanager

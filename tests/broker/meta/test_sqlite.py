@@ -7,6 +7,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -160,6 +161,7 @@ async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
 async def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MetaError, match="unable to open"):
         await SqliteMetaStore.open(tmp_path / "absent" / "meta.db")
+    assert not [each for each in threading.enumerate() if "_connection_worker" in each.name]
 
 
 async def test_a_key_that_is_no_text_is_refused(path: Path) -> None:
