@@ -1,0 +1,104 @@
+"""`tidemark consume`: messages to stdout, one a line.
+
+It owns the form of a line. It stops quietly when nobody reads any more.
+Next: broker/client/reader.py
+"""
+
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from broker.cli.session import INTERRUPTED, USAGE, fail, with_client
+from broker.client import Client, Received
+from broker.client.start import Start
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOptions:
+    """What to read and how to write it."""
+
+    target: str
+    start: str
+    limit: int | None
+    until_now: bool
+    raw: bool
+
+
+def consume_messages(server: str, options: ConsumeOptions) -> None:
+    """Until the limit, Ctrl-C or the end of the pipe; all three are a success."""
+    start = _start(options.start)
+    line = _raw_line if options.raw else _json_line
+
+    async def consume(client: Client) -> None:
+        left = options.limit
+        until: Any = "now" if options.until_now else None
+        async with client.read(options.target, start=start, until=until) as reader:
+            async for batch in reader:
+                messages = batch.messages[:left]
+                _write(line(it) for it in messages)
+                if left is not None:
+                    left -= len(messages)
+                    if left == 0:
+                        return
+
+    try:
+        with_client(server, consume)
+    except SystemExit as end:
+        if end.code != INTERRUPTED:
+            raise
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more on its way out: let that succeed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _start(text: str) -> Start:
+    """`all`, `latest`, an id, or `tick:N`."""
+    if text == "all":
+        return "all"
+    if text == "latest":
+        return "latest"
+    if text.isdigit():
+        return int(text)
+    word, _, number = text.partition(":")
+    if word == "tick" and number.isdigit():
+        return ("tick", int(number))
+    return fail(f"--from {text!r} means nothing; use all, latest, a message id or tick:N", USAGE)
+
+
+def _write(lines: Iterable[bytes]) -> None:
+    out = sys.stdout.buffer
+    out.writelines(lines)
+    out.flush()
+
+
+def _raw_line(message: Received) -> bytes:
+    return message.payload + b"\n"
+
+
+def _json_line(message: Received) -> bytes:
+    fields: dict[str, Any] = {
+        "collection": message.collection,
+        "vchannel": message.vchannel,
+        "id": message.id,
+        "tick": message.tick,
+        "timestamp_ms": message.timestamp_ms,
+        "type": message.type,
+    }
+    if message.key is not None:
+        fields |= _text("key", message.key)
+    fields |= _text("payload", message.payload)
+    if message.properties:
+        fields["properties"] = message.properties
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(name: str, value: bytes) -> dict[str, str]:
+    """Text as it is; other bytes as base64, under a name that says so."""
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(value).decode()}

@@ -1,0 +1,138 @@
+"""The commands and their options; what they do is imported when they run.
+
+It owns the spelling of the command line. Next: broker/cli/session.py
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker.cli import collection, wal
+from broker.cli.options import Json, Server
+
+app = typer.Typer(
+    name="tidemark",
+    help="A write-ahead-log broker: durable ordered channels with time ticks.",
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(collection.app, name="collection")
+app.add_typer(wal.app, name="wal")
+
+
+class Format(StrEnum):
+    """How `consume` writes a message."""
+
+    JSON = "json"
+    RAW = "raw"
+
+
+def run() -> None:
+    """The entry point of the `tidemark` command."""
+    app(prog_name="tidemark")
+
+
+@app.command()
+def serve(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where everything is kept. [default: ./tidemark-data]")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Port 0 picks one. [default: 127.0.0.1:19531]"),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Prefix of the channels' names. [default: by-dev]")
+    ] = None,
+    pchannels: Annotated[
+        int | None, typer.Option(help="Physical channels; fixed at the first start. [default: 16]")
+    ] = None,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    Every setting can also stand in `tidemark.toml` or in the environment as TIDEMARK_<NAME>.
+    """
+    from broker.cli.serving import run_server
+
+    given = {
+        "data_dir": data_dir,
+        "listen": listen,
+        "cluster": cluster,
+        "pchannels": pchannels,
+    }
+    run_server({name: value for name, value in given.items() if value is not None})
+
+
+@app.command()
+def produce(
+    target: Annotated[str, typer.Argument(help="A collection or a vchannel.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="One message per line; stdin when left out or -.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="Lines are JSON objects; this field chooses the shard."),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Lines appended at once.")] = 1000,
+    server: Server = "",
+    json: Json = False,
+) -> None:
+    """Append lines, each as one message, in order; blank lines are left out."""
+    from broker.cli.producing import ProduceOptions, produce_lines
+
+    produce_lines(server, ProduceOptions(target, file, key, batch), as_json=json)
+
+
+@app.command()
+def consume(
+    target: Annotated[str, typer.Argument(help="A collection, a vchannel or a pchannel.")],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="all|latest|ID|tick:N",
+            help="Where to start: an ID is of one vchannel.",
+        ),
+    ] = "all",
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="Stop at what is there when it starts.")
+    ] = False,
+    format: Annotated[Format, typer.Option(help="A JSON object, or the payload as it is.")] = (
+        Format.JSON
+    ),
+    server: Server = "",
+) -> None:
+    """Write messages to stdout, one a line, until Ctrl-C or the pipe is closed."""
+    from broker.cli.consuming import ConsumeOptions, consume_messages
+
+    options = ConsumeOptions(target, start, limit, until_now, raw=format is Format.RAW)
+    consume_messages(server, options)
+
+
+@app.command()
+def channels(server: Server = "", json: Json = False) -> None:
+    """Every pchannel: who serves it at which term, and what it holds."""
+    from broker.cli.showing import show_channels
+
+    show_channels(server, as_json=json)
+
+
+@app.command()
+def actors(server: Server = "", json: Json = False) -> None:
+    """The server's live tree of actors: term, state, mailbox, restarts."""
+    from broker.cli.showing import show_actors
+
+    show_actors(server, as_json=json)
+
+
+@app.command()
+def health(server: Server = "", json: Json = False) -> None:
+    """How the server is; exit code 1 unless it is healthy."""
+    from broker.cli.showing import show_health
+
+    show_health(server, as_json=json)

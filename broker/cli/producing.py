@@ -1,0 +1,172 @@
+"""`tidemark produce`: lines from a file or stdin, appended in order.
+
+It owns the cutting of lines and the counting. It holds one chunk of input and one batch, whatever
+the size of the input. Next: broker/client/appends.py
+"""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from broker.cli.session import USAGE, fail, with_client
+from broker.client import Appended, AppendsFailed, Client, Message
+
+CHUNK_BYTES = 256 * 1024
+LINE_BYTES_MAX = 16 * 1024 * 1024
+STDIN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceOptions:
+    """What to append where; `file` None or `-` is stdin."""
+
+    target: str
+    file: Path | None
+    key: str | None
+    batch: int
+
+
+class BadLine(Exception):
+    """A line of the input that cannot become a message."""
+
+
+def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> None:
+    """Append all lines, then print how many and how fast; an error says what came before it."""
+    tally = Tally()
+
+    async def produce(client: Client) -> None:
+        tally.started_s = anyio.current_time()
+        with _opened(options.file) as descriptor, _progress(descriptor) as advance:
+            async for lines, size in _chunks(descriptor):
+                for first in range(0, len(lines), options.batch):
+                    batch = lines[first : first + options.batch]
+                    await _append(client, options, batch, tally)
+                advance(size)
+                tally.ended_s = anyio.current_time()
+
+    try:
+        with_client(server, produce, failed=tally.say)
+    except BadLine as error:
+        fail(tally.say(str(error)))
+    sys.stdout.write(tally.json() if as_json else tally.line())
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was acknowledged so far."""
+
+    messages: int = 0
+    bytes: int = 0
+    started_s: float = 0.0
+    ended_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return max(self.ended_s - self.started_s, 0.0)
+
+    @property
+    def rate(self) -> int:
+        return round(self.messages / self.seconds) if self.seconds else 0
+
+    def line(self) -> str:
+        """For a person."""
+        return (
+            f"{self.messages:,} messages, {self.bytes:,} bytes in {self.seconds:.2f} s"
+            f" ({self.rate:,} messages/s)\n"
+        )
+
+    def json(self) -> str:
+        """For a program."""
+        fields = {"messages": self.messages, "bytes": self.bytes, "seconds": self.seconds}
+        return json.dumps(fields) + "\n"
+
+    def say(self, error: str) -> str:
+        """An error with what had been appended before it."""
+        return f"{error} ({self.messages:,} messages were appended before)"
+
+
+async def _append(
+    client: Client, options: ProduceOptions, lines: Sequence[bytes], tally: Tally
+) -> None:
+    messages = [Message(line, key=_key(line, options.key)) for line in lines]
+    try:
+        await client.append_messages(options.target, messages)
+    except AppendsFailed as error:
+        tally.messages += sum(isinstance(it, Appended) for it in error.results)
+        raise
+    tally.messages += len(messages)
+    tally.bytes += sum(map(len, lines))
+
+
+def _key(line: bytes, field: str | None) -> str | None:
+    """The field's text; numbers and the like as JSON writes them, absent and null as no key."""
+    if field is None:
+        return None
+    try:
+        value = json.loads(line)[field]
+    except (ValueError, TypeError):
+        raise BadLine(f"not a JSON object: {line[:80]!r}") from None
+    except KeyError:
+        raise BadLine(f"no field {field!r} in {line[:80]!r}") from None
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
+    """Whole lines as they arrive, without their ends and without blank ones; and bytes read.
+
+    Read on a thread: a pipe that pauses must not stop the answers to what came before.
+    """
+    rest = b""
+    while chunk := await anyio.to_thread.run_sync(
+        os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True
+    ):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise BadLine(f"a line of more than {LINE_BYTES_MAX} bytes")
+        yield _not_blank(lines), len(chunk)
+    yield _not_blank([rest]), 0
+
+
+def _not_blank(lines: Sequence[bytes]) -> list[bytes]:
+    stripped = (line.removesuffix(b"\r") for line in lines)
+    return [line for line in stripped if line]
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[int]:
+    if file is None or str(file) == "-":
+        yield STDIN
+        return
+    try:
+        opened = file.open("rb")
+    except OSError as error:
+        fail(f"cannot read {file}: {error.strerror}", USAGE)
+    with opened:
+        yield opened.fileno()
+
+
+@contextmanager
+def _progress(descriptor: int) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr when that is a terminal; told of bytes."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
+    about = os.fstat(descriptor)
+    total = about.st_size if stat.S_ISREG(about.st_mode) else None
+    columns = (*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("appending", total=total)
+        yield lambda size: bar.advance(task, size)
