@@ -4,12 +4,20 @@ What an owner wrote survives closing and reopening for as long as the `MemoryWal
 here waits, except where `pause` does.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 
-from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, Term, TimeTick
+from broker.model.ids import (
+    FIRST_MESSAGE_ID,
+    TICK_LOGICAL_BITS,
+    MessageId,
+    PChannelName,
+    Term,
+    TimeTick,
+)
 from broker.model.record import Record
 from broker.ports.wal import (
     Closed,
@@ -45,27 +53,43 @@ async def no_pause() -> None:
 
 @dataclass(slots=True)
 class _Stored:
-    """One channel: segments of records, the last takes appends; `base_id` is the first id."""
+    """One channel: its records in order, and where its segments begin. The last takes appends."""
 
     term: Term = Term(0)
-    base_id: MessageId = FIRST_MESSAGE_ID
+    first_id: MessageId = FIRST_MESSAGE_ID
+    next_id: MessageId = FIRST_MESSAGE_ID
     last_tick: TimeTick = TimeTick(0)
     last_term: Term = Term(0)
-    segments: list[list[Record]] = field(default_factory=lambda: [[]])
-
-    def records(self) -> list[Record]:
-        return [record for segment in self.segments for record in segment]
-
-    @property
-    def next_id(self) -> MessageId:
-        last = next((segment[-1] for segment in reversed(self.segments) if segment), None)
-        return last.next_id if last else self.base_id
+    records: list[Record] = field(default_factory=list)
+    size_bytes: int = 0
+    sealed: list[tuple[MessageId, TimeTick, int]] = field(default_factory=list)
+    active_bytes: int = 0
 
     def store(self, records: Sequence[Record], segment_bytes: int) -> None:
-        if sum(map(_size, self.segments[-1])) >= segment_bytes:
-            self.segments.append([])
-        self.segments[-1].extend(records)
-        self.last_tick, self.last_term = records[-1].last_tick, records[-1].term
+        if self.active_bytes >= segment_bytes:
+            self.seal()
+        size = sum(map(_size, records))
+        self.records += records
+        self.size_bytes += size
+        self.active_bytes += size
+        last = records[-1]
+        self.next_id, self.last_tick, self.last_term = last.next_id, last.last_tick, last.term
+
+    def seal(self) -> None:
+        """End the active segment, and begin another; an empty one goes on."""
+        if self.active_bytes:
+            self.sealed.append((self.next_id, self.last_tick, self.active_bytes))
+        self.active_bytes = 0
+
+    def drop_segment(self) -> None:
+        self.first_id, _, size = self.sealed.pop(0)
+        self.size_bytes -= size
+        self.records = [record for record in self.records if record.base_id >= self.first_id]
+
+    def bounds(self) -> LogBounds:
+        return LogBounds(
+            self.first_id, self.next_id, self.last_tick, self.last_term, self.size_bytes
+        )
 
 
 class MemoryWal:
@@ -96,8 +120,7 @@ class MemoryWal:
         if stored.term >= term:
             raise Fenced(channel, term, stored.term)
         stored.term = term
-        if stored.segments[-1]:
-            stored.segments.append([])
+        stored.seal()
         return MemoryLog(self, channel, term, stored)
 
     async def writable(self) -> bool:
@@ -112,15 +135,14 @@ class MemoryLog:
         self._final: WalError | None = None
         self._closed = False
         self._groups = 0
-        self._sealed = self._view()
+        self._bounds = stored.bounds()
 
     @property
     def term(self) -> Term:
         return self._term
 
     def bounds(self) -> LogBounds:
-        first_id, next_id, last_tick, last_term, size = self._sealed
-        return LogBounds(first_id, next_id, last_tick, last_term, size)
+        return self._bounds
 
     async def append(self, records: Sequence[Record]) -> None:
         self._refuse_closed()
@@ -140,13 +162,13 @@ class MemoryLog:
         if self._stored.term != self._term:
             raise self._fail(Fenced(self._channel, self._term, self._stored.term))
         self._groups += 1
-        self._sealed = self._view()
+        self._bounds = self._stored.bounds()
 
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         self._refuse_closed()
         records, at = self._locate(from_id)
         taken, size = list[Record](), 0
-        for record in records[at:]:
+        for record in islice(records, at, None):
             size += _size(record)
             if taken and size > bytes_max:
                 break
@@ -155,16 +177,18 @@ class MemoryLog:
 
     async def seek_tick(self, tick: TimeTick) -> MessageId:
         self._refuse_closed()
-        for record in self._visible():
-            if record.last_tick >= tick:
-                return MessageId(record.base_id + max(0, tick - record.base_tick))
-        return self.bounds().next_id
+        bounds, records = self._bounds, self._stored.records
+        at = bisect_left(records, tick, key=lambda r: r.last_tick)
+        if at == len(records):
+            return bounds.next_id
+        found = records[at]
+        return MessageId(min(found.base_id + max(0, tick - found.base_tick), bounds.next_id))
 
     async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
         self._refuse_closed()
         records, at = self._locate(from_id)
         reached, size = from_id, 0
-        for record in records[at:]:
+        for record in islice(records, at, None):
             size += _size(record)
             if reached > from_id and (size > bytes_max or record.next_id > until_id):
                 break
@@ -176,39 +200,32 @@ class MemoryLog:
         stored = self._stored
         if stored.term != self._term:
             raise Fenced(self._channel, self._term, stored.term)
-        sealed = stored.segments[:-1]
-        left = sum(map(_size, stored.records()))
-        for segment in sealed:
-            too_old = 0 < retention.age_ms_max < now_ms - (segment[-1].last_tick >> 18)
-            too_big = 0 < retention.bytes_max < left
-            if segment[-1].next_id > before_id or not (too_old or too_big):
+        while stored.sealed:
+            next_id, last_tick, _ = stored.sealed[0]
+            too_old = 0 < retention.age_ms_max < now_ms - (last_tick >> TICK_LOGICAL_BITS)
+            too_big = 0 < retention.bytes_max < stored.size_bytes
+            if next_id > before_id or not (too_old or too_big):
                 break
-            left -= sum(map(_size, segment))
-            stored.base_id = segment[-1].next_id
-            del stored.segments[0]
-        self._sealed = self._view()
+            stored.drop_segment()
+        self._bounds = self._stored.bounds()
         return self.bounds().first_id
 
     async def close(self) -> None:
         self._closed = True
 
     def statistics(self) -> Mapping[str, int | float]:
-        return {"groups": self._groups, "segments": len(self._stored.segments)}
-
-    def _view(self) -> tuple[MessageId, MessageId, TimeTick, Term, int]:
-        stored = self._stored
-        size = sum(map(_size, stored.records()))
-        return stored.base_id, stored.next_id, stored.last_tick, stored.last_term, size
-
-    def _visible(self) -> list[Record]:
-        next_id = self.bounds().next_id
-        return [record for record in self._stored.records() if record.next_id <= next_id]
+        return {"groups": self._groups, "segments": len(self._stored.sealed) + 1}
 
     def _locate(self, from_id: MessageId) -> tuple[list[Record], int]:
-        records, bounds = self._visible(), self.bounds()
-        if not bounds.first_id <= from_id <= bounds.next_id:
-            raise OutOfRange(self._channel, from_id, bounds.first_id, bounds.next_id)
-        return records, bisect_right(records, from_id, key=lambda r: r.next_id)
+        """The records this owner may see, and the place of the one that holds `from_id`."""
+        bounds, records = self._bounds, self._stored.records
+        first_id = max(bounds.first_id, self._stored.first_id)
+        if not first_id <= from_id <= bounds.next_id:
+            raise OutOfRange(self._channel, from_id, first_id, bounds.next_id)
+        at = bisect_right(records, from_id, key=lambda r: r.next_id)
+        if records and records[-1].next_id > bounds.next_id:
+            records = records[: bisect_right(records, bounds.next_id, key=lambda r: r.next_id)]
+        return records, at
 
     def _refuse_strays(self, records: Sequence[Record]) -> None:
         bounds = self.bounds()

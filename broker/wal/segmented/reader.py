@@ -59,7 +59,7 @@ class Reader:
             records = self._with_file(segment, read)
             if records:
                 return records
-        return ()
+        return []
 
     def seek_tick(self, tick: TimeTick) -> MessageId:
         """See `ports.wal.Log.seek_tick`."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from broker.model.ids import MessageId
+from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
 from broker.ports.files import File, Files
 from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError
@@ -113,7 +113,9 @@ class Writer:
             now = self.snapshot
             gone, left_bytes = 0, now.sealed_bytes + now.active.size_bytes
             for segment in now.sealed:
-                too_old = 0 < retention.age_ms_max < now_ms - (segment.last_tick >> 18)
+                too_old = (
+                    0 < retention.age_ms_max < now_ms - (segment.last_tick >> TICK_LOGICAL_BITS)
+                )
                 too_big = 0 < retention.bytes_max < left_bytes
                 if segment.next_id > before_id or not (too_old or too_big):
                     break
