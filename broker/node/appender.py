@@ -34,7 +34,6 @@ from broker.node.messages import (
     AppendOutcome,
     ChannelFailed,
     CloseTick,
-    ConsumerOpened,
     ProbeStorage,
     Truncate,
 )
@@ -66,7 +65,6 @@ class Appender(Actor[AppenderMessage]):
         self._limits = parts.limits
         self._admission = Admission(name, parts.limits.message_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
-        self._mark_next = False  # somebody starts to read and wants one
         self._groups = self._messages = 0
 
     async def started(self, context: Context[AppenderMessage]) -> None:
@@ -92,8 +90,6 @@ class Appender(Actor[AppenderMessage]):
                     appends.append(envelope)
                 case CloseTick():
                     closes = True
-                case ConsumerOpened():
-                    self._mark_next = True
                 case ProbeStorage():
                     await self._probe()
                 case Truncate():
@@ -181,9 +177,13 @@ class Appender(Actor[AppenderMessage]):
         _answer(group, sequenced.outcomes)
 
     def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
-        """The group's records, and one for the tick if it is worth storing."""
+        """The group's records, and one for the tick when messages came since the last stored one.
+
+        Not for a new consumer, unlike Milvus: announced ticks reach every consumer here, and a
+        read that writes would give a reader of "what is there now" something new each time.
+        """
         records = sequenced.records
-        if tick is None or not (records or self._unmarked or self._mark_next):
+        if tick is None or not (records or self._unmarked):
             return records
         return (*records, time_tick_record(tick, sequenced.end))
 
@@ -195,7 +195,6 @@ class Appender(Actor[AppenderMessage]):
         last = records[-1]
         self._end = end_after(records, self._end)
         self._unmarked = last.kind != MessageType.TIME_TICK
-        self._mark_next = self._mark_next and self._unmarked
         self._groups += 1
         self._messages += sum([len(record.sizes) for record in records])
         self._tail.push(records, _closed_by(last), self._context.clock.monotonic_s())

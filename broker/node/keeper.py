@@ -35,7 +35,6 @@ from broker.node.channel import (
 from broker.node.messages import (
     ChannelFailed,
     ChannelReleased,
-    ConsumerOpened,
     DirectoryMessage,
     OpenScanner,
     ScannerOpened,
@@ -137,10 +136,6 @@ class Keeper(Actor[KeeperMessage]):
             self._try_again(start, error)
             return
         start.asked.reply(ScannerOpened(scanner, start.cursor))
-        try:
-            opened.appender.tell(ConsumerOpened())
-        except ActorError:  # full or dying: ticks will come from it, or from the next one
-            pass
 
     def _try_again(self, start: StartScanner, error: ActorError) -> None:
         """A channel serves a moment before its Scanners can start."""

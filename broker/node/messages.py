@@ -36,11 +36,6 @@ class CloseTick:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerOpened:
-    """Somebody starts to read: write a record for the next tick, data before it or not."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeStorage:
     """A timer of an Appender whose storage refused: see whether it would take a write again."""
 
@@ -50,7 +45,7 @@ class Truncate:
     """A timer: drop what retention lets go."""
 
 
-AppenderMessage = AppendBatch | CloseTick | ConsumerOpened | ProbeStorage | Truncate
+AppenderMessage = AppendBatch | CloseTick | ProbeStorage | Truncate
 
 # ---- TimeTick: one per pchannel --------------------------------------------------------------
 

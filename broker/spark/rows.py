@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from broker.client import Message
+    from broker.client import Received
 
 TICK_LOGICAL_BITS = 18
 COLUMNS = (
@@ -43,7 +43,7 @@ def arrow_schema(*, include_properties: bool) -> pa.Schema:
 
 
 def record_batch(
-    messages: Sequence["Message"], collection: str | None, *, include_properties: bool
+    messages: Sequence["Received"], collection: str | None, *, include_properties: bool
 ) -> pa.RecordBatch:
     """One row a message, in order. `collection` is null for a vchannel read by its own name."""
     schema = arrow_schema(include_properties=include_properties)

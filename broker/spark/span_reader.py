@@ -18,7 +18,7 @@ from broker.spark.options import Options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from broker.client import Message
+    from broker.client import Received
 
 ROWS_PER_BATCH_MAX = 8192
 log = logging.getLogger("tidemark.spark")
@@ -70,7 +70,7 @@ def read_span(partition: SpanPartition) -> Iterator["pa.RecordBatch"]:
             yield _rows(partition, messages)
 
 
-def _messages(gateway: Gateway, partition: SpanPartition) -> Iterator[Sequence["Message"]]:
+def _messages(gateway: Gateway, partition: SpanPartition) -> Iterator[Sequence["Received"]]:
     from broker.client import OutOfRange
 
     span = partition.span
@@ -89,12 +89,12 @@ def _messages(gateway: Gateway, partition: SpanPartition) -> Iterator[Sequence["
             span = replace(span, start=error.first_id)
 
 
-def _pieces(messages: Sequence["Message"]) -> Iterator[Sequence["Message"]]:
+def _pieces(messages: Sequence["Received"]) -> Iterator[Sequence["Received"]]:
     for at in range(0, len(messages), ROWS_PER_BATCH_MAX):
         yield messages[at : at + ROWS_PER_BATCH_MAX]
 
 
-def _rows(partition: SpanPartition, messages: Sequence["Message"]) -> "pa.RecordBatch":
+def _rows(partition: SpanPartition, messages: Sequence["Received"]) -> "pa.RecordBatch":
     from broker.spark.rows import record_batch
 
     span = partition.span

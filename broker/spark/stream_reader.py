@@ -122,15 +122,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return target
 
     def _limited(self, start: Offset, target: Offset, limit: ReadLimit) -> Offset:
-        match limit:
-            case ReadAllAvailable():
-                return target
-            case ReadMinRows(min_rows=rows) if _rows(start, target) < rows:
-                return start
-            case ReadMaxRows(max_rows=rows):
-                return self._within_bytes(start, offsets.share(start, target, rows))
-            case ReadMaxBytes():
-                return self._within_bytes(start, target)
+        if isinstance(limit, ReadMinRows) and _rows(start, target) < limit.min_rows:
+            return start
+        if isinstance(limit, ReadMaxRows):
+            return self._within_bytes(start, offsets.share(start, target, limit.max_rows))
+        if isinstance(limit, ReadMaxBytes):
+            return self._within_bytes(start, target)
         return target
 
     def _within_bytes(self, start: Offset, target: Offset) -> Offset:
