@@ -6,15 +6,21 @@ Next: broker/client/reader.py
 
 import json
 import os
+import select
 import sys
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from broker.cli.session import INTERRUPTED, USAGE, fail, with_client
 from broker.client import Client, Received
 from broker.client.start import Start
+from broker.client.together import until_first
+
+LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,9 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
     line = _raw_line if options.raw else _json_line
 
     async def consume(client: Client) -> None:
+        await until_first(lambda: write_all(client), _until_nobody_reads)
+
+    async def write_all(client: Client) -> None:
         left = options.limit
         until: Any = "now" if options.until_now else None
         async with client.read(options.target, start=start, until=until) as reader:
@@ -53,6 +62,14 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
     except BrokenPipeError:
         # The interpreter flushes stdout once more on its way out: let that succeed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def _until_nobody_reads() -> None:
+    """Without this a quiet log would keep `consume | head -1` alive after head is gone."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    while not poll.poll(0):  # noqa: ASYNC110 - nobody could set an event; only errors count here
+        await anyio.sleep(LOOK_EVERY_S)
 
 
 def _start(text: str) -> Start:
