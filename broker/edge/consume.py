@@ -5,6 +5,7 @@ has room for it, so that a consumer which stops reading holds no memory here, an
 was restarted is asked again from the same cursor. Next: broker/node/scanner.py
 """
 
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -17,9 +18,8 @@ from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach
 from broker.edge.tick_frames import TickFrames
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import PChannelName
 from broker.model.message import Delivered
-from broker.model.position import Cursor
+from broker.model.position import FromAll
 from broker.node.messages import (
     CloseScanner,
     Delivery,
@@ -28,6 +28,7 @@ from broker.node.messages import (
     OpenScanner,
     Pull,
     ScannerMessage,
+    ScannerOpened,
 )
 from broker.transport import ServerBatchStream
 from schemas.frames import frames
@@ -76,14 +77,11 @@ class ConsumerStreams:
                     "the first request of a Consume stream must be create_vchannel_consumer",
                 )
             wanted = consumer_request(request, channel.name)
-            opened = await self.directory.demand(
-                OpenScanner(
-                    channel.name, channel.term, wanted.vchannel, wanted.policy, wanted.filters
-                )
+            opening = OpenScanner(
+                channel.name, channel.term, wanted.vchannel, wanted.policy, wanted.filters
             )
-            stream = ConsumeStream(
-                session.stream, self, channel.name, opened.scanner, opened.cursor
-            )
+            opened = await self.directory.demand(opening)
+            stream = ConsumeStream(session.stream, self, opening, opened)
             await session.stream.write_batch([self._consumer_created])
             await stream.run()
         await session.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
@@ -93,22 +91,21 @@ class ConsumeStream:
     """The consumer after its handshake."""
 
     __slots__ = (
-        "_channel", "_cursor", "_feeding", "_scanner", "_shared", "_stream",
+        "_cursor", "_feeding", "_opening", "_scanner", "_shared", "_stream",
     )  # fmt: skip
 
     def __init__(
         self,
         stream: ServerBatchStream,
         shared: ConsumerStreams,
-        channel: PChannelName,
-        scanner: Ref[ScannerMessage],
-        cursor: Cursor,
+        opening: OpenScanner,
+        opened: ScannerOpened,
     ) -> None:
         self._stream = stream
         self._shared = shared
-        self._channel = channel
-        self._scanner = scanner
-        self._cursor = cursor
+        self._opening = opening
+        self._scanner: Ref[ScannerMessage] = opened.scanner
+        self._cursor = opened.cursor
         self._feeding = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -140,7 +137,7 @@ class ConsumeStream:
 
     def _framed(self, delivery: Delivery) -> bytes:
         framed_tick = self._shared.ticks.framed
-        channel = self._channel
+        channel = self._opening.name
         if not delivery.items:
             return framed_tick(channel, delivery.tick) if delivery.tick else b""
         parts: list[bytes] = []
@@ -186,7 +183,17 @@ class ConsumeStream:
         if not isinstance(found, Refusal):
             self._scanner = found
         elif found.code is not StreamingCode.INNER:  # which means: not yet
-            raise Refused(StreamingCode.INNER, f"{found.cause} ({lost})")
+            self._scanner = await self._another_scanner(lost)
+
+    async def _another_scanner(self, lost: str) -> Ref[ScannerMessage]:
+        """A Scanner leaves when nobody pulls for long, as when this consumer did not read.
+
+        Where it starts does not matter: every Pull carries the cursor.
+        """
+        opened = await self._shared.directory.ask(replace(self._opening, policy=FromAll()))
+        if isinstance(opened, Refusal):
+            raise Refused(StreamingCode.INNER, f"{opened.cause} ({lost})")
+        return opened.scanner
 
     def _release_scanner(self) -> None:
         try:

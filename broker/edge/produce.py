@@ -21,10 +21,11 @@ from broker.edge.gate import Session
 from broker.edge.headers import producer_channel
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach
+from broker.edge.results import produce_answer
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.message import Appended, NewMessage
+from broker.model.message import NewMessage
 from broker.node.intake import append
-from broker.node.messages import AppendOutcome, Locate, Located
+from broker.node.messages import Locate, Located
 from broker.transport import Stalled
 from schemas.frames import FrameTooLarge
 from schemas.generated.milvus.proto.streaming import (
@@ -36,7 +37,6 @@ from schemas.wire import (
     Malformed,
     ScannedProduce,
     produce_error,
-    produce_result,
     scan_produce_request,
 )
 
@@ -145,8 +145,8 @@ class ProduceStream:
     ) -> None:
         outcomes = await append(self._located, messages, deadline_s=self._limits.append_deadline_s)
         results = [
-            _result(request_id, outcome)
-            for request_id, outcome in zip(request_ids, outcomes, strict=True)
+            produce_answer(request_id, message.type, outcome)
+            for request_id, message, outcome in zip(request_ids, messages, outcomes, strict=True)
         ]
         self._answer(results, size + len(messages) * REQUEST_OVERHEAD_BYTES)
         for outcome in outcomes:
@@ -179,9 +179,3 @@ class ProduceStream:
         if self._failure is None:
             self._failure = refusal
         self._reading.cancel()
-
-
-def _result(request_id: int, outcome: AppendOutcome) -> bytes:
-    if isinstance(outcome, Appended):
-        return produce_result(request_id, outcome.id, outcome.tick, outcome.last_confirmed_id)
-    return produce_error(request_id, outcome.code, outcome.cause)

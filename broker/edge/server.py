@@ -23,8 +23,11 @@ from broker.edge.log_service import LogService
 from broker.edge.state import ServerState, StateService
 from broker.transport import Listener
 
-LAST_WORDS_SHARE = 0.75
-"""Of the time a stop has, what calls get to end by themselves before they are cut."""
+LAST_WORDS_SHARE = 0.7
+GOODBYE_SHARE = 0.2
+"""Of the time a stop has: for calls to end by themselves, then for peers to read the rest."""
+BACKLOG = 1024
+"""Connections that may wait to be accepted: a whole crowd of clients comes back after a restart."""
 
 
 class EdgeServer:
@@ -76,12 +79,12 @@ class EdgeServer:
 
     async def start(self, host: str, port: int) -> None:
         """Serve on this address. Raises OSError when it cannot be had."""
-        await self._listener.start(host, port)
+        await self._listener.start(host, port, backlog=BACKLOG)
         self._state = ServerState.HEALTHY
 
     async def start_on(self, bound: socket.socket) -> None:
         """Serve on a socket that is bound already; it belongs to the server from now on."""
-        await self._listener.start(sock=bound)
+        await self._listener.start(sock=bound, backlog=BACKLOG)
         self._state = ServerState.HEALTHY
 
     async def stop(self, *, deadline_s: float) -> None:
@@ -95,4 +98,4 @@ class EdgeServer:
         with anyio.move_on_after(deadline_s * LAST_WORDS_SHARE):
             await self._gate.wait_until_idle()
         with anyio.move_on_after(deadline_s * (1 - LAST_WORDS_SHARE)):
-            await self._listener.hang_up()
+            await self._listener.hang_up(deadline_s=deadline_s * GOODBYE_SHARE)

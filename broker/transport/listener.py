@@ -110,17 +110,17 @@ class Listener(grpclib.server.Server):
         if self._server is not None:
             self._server.close()
 
-    async def hang_up(self) -> None:
+    async def hang_up(self, *, deadline_s: float = GOODBYE_S) -> None:
         """Close every connection, cancelling what still runs on it.
 
-        Peers have `GOODBYE_S` to read what was sent to them, then they are reset.
+        Peers have `deadline_s` to read what was sent to them, then they are reset.
         """
         self.stop_accepting()
         for connection in list(self._connections):
             connection.hang_up("the server stopped")
         self.close()
         try:
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout(deadline_s):
                 await self._gone.wait()
         except TimeoutError:
             for connection in list(self._connections):

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from broker.model.failure import StreamingCode as Code
+from broker.node.messages import CloseScanner
 from schemas.generated.google.protobuf import Empty
 from schemas.generated.milvus.proto import common, messages
 from schemas.generated.milvus.proto import streaming as wire
@@ -276,6 +277,19 @@ async def test_a_killed_scanner_is_not_noticed(broker: SmallBroker, peer: Peer) 
         await appended(peer, *payloads[10:])
         found += [each.payload for each in await next_messages(stream, 20)]
     assert found == [b"%d-%d" % (turn, number) for turn in range(5) for number in range(20)]
+
+
+async def test_a_scanner_that_left_is_replaced_and_nothing_is_lost(
+    broker: SmallBroker, peer: Peer
+) -> None:
+    stream = await opened(peer)
+    await appended(peer, b"a", b"b")
+    assert [each.payload for each in await next_messages(stream, 2)] == [b"a", b"b"]
+    (path,) = broker.scanner_paths()
+    broker.system.find(path).tell(CloseScanner())
+    await appended(peer, b"c")
+    assert [each.payload for each in await next_messages(stream, 1)] == [b"c"]
+    assert broker.scanner_paths() != [path]
 
 
 async def test_a_consumer_whose_log_goes_away_is_told_and_resumes_at_the_next_term(

@@ -7,6 +7,7 @@ import pytest
 
 from broker.edge.limits import EdgeLimits
 from broker.model.failure import StreamingCode as Code
+from schemas.generated.milvus.proto import streaming
 from schemas.wire import (
     Closed,
     ProduceAnswer,
@@ -238,6 +239,22 @@ async def test_what_was_accepted_is_appended_though_the_client_went_away(
     await stream.send(append(1))
     result = (await answers(stream, 1))[0]
     assert isinstance(result, Produced)
+
+
+async def test_the_answer_to_a_manual_flush_lists_no_segments(peer: Peer) -> None:
+    stream = await opened(peer)
+    await stream.send(append(5, b"", _t="9", _v="2"))
+    answer = await stream.receive()
+    landed = scan_produce_response(answer)
+    assert isinstance(landed, Produced)
+    response = streaming.ProduceResponse.parse(answer).produce
+    assert response is not None
+    assert response.result is not None
+    assert response.result.extra is not None
+    assert response.result.extra.type_url.endswith(
+        "/milvus.proto.messages.ManualFlushExtraResponse"
+    )
+    assert (landed.request_id, landed.tick) == (5, response.result.timetick)
 
 
 async def test_keys_of_the_user_and_payload_come_back_verbatim(peer: Peer) -> None:

@@ -1,0 +1,41 @@
+"""What a producer is told about each append.
+
+Owns the one result that carries more than ids: Milvus's client looks for the list of flushed
+segments in the answer to a ManualFlush, and this broker, which keeps no segments, says: none.
+Next: schemas/splice.py
+"""
+
+from broker.model.failure import Refusal
+from broker.model.message import Appended, MessageType
+from schemas.generated.google.protobuf import Any
+from schemas.generated.milvus.proto import common, messages, streaming
+from schemas.wire import produce_error, produce_result, rocksmq_id_text
+
+FLUSHED_NOTHING = Any(
+    type_url="type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse",
+    value=bytes(messages.ManualFlushExtraResponse()),
+)
+
+
+def produce_answer(request_id: int, message_type: int, outcome: Appended | Refusal) -> bytes:
+    """The ProduceResponse for one message."""
+    if isinstance(outcome, Refusal):
+        return produce_error(request_id, outcome.code, outcome.cause)
+    if message_type == MessageType.MANUAL_FLUSH:
+        return _flush_result(request_id, outcome)
+    return produce_result(request_id, outcome.id, outcome.tick, outcome.last_confirmed_id)
+
+
+def _flush_result(request_id: int, landed: Appended) -> bytes:
+    result = streaming.ProduceMessageResponseResult(
+        id=_message_id(landed.id),
+        timetick=landed.tick,
+        extra=FLUSHED_NOTHING,
+        last_confirmed_id=_message_id(landed.last_confirmed_id),
+    )
+    response = streaming.ProduceMessageResponse(request_id=request_id, result=result)
+    return bytes(streaming.ProduceResponse(produce=response))
+
+
+def _message_id(number: int) -> common.MessageId:
+    return common.MessageId(id=rocksmq_id_text(number), WAL_name=common.WalName(1))
