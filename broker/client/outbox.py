@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from broker.client.retry import Verdict, append_verdict
+from broker.client.retry import Verdict, append_verdict, may_be_written
 from broker.model.failure import StreamingCode
 
 W = TypeVar("W")
@@ -20,7 +20,8 @@ W = TypeVar("W")
 class Pending(Generic[W]):
     """One append. `waiter` belongs to the shell; the outbox hands it back and never looks at it.
 
-    `unanswered` says that a stream broke while the append was on it: it may have been written.
+    `unanswered` says that it may have been written: a stream broke while the append was on it, or
+    the server could not tell.
     """
 
     __slots__ = ("abandoned", "deadline_s", "message", "order", "refusal", "unanswered", "waiter")
@@ -125,17 +126,19 @@ class Outbox(Generic[W]):
         return pending
 
     def refused(
-        self, request_id: int, code: StreamingCode, cause: str
+        self, request_id: int, code: StreamingCode, cause: str, *, resend: bool
     ) -> tuple[Verdict, Pending[W]] | None:
         """What to do about a refusal. All but SURFACE stay here, to be sent again in order.
 
-        None when nobody waits for the answer any more.
+        Without `resend` one that may have been written does not stay either: it is `unanswered`
+        then, and to be failed. None when nobody waits for the answer any more.
         """
         pending = self.answered(request_id)
         if pending is None:
             return None
         verdict = append_verdict(code)
-        if verdict is not Verdict.SURFACE:
+        pending.unanswered = pending.unanswered or may_be_written(code)
+        if verdict is not Verdict.SURFACE and (resend or not pending.unanswered):
             pending.refusal = (code, cause)
             self._return(pending)
         return verdict, pending

@@ -160,7 +160,9 @@ class Producer(Answers):
 
     def refused(self, answer: ProduceFailed) -> Verdict:
         error = refusal(answer.code, answer.cause)
-        found = self._outbox.refused(answer.request_id, error.code, answer.cause)
+        found = self._outbox.refused(
+            answer.request_id, error.code, answer.cause, resend=self._resend
+        )
         if found is None:
             return Verdict.SURFACE
         verdict, pending = found
@@ -168,6 +170,8 @@ class Producer(Answers):
             self._last_error = error
             if verdict is Verdict.REROUTE and self._location is not None:
                 self._network.assignments.report(self._location.channel, error)
+            if pending.unanswered and not self._resend:
+                self._fail(Expired(pending, maybe_written=True), None)
         elif not pending.waiter.done():
             pending.waiter.set_exception(error)
         return verdict
@@ -222,7 +226,7 @@ class Producer(Answers):
             return
         if expired.maybe_written:
             error = OutcomeUnknown(
-                f"an append to {self._name} was sent and not answered; it may have been written"
+                f"an append to {self._name} was sent and not acknowledged; it may have been written"
                 + self._because()
             )
         waiter.set_exception(error or self._too_late(expired.pending))

@@ -40,6 +40,14 @@ _APPEND: dict[StreamingCode, Verdict] = {
 
 _WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHED_CHANNEL_TERM})
 
+_MAYBE_WRITTEN = frozenset(
+    {
+        StreamingCode.CHANNEL_FENCED,
+        StreamingCode.ON_SHUTDOWN,
+        StreamingCode.UNKNOWN,
+    }
+)
+
 _FINAL_FOR_READERS = frozenset(
     {
         StreamingCode.INVALID_ARGUMENT,
@@ -53,6 +61,11 @@ _FINAL_FOR_READERS = frozenset(
 def append_verdict(code: StreamingCode) -> Verdict:
     """For one append that was refused on a healthy stream."""
     return _APPEND.get(code, Verdict.AGAIN)
+
+
+def may_be_written(code: StreamingCode) -> bool:
+    """An append refused like this may be in the log all the same: its writer died or failed."""
+    return code in _MAYBE_WRITTEN
 
 
 def is_wrong_node(code: StreamingCode) -> bool:

@@ -19,6 +19,7 @@ async def append(
 
     When more than `located.backlog.bytes_max` bytes wait already: INNER, nothing was stored; slow
     down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: locate again.
+    UNKNOWN: no answer in time.
     """
     size_bytes = sum([message.size for message in messages])
     if not located.backlog.admit(size_bytes):
@@ -33,7 +34,7 @@ async def append(
         return (_gone(located, UNKNOWN_OUTCOME),) * len(messages)
     except AskTimeout:
         cause = f"{located.channel.name}: no answer within {deadline_s} s; {UNKNOWN_OUTCOME}"
-        return (Refusal(StreamingCode.INNER, cause),) * len(messages)
+        return (Refusal(StreamingCode.UNKNOWN, cause),) * len(messages)
     finally:
         located.backlog.release(size_bytes)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.client.outbox import Limits, Outbox, Pending
-from broker.client.retry import Verdict
+from broker.client.retry import Verdict, may_be_written
 from broker.model.failure import StreamingCode
 
 LIMITS = Limits(appends_max=8, bytes_max=1000)
@@ -65,15 +65,18 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         assert self.outbox.answered(request_id) is None
 
     @precondition(lambda self: self.flying)
-    @rule(data=st.data(), code=CODES)
-    def refuse(self, data: st.DataObject, code: StreamingCode) -> None:
+    @rule(data=st.data(), code=CODES, resend=st.booleans())
+    def refuse(self, data: st.DataObject, code: StreamingCode, resend: bool) -> None:
         request_id = data.draw(st.sampled_from(sorted(self.flying)))
         number = self.flying.pop(request_id)
-        found = self.outbox.refused(request_id, code, "no")
+        found = self.outbox.refused(request_id, code, "no", resend=resend)
         assert found is not None
         verdict, pending = found
         assert pending.waiter == number
-        if verdict is Verdict.SURFACE:
+        if may_be_written(code):
+            self.maybe.add(number)
+        assert pending.unanswered == (number in self.maybe)
+        if verdict is Verdict.SURFACE or (pending.unanswered and not resend):
             self.finish(number)
 
     @rule(resend=st.booleans())
@@ -138,8 +141,8 @@ def test_refused_for_now_keeps_its_place_in_the_order() -> None:
     for name in "abc":
         outbox.offer(Pending(name.encode(), 10, name))
     ids = [request_id for request_id, _ in outbox.take(2)]
-    outbox.refused(ids[1], StreamingCode.INNER, "disk full")
-    outbox.refused(ids[0], StreamingCode.INNER, "disk full")
+    outbox.refused(ids[1], StreamingCode.INNER, "disk full", resend=True)
+    outbox.refused(ids[0], StreamingCode.INNER, "disk full", resend=True)
     assert [message for _, message in outbox.take(100)] == [b"a", b"b", b"c"]
 
 

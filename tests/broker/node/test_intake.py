@@ -81,7 +81,7 @@ def test_no_answer_in_time_means_that_the_outcome_is_unknown() -> None:
             located = await world.locate()
             gate.open.clear()
             told = refusal(await append(located, (message("x"),), deadline_s=0.5))
-            assert told.code is StreamingCode.INNER
+            assert told.code is StreamingCode.UNKNOWN
             assert "may or may not" in told.cause
             gate.open.set()
 
