@@ -223,7 +223,7 @@ def bind(listen: str) -> socket.socket:
     """A socket bound to HOST:PORT, so that a taken port is told before anything is opened."""
     host, port = split_address(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-import pytest
 
 from broker.client import Client, OutcomeUnknown, connect
 from tests.broker_process import BrokerProcess, free_port
@@ -120,9 +119,3 @@ async def check(log: Client, vchannel: str, ledger: Ledger) -> None:
 def assert_grows(values: Sequence[int], what: str) -> None:
     for before, after in itertools.pairwise(values):
         assert before < after, f"{what} went from {before} to {after}"
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    count: int = request.config.getoption("--rounds")
-    return count
