@@ -147,6 +147,21 @@ def test_many_owners_in_any_order_leave_one_history(seed: int) -> None:
     assert everything(owners[-1]) == history
 
 
+def test_an_opening_that_was_overtaken_says_so_and_not_the_first_append() -> None:
+    rivals = Rivals(rival_term=3)
+    append(rivals.open(1), 2)
+
+    def overtake(kind: str, _path: str) -> None:
+        if kind == "sync_folder" and rivals.files.counts["rename"] > renames:
+            rivals.files.on_step = lambda _kind, _path: None
+            rivals.take_over()
+
+    renames = rivals.files.counts["rename"]
+    rivals.files.on_step = overtake
+    with pytest.raises(Fenced):
+        rivals.open(2)
+
+
 def test_a_term_is_given_to_one_of_two_that_ask_for_it_at_once() -> None:
     rivals = Rivals(rival_term=2, takeover_at=1)
     rivals.open(1).writer.close()
