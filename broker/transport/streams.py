@@ -21,6 +21,9 @@ from schemas.frames import FrameSplitter, frames
 SLICE_BYTES_MAX = 256 * 1024
 """Handed to the socket in one write; between two slices other streams get their turn."""
 
+GATHER_BYTES = 32 * 1024
+"""Less than this waits for the end of the loop's turn, to share one socket write with others."""
+
 
 class StreamGone(Exception):
     """The peer reset the stream or the connection is lost: nothing can be sent or received."""
@@ -122,6 +125,7 @@ class BatchStream:
         self._h2 = stream._h2_connection
         self._arrivals = Arrivals(stream)
         self._splitter = FrameSplitter(limit_bytes)
+        self._flush_soon = getattr(stream.connection, "flush_soon", stream.connection.flush)
         self._stall_s = stall_s
         self._unsent = b""
         self._tell_grpclib = stream.__terminated__
@@ -230,8 +234,11 @@ class BatchStream:
                 self._h2.send_data(self._id, data[start : start + frame_bytes_max])
         except ProtocolError as gone:
             raise StreamGone(str(gone)) from gone
-        self._stream._transport.write(self._h2.data_to_send())
         self._stream.connection.data_send_process()
+        if len(self._h2._data_to_send) < GATHER_BYTES:
+            self._flush_soon()
+        else:
+            self._stream.connection.flush()
 
     def _lose(self, reason: str) -> None:
         """Called by grpclib when the stream was reset or the connection lost: wake who waits."""

@@ -50,7 +50,7 @@ async def test_more_than_the_windows_hold_goes_through_as_it_is_read() -> None:
 async def test_many_messages_cost_few_writes() -> None:
     async with serving() as (_, channel), call(channel) as stream:
         writes: list[int] = []
-        transport = stream._stream._transport
+        transport = stream._stream.connection._transport
         write = transport.write
 
         class Counting:
@@ -61,7 +61,7 @@ async def test_many_messages_cost_few_writes() -> None:
                 writes.append(len(data))
                 write(data)
 
-        stream._stream._transport = Counting()  # type: ignore[assignment]
+        stream._stream.connection._transport = Counting()  # type: ignore[assignment]
         await stream.write_batch([b"x" * 100] * 500)
         assert len(writes) <= 2
         assert len(await collected(stream, 500)) == 500
