@@ -41,7 +41,7 @@ class File(Readable, Protocol):
         ...
 
     def allocate(self, size: int) -> None:
-        """Grow the file durably to `size` bytes, which read as zeros and have their space reserved."""
+        """Grow the file durably to `size` bytes: zeros, with their space reserved."""
         ...
 
     def truncate(self, size: int) -> None:
