@@ -35,8 +35,8 @@ async def connect(
     Raises ConnectionLost at once when nobody listens there; later losses are mended by the client
     itself. `limits` bound what waits to be appended, for each pchannel. With `resend` an append
     whose stream broke, or whose writer failed, is sent again, so it may be written twice; without,
-    it fails at once as OutcomeUnknown. Leaving waits `close_s` for answers still on their way, and leaves nothing
-    running.
+    it fails at once as OutcomeUnknown. Leaving waits `close_s` for answers still on their way, and
+    leaves nothing running.
     """
     network = Network(server, cluster=cluster, open_s=deadlines.open_s, spread=random.Random())
     failure: Exception | None = None

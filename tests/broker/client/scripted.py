@@ -1,0 +1,302 @@
+"""A small server that speaks the protocol and misbehaves at the moments a test names.
+
+It keeps one pchannel in memory. It is no model of the broker: it only stores, delivers, and cuts.
+"""
+
+import asyncio
+from base64 import b64decode
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NoReturn
+
+import anyio
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Stream
+
+from broker.model.failure import StreamingCode
+from broker.transport import Listener, ListenerLimits, ServerBatchStream
+from schemas.generated.milvus.proto import streaming
+from schemas.generated.tidemark import v1
+from schemas.status import StreamingError, grpc_code, status_details
+from schemas.wire import (
+    Close,
+    ScannedProduce,
+    consume_message,
+    consume_time_tick,
+    produce_error,
+    produce_result,
+    rocksmq_id,
+    scan_produce_request,
+)
+
+PCHANNEL = "by-dev-rootcoord-dml_0"
+VCHANNEL = f"{PCHANNEL}_1v0"
+HANDLER = "/milvus.proto.streaming.StreamingNodeHandlerService/"
+DISCOVER = "/milvus.proto.streaming.StreamingCoordAssignmentService/AssignmentDiscover"
+FIRST_TICK = 1000
+
+
+class Cut(Enum):
+    """How a stream ends before its time."""
+
+    STATUS = auto()
+    CRASH = auto()
+    HANG_UP = auto()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One message of the log."""
+
+    id: int
+    tick: int
+    vchannel: str
+    body: bytes
+
+
+class ScriptedBroker:
+    """What it does wrong is set on it; by default nothing."""
+
+    def __init__(self) -> None:
+        self.log: list[Stored] = []
+        self.first_id = 1
+        self.term = 2
+        self.address = ""
+        self.cut = Cut.STATUS
+        self.lose_requests = 0
+        """So many requests cut their stream before they are stored."""
+        self.lose_replies = 0
+        """So many requests cut their stream after they were stored."""
+        self.silent = False
+        """Store, but never answer."""
+        self.refusals: deque[StreamingCode] = deque()
+        """The next requests are refused with these."""
+        self.frames_per_stream: int | None = None
+        """Consume streams are cut after so many messages."""
+        self.on_cut: Callable[[], None] = lambda: None
+        """Done at the moment a stream is cut."""
+        self.serving = True
+        """Whether the assignment table has the pchannel."""
+        self.reports: list[tuple[str, int]] = []
+        self.opened_terms: list[int] = []
+        self.consumers_open = 0
+        self._changed = anyio.Event()
+        self._version = 0
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        streams = {
+            HANDLER + "Produce": self._produce,
+            HANDLER + "Consume": self._consume,
+            DISCOVER: self._discover,
+        }
+        return {
+            path: Handler(method, Cardinality.STREAM_STREAM, bytes, bytes)
+            for path, method in streams.items()
+        } | {
+            "/tidemark.v1.Log/Describe": Handler(
+                self._describe, Cardinality.UNARY_UNARY, v1.DescribeRequest, v1.DescribeResponse
+            )
+        }
+
+    def store(self, body: bytes, vchannel: str = VCHANNEL) -> Stored:
+        """Put a message at the end of the log."""
+        number = len(self.log) + 1
+        stored = Stored(number, FIRST_TICK + number, vchannel, body)
+        self.log.append(stored)
+        self.announce()
+        return stored
+
+    def announce(self) -> None:
+        """Let everybody look again."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something stored, opened or closed makes `condition` true."""
+        async with asyncio.timeout(5):
+            while not condition():
+                await self._changed.wait()
+
+    def reassign(self) -> None:
+        """The pchannel gets a new owner."""
+        self.term += 1
+        self.announce()
+
+    async def _discover(self, call: "Stream[bytes, bytes]") -> None:
+        stream = _batched(call)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen, stream)
+            while True:
+                changed = self._changed
+                await stream.write_batch([self._table()])
+                await changed.wait()
+
+    async def _listen(self, stream: ServerBatchStream) -> None:
+        while messages := await stream.read_batch():
+            for message in messages:
+                report = streaming.AssignmentDiscoverRequest.parse(message).report_error
+                if report is not None and report.pchannel is not None:
+                    self.reports.append((report.pchannel.name, report.pchannel.term))
+                    self.reassign()
+
+    def _table(self) -> bytes:
+        self._version += 1
+        channel = streaming.PChannelInfo(name=PCHANNEL, term=self.term)
+        return bytes(
+            streaming.AssignmentDiscoverResponse(
+                full_assignment=streaming.FullStreamingNodeAssignmentWithVersion(
+                    assignments=[
+                        streaming.StreamingNodeAssignment(
+                            node=streaming.StreamingNodeInfo(server_id=1, address=self.address),
+                            channels=[channel] if self.serving else [],
+                        )
+                    ],
+                    cchannel=streaming.CChannelAssignment(
+                        meta=streaming.CChannelMeta(pchannel=PCHANNEL)
+                    ),
+                    version_by_revision=streaming.VersionPair(global_=1, local=self._version),
+                )
+            )
+        )
+
+    async def _produce(self, call: "Stream[bytes, bytes]") -> None:
+        header = str(call.metadata["create-producer"]) if call.metadata else ""
+        created = streaming.CreateProducerRequest.parse(b64decode(header))
+        assert created.pchannel is not None
+        self.opened_terms.append(created.pchannel.term)
+        stream = _batched(call)
+        create = streaming.CreateProducerResponse(wal_name="rocksmq")
+        await stream.write_batch([bytes(streaming.ProduceResponse(create=create))])
+        while messages := await stream.read_batch():
+            for message in messages:
+                request = scan_produce_request(message)
+                if isinstance(request, ScannedProduce):
+                    await self._append(call, stream, request)
+                else:
+                    assert isinstance(request, Close)
+        await stream.write_batch(
+            [bytes(streaming.ProduceResponse(close=streaming.CloseProducerResponse()))]
+        )
+
+    async def _append(
+        self, call: "Stream[bytes, bytes]", stream: ServerBatchStream, request: ScannedProduce
+    ) -> None:
+        if self.lose_requests:
+            self.lose_requests -= 1
+            await self._cut(call)
+        if self.refusals:
+            answer = produce_error(request.request_id, int(self.refusals.popleft()), "scripted")
+            return await stream.write_batch([answer])
+        stored = self.store(request.message.stored, request.message.vchannel)
+        if self.lose_replies:
+            self.lose_replies -= 1
+            await self._cut(call)
+        if not self.silent:
+            await stream.write_batch(
+                [produce_result(request.request_id, stored.id, stored.tick, stored.id)]
+            )
+        return None
+
+    async def _consume(self, call: "Stream[bytes, bytes]") -> None:
+        stream = _batched(call)
+        create = streaming.CreateConsumerResponse(wal_name="rocksmq")
+        await stream.write_batch([bytes(streaming.ConsumeResponse(create=create))])
+        first, *_ = await stream.read_batch()
+        wanted = streaming.ConsumeRequest.parse(first).create_vchannel_consumer
+        assert wanted is not None
+        start_id, after_tick = self._start(wanted)
+        vchannel = streaming.CreateVChannelConsumerResponse(consumer_id=1)
+        await stream.write_batch([bytes(streaming.ConsumeResponse(create_vchannel=vchannel))])
+        self.consumers_open += 1
+        self.announce()
+        try:
+            await self._deliver(call, stream, start_id, after_tick)
+        finally:
+            self.consumers_open -= 1
+            self.announce()
+
+    def _start(self, wanted: streaming.CreateVChannelConsumerRequest) -> tuple[int, int]:
+        """The first id and the tick to be above; refuses what retention took."""
+        policy = wanted.deliver_policy
+        assert policy is not None
+        start_id = rocksmq_id(policy.start_from.id) if policy.start_from else self.first_id
+        if start_id < self.first_id:
+            raise _refusal(StreamingCode.UNRECOVERABLE, f"[{start_id}, {self.first_id}) is gone")
+        ticks = [it.time_tick_gt.time_tick for it in wanted.deliver_filters if it.time_tick_gt]
+        return start_id, max(ticks, default=0)
+
+    async def _deliver(
+        self, call: "Stream[bytes, bytes]", stream: ServerBatchStream, start_id: int, after: int
+    ) -> None:
+        left = self.frames_per_stream
+        position = start_id - 1
+        while True:
+            changed = self._changed
+            for it in self.log[position:]:
+                position = it.id
+                if it.tick <= after:
+                    continue
+                if left == 0:
+                    await self._cut(call)
+                await stream.write_batch([consume_message(it.id, it.tick, it.id, 2, it.body)])
+                left = None if left is None else left - 1
+            tick = FIRST_TICK + len(self.log)
+            last_id = max(len(self.log), 1)
+            await stream.write_batch([consume_time_tick(last_id, tick, last_id, 2, False, 1)])
+            await changed.wait()
+
+    async def _describe(self, call: "Stream[v1.DescribeRequest, v1.DescribeResponse]") -> None:
+        request = await call.recv_message()
+        assert request is not None
+        offsets = [
+            v1.ChannelOffsets(
+                channel=str(name),
+                first_id=self.first_id,
+                next_id=len(self.log) + 1,
+                closed_tick=FIRST_TICK + len(self.log),
+                term=self.term,
+            )
+            for name in request.channels
+        ]
+        await call.send_message(v1.DescribeResponse(channels=offsets))
+
+    async def _cut(self, call: "Stream[bytes, bytes]") -> NoReturn:
+        """What was written before is on its way first: the socket is written once a loop turn."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.on_cut()
+        match self.cut:
+            case Cut.STATUS:
+                raise _refusal(StreamingCode.ON_SHUTDOWN, "scripted")
+            case Cut.CRASH:
+                raise GRPCError(Status.UNKNOWN, "scripted")
+            case Cut.HANG_UP:
+                call._stream._transport.close()
+                raise GRPCError(Status.UNAVAILABLE, "scripted")
+
+
+def _refusal(code: StreamingCode, cause: str) -> GRPCError:
+    error = StreamingError(int(code), cause)
+    return GRPCError(Status(grpc_code(code)), "", status_details(error))
+
+
+def _batched(call: "Stream[bytes, bytes]") -> ServerBatchStream:
+    return ServerBatchStream(call, limit_bytes=1 << 24, stall_s=5)
+
+
+@asynccontextmanager
+async def scripted_broker() -> AsyncIterator[ScriptedBroker]:
+    """A server on loopback for as long as the block runs."""
+    broker = ScriptedBroker()
+    listener = Listener([broker], ListenerLimits())
+    await listener.start("127.0.0.1", 0)
+    broker.address = f"127.0.0.1:{listener.port}"
+    try:
+        yield broker
+    finally:
+        with anyio.move_on_after(2):
+            await listener.hang_up()

@@ -1,0 +1,308 @@
+"""Against a server that cuts streams and loses answers: nothing lost, nothing twice, no lie."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.client import (
+    AppendsFailed,
+    ClosedClient,
+    ConnectionLost,
+    DeadlineExceeded,
+    Deadlines,
+    ForkedClient,
+    Limits,
+    Message,
+    OutcomeUnknown,
+    OutOfRange,
+    Reader,
+    ServerFailed,
+    ServerRefusal,
+    connect,
+)
+from broker.client.retry import Verdict, append_verdict
+from broker.model.failure import StreamingCode
+from tests.broker.client.scripted import PCHANNEL, VCHANNEL, Cut, ScriptedBroker, scripted_broker
+
+SHORT = Deadlines(append_s=0.3, close_s=0.2)
+REFUSALS = [code for code in StreamingCode if code is not StreamingCode.OK]
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    async with scripted_broker() as started:
+        yield started
+
+
+def payloads(broker: ScriptedBroker) -> list[bytes]:
+    """The log's messages, by the one byte that the tests put into each."""
+    return [it.body[2:3] for it in broker.log]
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", Cut)
+@pytest.mark.parametrize("frames_per_stream", [1, 4])
+async def test_a_reader_loses_nothing_and_gets_nothing_twice_when_its_streams_are_cut(
+    broker: ScriptedBroker, cut: Cut, frames_per_stream: int
+) -> None:
+    async with connect(broker.address) as log:
+        sent = [(await log.append(VCHANNEL, b"%d" % it)).id for it in range(6)]
+        broker.cut = cut
+        broker.frames_per_stream = frames_per_stream
+        seen = []
+        async for message in log.read(VCHANNEL).messages():
+            seen.append((message.id, message.payload))
+            if len(seen) == 6:
+                break
+    assert seen == [(id, b"%d" % it) for it, id in enumerate(sent)]
+
+
+async def test_a_reader_of_the_latest_misses_nothing_when_its_first_stream_is_cut(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address) as log:
+        await log.append(VCHANNEL, b"before")
+        broker.frames_per_stream = 0
+        async with log.read(VCHANNEL, start="latest") as reader:
+            await log.append(VCHANNEL, b"after")
+            broker.frames_per_stream = None
+            async for message in reader.messages():
+                assert message.payload == b"after"
+                break
+
+
+async def test_what_retention_took_from_a_reader_is_an_error_with_the_range(
+    broker: ScriptedBroker,
+) -> None:
+    def retention() -> None:
+        broker.first_id = 6
+
+    broker.on_cut = retention
+    async with connect(broker.address) as log:
+        for it in range(9):
+            await log.append(VCHANNEL, b"%d" % it)
+        broker.frames_per_stream = 2
+        reader = log.read(VCHANNEL)
+        seen: list[int] = []
+        with pytest.raises(OutOfRange) as raised:
+            await _read_all(reader, seen)
+    assert seen == [1, 2]
+    assert (raised.value.requested_id, raised.value.first_id, raised.value.next_id) == (3, 6, 10)
+
+
+async def _read_all(reader: Reader, seen: list[int]) -> None:
+    async for batch in reader:
+        seen.extend(it.id for it in batch.messages)
+
+
+async def test_a_range_outside_of_the_log_is_refused_before_anything_is_read(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address) as log:
+        await log.append(VCHANNEL, b"0")
+        with pytest.raises(OutOfRange):
+            await anext(log.read_range(VCHANNEL, 1, 9))
+        broker.first_id = 2
+        with pytest.raises(OutOfRange):
+            await anext(log.read_range(VCHANNEL, 1, 2))
+
+
+async def test_a_dropped_reader_closes_its_stream(broker: ScriptedBroker) -> None:
+    async with connect(broker.address) as log:
+        await log.append(VCHANNEL, b"0")
+        async for _ in log.read(VCHANNEL):
+            break
+        await broker.until(lambda: broker.consumers_open == 0)
+
+
+async def test_a_reader_ends_with_the_client(broker: ScriptedBroker) -> None:
+    async with connect(broker.address) as log:
+        reader = log.read(VCHANNEL)
+        await reader.open()
+    with pytest.raises(ClosedClient):
+        await anext(reader)
+    with pytest.raises(ClosedClient):
+        log.read(VCHANNEL)
+
+
+# ---- appending ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", Cut)
+async def test_an_append_whose_request_was_lost_is_written_once(
+    broker: ScriptedBroker, cut: Cut
+) -> None:
+    broker.cut, broker.lose_requests = cut, 2
+    async with connect(broker.address) as log:
+        landed = await log.append(VCHANNEL, b"a")
+    assert [it.id for it in broker.log] == [landed.id]
+
+
+@pytest.mark.parametrize("cut", Cut)
+async def test_an_append_whose_reply_was_lost_is_sent_again(
+    broker: ScriptedBroker, cut: Cut
+) -> None:
+    broker.cut, broker.lose_replies = cut, 1
+    async with connect(broker.address) as log:
+        landed = await log.append(VCHANNEL, b"a")
+    assert payloads(broker) == [b"a", b"a"]
+    assert landed.id == 2
+
+
+@pytest.mark.parametrize("cut", Cut)
+async def test_without_resending_a_lost_reply_is_an_unknown_outcome(
+    broker: ScriptedBroker, cut: Cut
+) -> None:
+    broker.cut, broker.lose_replies = cut, 1
+    async with connect(broker.address, resend=False) as log:
+        with pytest.raises(OutcomeUnknown) as raised:
+            await log.append(VCHANNEL, b"a")
+        assert not raised.value.retriable
+        await log.append(VCHANNEL, b"b")
+    assert payloads(broker) == [b"a", b"b"]
+
+
+async def test_many_appends_over_cut_streams_are_all_there_in_order_of_their_results(
+    broker: ScriptedBroker,
+) -> None:
+    broker.lose_requests = broker.lose_replies = 2
+    async with connect(broker.address) as log:
+        landed = await log.append_messages(VCHANNEL, [Message(b"%d" % it) for it in range(9)])
+    written = {it.id: it.body[2:3] for it in broker.log}
+    assert [written[it.id] for it in landed] == [b"%d" % it for it in range(9)]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+async def test_a_refused_append_is_retried_or_surfaced_as_its_code_says(
+    broker: ScriptedBroker, code: StreamingCode
+) -> None:
+    broker.refusals.append(code)
+    async with connect(broker.address) as log:
+        if append_verdict(code) is Verdict.SURFACE:
+            with pytest.raises(ServerRefusal) as raised:
+                await log.append(VCHANNEL, b"a")
+            assert raised.value.code is code
+            assert broker.log == []
+        else:
+            assert (await log.append(VCHANNEL, b"a")).id == 1
+    rerouted = append_verdict(code) is Verdict.REROUTE
+    assert broker.reports == ([(PCHANNEL, 2)] if rerouted else [])
+    if rerouted:
+        assert broker.opened_terms == [2, 3]
+
+
+async def test_append_messages_tells_the_result_of_every_single_message(
+    broker: ScriptedBroker,
+) -> None:
+    broker.refusals.append(StreamingCode.UNRECOVERABLE)
+    async with connect(broker.address) as log:
+        with pytest.raises(AppendsFailed) as raised:
+            await log.append_messages(VCHANNEL, [Message(b"a"), Message(b"b")])
+    first, second = raised.value.results
+    assert isinstance(first, ServerRefusal)
+    assert second == (VCHANNEL, 1, 1001, 1)
+    assert not raised.value.retriable
+
+
+# ---- time, ends ---------------------------------------------------------------------------------
+
+
+async def test_an_append_that_is_never_answered_has_an_unknown_outcome(
+    broker: ScriptedBroker,
+) -> None:
+    broker.silent = True
+    async with connect(broker.address, deadlines=SHORT) as log:
+        with pytest.raises(OutcomeUnknown, match="may have been written"):
+            await log.append(VCHANNEL, b"a")
+
+
+async def test_an_append_to_a_channel_that_nobody_serves_was_certainly_not_written(
+    broker: ScriptedBroker,
+) -> None:
+    broker.serving = False
+    async with connect(broker.address, deadlines=SHORT) as log:
+        with pytest.raises(DeadlineExceeded) as raised:
+            await log.append(VCHANNEL, b"a")
+        assert raised.value.retriable
+
+
+async def test_an_append_refused_until_its_deadline_says_what_the_server_said(
+    broker: ScriptedBroker,
+) -> None:
+    broker.refusals.extend([StreamingCode.INNER] * 99)
+    async with connect(broker.address, deadlines=SHORT) as log:
+        with pytest.raises(DeadlineExceeded, match="scripted") as raised:
+            await log.append(VCHANNEL, b"a")
+    assert isinstance(raised.value.__cause__, ServerFailed)
+    assert broker.log == []
+
+
+async def test_waiting_for_room_ends_at_the_deadline(broker: ScriptedBroker) -> None:
+    broker.silent = True
+    limits = Limits(appends_max=1)
+    async with connect(broker.address, deadlines=SHORT, limits=limits) as log:
+        results = await asyncio.gather(
+            log.append(VCHANNEL, b"a"),
+            log.append(VCHANNEL, b"b", deadline_s=0.1),
+            return_exceptions=True,
+        )
+    assert [type(it) for it in results] == [OutcomeUnknown, DeadlineExceeded]
+    assert payloads(broker) == [b"a"]
+
+
+async def test_closing_answers_everybody_and_leaves_no_task(broker: ScriptedBroker) -> None:
+    broker.silent = True
+    before = len(asyncio.all_tasks())
+    async with connect(broker.address, deadlines=Deadlines(close_s=0.2)) as log:
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(_outcome(log.append(VCHANNEL, b"a")))
+            await broker.until(lambda: len(broker.log) == 1)
+            await log.aclose()
+            await log.aclose()
+        assert isinstance(waiting.result(), OutcomeUnknown)
+        with pytest.raises(ClosedClient):
+            await log.append(VCHANNEL, b"b")
+    broker.silent = False
+    assert len([it for it in asyncio.all_tasks() if "broker.client" in repr(it)]) == 0
+    assert len(asyncio.all_tasks()) <= before + 3  # the server's own handlers may still be ending
+
+
+async def _outcome(append: object) -> object:
+    try:
+        return await append  # type: ignore[misc]
+    except (OutcomeUnknown, ClosedClient) as error:
+        return error
+
+
+async def test_an_error_of_the_program_comes_out_of_the_block_as_it_is(
+    broker: ScriptedBroker,
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with connect(broker.address):
+            _ = 1 // 0
+
+
+async def test_nobody_listening_is_told_at_once() -> None:
+    with pytest.raises(ConnectionLost, match="cannot reach"):
+        async with connect("127.0.0.1:1"):
+            pass
+
+
+async def test_a_forked_process_gets_a_clear_error(broker: ScriptedBroker) -> None:
+    async with connect(broker.address) as log:
+        await log.append(VCHANNEL, b"a")
+        child = os.fork()
+        if child == 0:
+            step = log.append(VCHANNEL, b"b")
+            try:
+                step.send(None)
+            except ForkedClient:
+                os._exit(7)
+            finally:
+                os._exit(1)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
