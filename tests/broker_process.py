@@ -36,9 +36,23 @@ class BrokerProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def peak_bytes(self) -> int:
+        """The most memory that was ever resident."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+    def cpu_s(self) -> float:
+        """Seconds of processor time used so far, by all of its threads."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
     def terminate(self) -> int:
         """SIGTERM, and the exit code; a broker that does not stop in time is a failure."""

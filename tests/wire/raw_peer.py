@@ -5,13 +5,14 @@ import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from struct import pack
+from typing import Protocol
 
 import anyio
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, Event, ResponseReceived, StreamReset, TrailersReceived
 
-from tests.wire.small_broker import HOST, SmallBroker
+from tests.wire.small_broker import HOST
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 ANSWER_S = 10.0
@@ -24,6 +25,13 @@ def http_frame(kind: int, payload: bytes, flags: int = 0, stream: int = 0) -> by
 
 
 HELLO = PREFACE + http_frame(SETTINGS, b"")
+
+
+class Listening(Protocol):
+    """A broker on loopback, in this process or in another."""
+
+    @property
+    def port(self) -> int: ...
 
 
 class RawPeer:
@@ -63,7 +71,7 @@ class RawPeer:
 
 
 @asynccontextmanager
-async def deaf(broker: SmallBroker) -> AsyncIterator[RawPeer]:
+async def deaf(broker: Listening) -> AsyncIterator[RawPeer]:
     """A connection that reads nothing and has next to no room for what it does not read."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -78,7 +86,7 @@ async def deaf(broker: SmallBroker) -> AsyncIterator[RawPeer]:
 
 
 @asynccontextmanager
-async def raw(broker: SmallBroker) -> AsyncIterator[RawPeer]:
+async def raw(broker: Listening) -> AsyncIterator[RawPeer]:
     """A plain connection, to which nothing has been sent."""
     reader, writer = await asyncio.open_connection(HOST, broker.port)
     try:

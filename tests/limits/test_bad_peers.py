@@ -1,0 +1,70 @@
+"""Many peers at once that say nothing, half of something, or nonsense: gone soon, harming nobody.
+
+What each of them meets exactly is tried in tests/wire; here they come in a crowd, to a real process.
+"""
+
+import logging
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+
+from broker.client import Client, connect
+from broker.core.naming import pchannel_names
+from tests.broker_process import BrokerProcess
+from tests.wire.raw_peer import HELLO, RawPeer, http_frame, raw
+
+EACH = 40
+IDLE_PEER_S = 0.5
+CUT_S_MAX = 10 * IDLE_PEER_S
+"""A look comes every `IDLE_PEER_S`, and the second one cuts; the rest is for a busy machine."""
+
+SENT = {
+    "nothing": b"",
+    "half a preface": HELLO[:10],
+    "half a frame": HELLO + http_frame(1, bytes(100), flags=4, stream=1)[:50],
+    "garbage": b"\xff\x00 what is this \r\n\r\n" * 50,
+}
+(PCHANNEL,) = pchannel_names("by-dev", 1)
+told = logging.getLogger("tests.limits")
+
+
+async def test_a_crowd_of_bad_peers_is_cut_and_appends_go_on(tmp_path: Path) -> None:
+    settings = {"pchannels": "1", "idle_peer_s": str(IDLE_PEER_S)}
+    with BrokerProcess(tmp_path / "data", **settings) as broker:
+        async with connect(broker.address) as log, AsyncExitStack() as stack:
+            await log.append(f"{PCHANNEL}_1v0", b"before")
+            before_bytes, began_s = broker.resident_bytes(), anyio.current_time()
+            peers = [
+                (sent, await stack.enter_async_context(raw(broker)))
+                for sent in SENT.values()
+                for _ in range(EACH)
+            ]
+            everybody_is_gone = anyio.Event()
+            slowest_s: list[float] = []
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(append_until, everybody_is_gone, log, slowest_s)
+                async with anyio.create_task_group() as crowd:
+                    for sent, peer in peers:
+                        crowd.start_soon(be_bad, peer, sent)
+                took_s = anyio.current_time() - began_s
+                everybody_is_gone.set()
+            grown_bytes = broker.resident_bytes() - before_bytes
+            told.info(
+                "%d bad peers gone after %.1f s; %d appends meanwhile, the slowest %.0f ms; %.1f MB",
+                *(len(peers), took_s, len(slowest_s), max(slowest_s) * 1e3, grown_bytes / 1e6),
+            )
+            assert took_s < CUT_S_MAX
+        assert broker.terminate() == 0
+
+
+async def be_bad(peer: RawPeer, sent: bytes) -> None:
+    await peer.send(sent)
+    await peer.until_closed()
+
+
+async def append_until(enough: anyio.Event, log: Client, took_s: list[float]) -> None:
+    while not enough.is_set():
+        began_s = anyio.current_time()
+        await log.append(f"{PCHANNEL}_1v0", b"meanwhile")
+        took_s.append(anyio.current_time() - began_s)
