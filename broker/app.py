@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import structlog
@@ -43,11 +43,12 @@ from broker.node.limits import NodeLimits
 from broker.node.parts import node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
-from broker.ports.wal import Corrupt, Retention
+from broker.ports.wal import Corrupt, Retention, UnknownFormat
 from broker.transport import ListenerLimits
 from broker.wal.segmented import SegmentedWal
 from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.settings import SegmentedSettings
+from broker.wal.watched import Unreadable, WatchedWal
 
 OPEN_S_MAX = 600.0
 """Recovery of all logs; the port answers meanwhile, so clients wait rather than fail."""
@@ -77,11 +78,16 @@ class Broker:
 def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then drain. Raises CannotStart; prints the ready line."""
     _configure_logs(settings.log_level)
+    signal.signal(signal.SIGTERM, _leave)  # until the loop takes over
     try:
         with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
             uvloop.run(_serve(settings, folder, bound))
     except DataFolderError as error:
         raise CannotStart(str(error)) from error
+
+
+def _leave(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 async def _serve(settings: Settings, folder: DataFolder, bound: socket.socket) -> None:
@@ -113,7 +119,7 @@ async def run_broker(
             edge = tree.edge(system)
             await edge.start_on(bound)
             try:
-                await _wait_until_open(tree.reaches.assigner, len(pchannels))
+                await _wait_until_open(tree.reaches.assigner, len(pchannels), tree.wal)
                 yield Broker(address, system, edge)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -127,6 +133,7 @@ class _Tree:
         self._settings = settings
         self._folder = folder
         self._address = address
+        self.wal = WatchedWal(_wal(settings, folder))
         self._node_id = NodeId(settings.node_id)
         self.system: System | None = None
         self.reaches = Reaches(
@@ -141,7 +148,7 @@ class _Tree:
         coordinator = coordinator_tree(CoordinatorParts(store, (node,), pchannels), ROOT)
         parts = node_parts(
             node_id=self._node_id,
-            wal=_wal(self._settings, self._folder),
+            wal=self.wal,
             terms=StoredTerms(store, self._node_id),
             ticks=OracleTicks(self._find, ORACLE),
             observer=NodeNews(self._find, ASSIGNER),
@@ -205,18 +212,32 @@ async def _found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) ->
         raise CannotStart(str(error)) from error
 
 
-async def _wait_until_open(assigner: Reach, pchannels: int) -> None:
-    """Until every pchannel has an owner that serves; CannotStart when that takes too long."""
+async def _wait_until_open(assigner: Reach, pchannels: int, wal: WatchedWal) -> None:
+    """Until every pchannel has an owner that serves.
+
+    CannotStart when that takes too long, or when no time would help because a log is damaged.
+    """
     seen = None
     with anyio.move_on_after(OPEN_S_MAX):
         while True:
             table = await assigner.ask(NextAssignment(seen))
+            if wal.unreadable is not None:
+                raise CannotStart(_of_damage(wal.unreadable)) from wal.unreadable
             if table is None:
                 continue
             seen = table.version
             if sum(len(node.channels) for node in table.nodes) == pchannels:
                 return
     raise CannotStart(f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log")
+
+
+def _of_damage(unreadable: Unreadable) -> str:
+    if isinstance(unreadable, UnknownFormat):
+        return f"the log cannot be opened: {unreadable}; start the program that wrote it"
+    return (
+        f"the log cannot be opened: {unreadable}; put the file back from a copy, or set"
+        " TIDEMARK_SKIP_DAMAGE=true to lose what is damaged and read the rest"
+    )
 
 
 def bind(listen: str) -> socket.socket:

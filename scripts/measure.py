@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from matplotlib import pyplot
 BODY = bytes(range(256)) * 4
 IN_FLIGHT = 1000
 READY_S_MAX = 30
+ROUND_S_MAX = 120
 BARE_GROUP = 64
 console = Console()
 
@@ -136,15 +137,15 @@ class Tidemark:
 
     def append(self, messages: int) -> float:
         """Two calls of 500 messages are under way at any time."""
-        return asyncio.run(self._append(messages))
+        return asyncio.run(within(self._append(messages)))
 
     def append_singly(self, messages: int) -> float:
         """A thousand tasks, each with one append under way."""
-        return asyncio.run(self._append_singly(messages // 2))
+        return asyncio.run(within(self._append_singly(messages // 2)))
 
     def read(self, messages: int) -> float:
         """All that `append` wrote in this round."""
-        return asyncio.run(self._read(messages))
+        return asyncio.run(within(self._read(messages)))
 
     async def _append(self, messages: int) -> float:
         half = [Message(BODY)] * (IN_FLIGHT // 2)
@@ -181,6 +182,11 @@ class Tidemark:
             async for batch in log.read_range(self._vchannel, self._start, self._start + messages):
                 seen += len(batch.messages)
             return seen / (time.perf_counter() - started)
+
+
+async def within(work: Awaitable[float]) -> float:
+    """A measurement that does not end is a failure, not a wait."""
+    return await asyncio.wait_for(work, ROUND_S_MAX)
 
 
 @contextmanager
