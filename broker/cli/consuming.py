@@ -5,7 +5,6 @@ Next: broker/client/reader.py
 """
 
 import json
-import os
 import select
 import sys
 from base64 import b64encode
@@ -15,7 +14,8 @@ from typing import Any
 
 import anyio
 
-from broker.cli.session import INTERRUPTED, USAGE, fail, with_client
+from broker.cli.session import USAGE, fail, with_client
+from broker.cli.stdout import until_nobody_reads
 from broker.client import Client, Received
 from broker.client.start import Start
 from broker.client.together import until_first
@@ -40,7 +40,7 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
     line = _raw_line if options.raw else _json_line
 
     async def consume(client: Client) -> None:
-        await until_first(lambda: write_all(client), _until_nobody_reads)
+        await until_first(lambda: write_all(client), _reader_gone)
 
     async def write_all(client: Client) -> None:
         left = options.limit
@@ -54,17 +54,11 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
                     if left == 0:
                         return
 
-    try:
-        with_client(server, consume)
-    except SystemExit as end:
-        if end.code != INTERRUPTED:
-            raise
-    except BrokenPipeError:
-        # The interpreter flushes stdout once more on its way out: let that succeed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with until_nobody_reads():
+        with_client(server, consume, interrupted=0)
 
 
-async def _until_nobody_reads() -> None:
+async def _reader_gone() -> None:
     """Without this a quiet log would keep `consume | head -1` alive after head is gone."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)

@@ -44,7 +44,7 @@ def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> Non
 
     async def produce(client: Client) -> None:
         tally.started_s = anyio.current_time()
-        with _opened(options.file) as descriptor, _progress(descriptor) as advance:
+        with _progress(descriptor) as advance:
             async for lines, size in _chunks(descriptor):
                 for first in range(0, len(lines), options.batch):
                     batch = lines[first : first + options.batch]
@@ -52,10 +52,11 @@ def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> Non
                 advance(size)
                 tally.ended_s = anyio.current_time()
 
-    try:
-        with_client(server, produce, failed=tally.say)
-    except BadLine as error:
-        fail(tally.say(str(error)))
+    with _opened(options.file) as descriptor:
+        try:
+            with_client(server, produce, failed=tally.say)
+        except BadLine as error:
+            fail(tally.say(str(error)))
     sys.stdout.write(tally.json() if as_json else tally.line())
 
 

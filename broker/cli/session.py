@@ -17,11 +17,16 @@ INTERRUPTED = 130
 
 
 def with_client(
-    server: str, work: Callable[[Client], Awaitable[T]], *, failed: Callable[[str], str] = str
+    server: str,
+    work: Callable[[Client], Awaitable[T]],
+    *,
+    failed: Callable[[str], str] = str,
+    interrupted: int = INTERRUPTED,
 ) -> T:
     """What `work` gives. Ends the program when the server is not there or refuses.
 
-    `failed` makes the sentence to print out of the error's own.
+    `failed` makes the sentence to print out of the error's own; `interrupted` is the exit code
+    after Ctrl-C.
     """
 
     async def connected() -> T:
@@ -33,7 +38,7 @@ def with_client(
     except TidemarkError as error:
         fail(failed(str(error)))
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(interrupted) from None
 
 
 def fail(sentence: str, code: int = FAILED) -> NoReturn:

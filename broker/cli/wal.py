@@ -1,5 +1,30 @@
-"""`tidemark wal`: looks into log files without a broker. Next: broker/wal/inspect.py"""
+"""`tidemark wal`: looks into log files without a broker. Next: broker/cli/inspecting.py"""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from broker.cli.options import Json
+
 app = typer.Typer(help="Look into log files; no broker needed.", no_args_is_help=True)
+
+Log = Annotated[
+    Path, typer.Argument(help="A data folder, its wal folder, the folder of one log, or a file.")
+]
+
+
+@app.command()
+def dump(path: Log, json: Json = False) -> None:
+    """Every stored record as one line, oldest first, and every damage in its place."""
+    from broker.cli.inspecting import dump_log
+
+    dump_log(path, as_json=json)
+
+
+@app.command()
+def verify(path: Log, json: Json = False) -> None:
+    """Read everything and check it; exit code 1 when anything is damaged."""
+    from broker.cli.inspecting import verify_log
+
+    verify_log(path, as_json=json)

@@ -39,7 +39,7 @@ async def connect(
     leaves nothing running.
     """
     network = Network(server, cluster=cluster, open_s=deadlines.open_s, spread=random.Random())
-    failure: Exception | None = None
+    failure: Exception | SystemExit | None = None
     async with anyio.create_task_group() as tasks:
         inside = await tasks.start(_inside)
         client = Client(network, inside, deadlines, limits, resend=resend)
@@ -48,7 +48,7 @@ async def connect(
             await network.assignments.ready(deadlines.connect_s)
             yield client
             await client.aclose()
-        except Exception as error:  # noqa: BLE001 - raised again below, without a group round it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised below, with no group round it
             failure = error
         finally:
             client.abort()

@@ -4,7 +4,6 @@ It remembers collections, whose shards never change while they live. It never re
 Next: broker/client/collections.py
 """
 
-
 from broker.client.collections import Collections
 from broker.client.message import Key
 from broker.core.naming import is_physical, pchannel_of

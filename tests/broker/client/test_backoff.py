@@ -1,3 +1,5 @@
+"""When to try again: 100 ms to 10 s, doubling."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,3 +1,5 @@
+"""What the client makes of each code a server may answer."""
+
 import pytest
 
 from broker.client.errors import ServerRefusal, UnknownRefusal, refusal

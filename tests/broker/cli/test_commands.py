@@ -1,0 +1,208 @@
+"""The command line against a real broker: what it prints, and the codes it ends with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess, free_port
+
+PCHANNEL = "by-dev-rootcoord-dml_1"
+VCHANNEL = f"{PCHANNEL}_9v0"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with BrokerProcess(tmp_path_factory.mktemp("cli") / "data", pchannels="3") as broker:
+        yield broker.address
+
+
+def tidemark(*arguments: str, server: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "broker", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"TIDEMARK_SERVER": server, "COLUMNS": "200"},
+        check=False,
+    )
+
+
+def started(*arguments: str, server: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "broker", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TIDEMARK_SERVER": server},
+    )
+
+
+def test_collections_are_created_listed_and_dropped(server: str) -> None:
+    created = tidemark("collection", "create", "cities", "--shards", "2", "--json", server=server)
+    assert created.returncode == 0, created.stderr
+    cities = json.loads(created.stdout)
+    assert (cities["name"], len(cities["vchannels"])) == ("cities", 2)
+    assert "cities" in tidemark("collection", "list", server=server).stdout
+    listed = json.loads(tidemark("collection", "list", "--json", server=server).stdout)
+    assert cities in listed
+    assert tidemark("collection", "drop", "cities", server=server).returncode == 0
+    again = tidemark("collection", "drop", "cities", server=server)
+    assert again.returncode == 1
+    assert again.stderr.count("\n") == 1
+    assert "cities" in again.stderr
+
+
+def test_lines_that_are_produced_are_consumed(server: str, tmp_path: Path) -> None:
+    tidemark("collection", "create", "flights", "--shards", "3", server=server)
+    lines = [json.dumps({"carrier": f"C{it % 5}", "number": it}) for it in range(2500)]
+    file = tmp_path / "flights.jsonl"
+    file.write_text("\n".join(lines) + "\n\n")
+    produced = tidemark("produce", "flights", str(file), "--key", "carrier", server=server)
+    assert produced.returncode == 0, produced.stderr
+    assert produced.stdout.startswith("2,500 messages, ")
+    raw = tidemark("consume", "flights", "--until-now", "--format", "raw", server=server)
+    assert sorted(raw.stdout.splitlines()) == sorted(lines)
+    parsed = tidemark("consume", "flights", "--until-now", server=server)
+    shards: dict[str, set[str]] = {}
+    for line in map(json.loads, parsed.stdout.splitlines()):
+        assert json.loads(line["payload"])["carrier"] == line["key"]
+        shards.setdefault(line["key"], set()).add(line["vchannel"])
+    assert len(shards) == 5
+    assert all(len(vchannels) == 1 for vchannels in shards.values())
+
+
+def test_stdin_is_produced_in_order_and_limits_and_starts_hold(server: str) -> None:
+    given = "".join(f"line {it}\r\n" for it in range(10))
+    produced = tidemark("produce", VCHANNEL, "--batch", "3", "--json", server=server, given=given)
+    assert json.loads(produced.stdout)["messages"] == 10
+    first = tidemark("consume", VCHANNEL, "--limit", "4", server=server)
+    messages = [json.loads(line) for line in first.stdout.splitlines()]
+    assert [it["payload"] for it in messages] == [f"line {it}" for it in range(4)]
+    for start in (str(messages[2]["id"]), f"tick:{messages[2]['tick']}"):
+        rest = tidemark(
+            *("consume", VCHANNEL, "--from", start, "--until-now", "--format", "raw"),
+            server=server,
+        )
+        assert rest.stdout.splitlines() == [f"line {it}" for it in range(2, 10)]
+
+
+def test_bytes_that_are_no_text_are_written_as_base64(server: str, tmp_path: Path) -> None:
+    file = tmp_path / "bytes"
+    file.write_bytes(b"\xff\xfe\n")
+    target = f"{PCHANNEL}_10v0"
+    tidemark("produce", target, str(file), server=server)
+    consumed = tidemark("consume", target, "--until-now", server=server)
+    assert json.loads(consumed.stdout)["payload_base64"] == "//4="
+
+
+def test_a_line_that_is_not_json_stops_with_what_was_appended(server: str) -> None:
+    produced = tidemark(
+        *("produce", f"{PCHANNEL}_11v0", "--key", "a", "--batch", "1"),
+        server=server,
+        given='{"a": 1}\nnonsense\n',
+    )
+    assert produced.returncode == 1
+    assert "nonsense" in produced.stderr
+    assert "1 messages were appended before" in produced.stderr
+
+
+def test_consume_ends_well_on_ctrl_c(server: str) -> None:
+    tidemark("produce", f"{PCHANNEL}_12v0", server=server, given="one\n")
+    with started("consume", f"{PCHANNEL}_12v0", server=server) as consumer:
+        assert consumer.stdout is not None
+        assert json.loads(consumer.stdout.readline())["payload"] == "one"
+        consumer.send_signal(signal.SIGINT)
+        _, complaint = consumer.communicate(timeout=20)
+    assert (consumer.returncode, complaint) == (0, "")
+
+
+def test_consume_ends_well_when_nobody_reads_its_output(server: str) -> None:
+    tidemark("produce", f"{PCHANNEL}_13v0", server=server, given="one\n")
+    with started("consume", f"{PCHANNEL}_13v0", server=server) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        consumer.stdout.readline()
+        consumer.stdout.close()
+        assert consumer.wait(timeout=20) == 0
+        assert consumer.stderr.read() == ""
+
+
+def test_channels_health_and_actors_are_shown_as_tables_and_as_json(server: str) -> None:
+    assert PCHANNEL in tidemark("channels", server=server).stdout
+    channels = json.loads(tidemark("channels", "--json", server=server).stdout)
+    assert [it["name"] for it in channels][1] == PCHANNEL
+    assert "healthy" in tidemark("health", server=server).stdout
+    assert json.loads(tidemark("health", "--json", server=server).stdout)["state"] == "healthy"
+    shown = tidemark("actors", server=server).stdout
+    assert "appender" in shown
+    assert "mailbox" in shown
+    paths = [it["path"] for it in json.loads(tidemark("actors", "--json", server=server).stdout)]
+    assert paths == sorted(paths)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("consume", "nowhere"), 1, "there is no collection 'nowhere'"),
+        (("consume", "x", "--from", "yesterday"), 2, "--from 'yesterday' means nothing"),
+        (("produce", "x", "/no/such/file"), 2, "cannot read /no/such/file"),
+        (("health", "--server", "nonsense"), 2, "'nonsense' is no server"),
+        (("health", "--server", "127.0.0.1:1"), 1, "cannot reach 127.0.0.1:1"),
+        (("frobnicate",), 2, "No such command"),
+        (("serve", "--listen", "nonsense"), 2, "listen"),
+    ],
+)
+def test_errors_are_one_sentence_and_a_code(
+    server: str, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    ended = tidemark(*arguments, server=server)
+    assert ended.returncode == code
+    assert sentence in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_port_or_a_folder_that_is_taken_is_told_in_one_sentence(
+    server: str, tmp_path: Path
+) -> None:
+    taken = tidemark("serve", "--listen", server, "--data-dir", str(tmp_path / "a"), server=server)
+    assert (taken.returncode, taken.stderr.count("\n")) == (1, 1)
+    assert server in taken.stderr
+    with BrokerProcess(tmp_path / "b", pchannels="1") as first:
+        second = tidemark(
+            *("serve", "--listen", f"127.0.0.1:{free_port()}", "--data-dir", str(tmp_path / "b")),
+            server=server,
+        )
+    assert (second.returncode, second.stderr.count("\n")) == (1, 1)
+    assert str(first.pid) in second.stderr
+
+
+def test_a_log_is_dumped_and_verified_without_a_broker(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with BrokerProcess(data, pchannels="2") as broker:
+        tidemark("produce", VCHANNEL, server=broker.address, given="one\ntwo\n")
+        broker.terminate()
+    dumped = tidemark("wal", "dump", str(data), "--json", server="")
+    rows = [json.loads(line) for line in dumped.stdout.splitlines()]
+    assert [it["messages"] for it in rows if it["vchannel"] == VCHANNEL] == [2]
+    assert f"INSERT  {VCHANNEL}" in tidemark("wal", "dump", str(data), server="").stdout
+    verified = tidemark("wal", "verify", str(data / "wal"), server="")
+    assert (verified.returncode, verified.stdout.splitlines()[-1]) == (0, "healthy")
+    damage_in_the_middle(next((data / "wal").glob(f"*{PCHANNEL}*/*.log")))
+    assert tidemark("wal", "verify", str(data), server="").returncode == 1
+    nothing = tidemark("wal", "dump", str(tmp_path / "nothing"), server="")
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
+
+
+def damage_in_the_middle(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    at = content.index(b"one")
+    content[at] ^= 1
+    file.write_bytes(content)
