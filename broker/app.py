@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NoReturn
 
 import anyio
@@ -119,7 +120,7 @@ async def run_broker(
             edge = tree.edge(system)
             await edge.start_on(bound)
             try:
-                await _wait_until_open(tree.reaches.assigner, len(pchannels), tree.wal)
+                await tree.wait_until_open(len(pchannels))
                 yield Broker(address, system, edge)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -169,6 +170,26 @@ class _Tree:
         )
         return EdgeServer(facts, self.reaches, system.statistics, _edge_limits(self._settings))
 
+    async def wait_until_open(self, pchannels: int) -> None:
+        """Until every pchannel has an owner that serves.
+
+        CannotStart when that takes too long, or when no time would help because a log is damaged.
+        """
+        seen = None
+        with anyio.move_on_after(OPEN_S_MAX):
+            while True:
+                table = await self.reaches.assigner.ask(NextAssignment(seen))
+                if self.wal.unreadable is not None:
+                    cause = _of_damage(self._folder.log, self.wal.unreadable)
+                    raise CannotStart(cause) from self.wal.unreadable
+                if table is None:
+                    continue
+                seen = table.version
+                if sum(len(node.channels) for node in table.nodes) == pchannels:
+                    return
+        cause = f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log"
+        raise CannotStart(cause)
+
     def _find(self, path: str) -> Ref[Any]:
         assert self.system is not None, path
         return self.system.find(path)
@@ -212,30 +233,11 @@ async def _found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) ->
         raise CannotStart(str(error)) from error
 
 
-async def _wait_until_open(assigner: Reach, pchannels: int, wal: WatchedWal) -> None:
-    """Until every pchannel has an owner that serves.
-
-    CannotStart when that takes too long, or when no time would help because a log is damaged.
-    """
-    seen = None
-    with anyio.move_on_after(OPEN_S_MAX):
-        while True:
-            table = await assigner.ask(NextAssignment(seen))
-            if wal.unreadable is not None:
-                raise CannotStart(_of_damage(wal.unreadable)) from wal.unreadable
-            if table is None:
-                continue
-            seen = table.version
-            if sum(len(node.channels) for node in table.nodes) == pchannels:
-                return
-    raise CannotStart(f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log")
-
-
-def _of_damage(unreadable: Unreadable) -> str:
+def _of_damage(log_folder: Path, unreadable: Unreadable) -> str:
     if isinstance(unreadable, UnknownFormat):
-        return f"the log cannot be opened: {unreadable}; start the program that wrote it"
+        return f"cannot open {log_folder}/{unreadable}; start the program that wrote it"
     return (
-        f"the log cannot be opened: {unreadable}; put the file back from a copy, or set"
+        f"cannot open {log_folder}/{unreadable}; put the file back from a copy, or set"
         " TIDEMARK_SKIP_DAMAGE=true to lose what is damaged and read the rest"
     )
 

@@ -88,6 +88,27 @@ class BrokerProcess:
         return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
 
 
+def failed_start(
+    data_dir: Path, *options: str, listen: str = "127.0.0.1:0", **settings: str
+) -> str:
+    """What a broker that must not start says, which is one line, besides its log's; exit code 1."""
+    environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir)]
+    ended = subprocess.run(
+        [*command, "--listen", listen, *options],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=READY_S_MAX,
+        check=False,
+    )
+    assert ended.stdout == ""
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+    (complaint,) = [line for line in ended.stderr.splitlines() if line.startswith("tidemark: ")]
+    return complaint
+
+
 def free_port() -> int:
     """A loopback port nobody listens on now."""
     with socket.socket() as probe:

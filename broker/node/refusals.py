@@ -1,8 +1,9 @@
 """What the errors of a log mean to whoever asked, in Milvus's codes.
 
 It decides nothing but the wording and the code.
-Why UNRECOVERABLE for removed data: asking again cannot help, and of the codes a Milvus client knows
-this is the one that never makes it retry at once; a resuming consumer backs off up to 10 s.
+Why UNRECOVERABLE for removed or damaged data: asking again cannot help, and of the codes a Milvus
+client knows this is the one that never makes it retry at once; a resuming consumer backs off up to
+10 s.
 """
 
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -32,7 +33,7 @@ def refusal_of(error: Exception) -> Refusal:
         case Closed():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"{error}; locate the channel again")
         case Corrupt() | UnknownFormat():
-            return Refusal(StreamingCode.INNER, str(error))
+            return Refusal(StreamingCode.UNRECOVERABLE, str(error))
         case _:
             return Refusal(StreamingCode.INNER, f"{type(error).__name__}: {error}")
 

@@ -1,6 +1,6 @@
 """Many peers at once that say nothing, half of something, or nonsense: gone soon, harming nobody.
 
-What each of them meets exactly is tried in tests/wire; here they come in a crowd, to a real process.
+What each of them meets exactly is tried in tests/wire; here a crowd comes to a real process.
 """
 
 import logging
@@ -51,7 +51,7 @@ async def test_a_crowd_of_bad_peers_is_cut_and_appends_go_on(tmp_path: Path) -> 
                 everybody_is_gone.set()
             grown_bytes = broker.resident_bytes() - before_bytes
             told.info(
-                "%d bad peers gone after %.1f s; %d appends meanwhile, the slowest %.0f ms; %.1f MB",
+                "%d bad peers gone after %.1f s; %d appends meanwhile, slowest %.0f ms; %.1f MB",
                 *(len(peers), took_s, len(slowest_s), max(slowest_s) * 1e3, grown_bytes / 1e6),
             )
             assert took_s < CUT_S_MAX

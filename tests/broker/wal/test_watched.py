@@ -1,0 +1,41 @@
+"""The eye on a driver: it sees what can never be opened, and changes nothing."""
+
+import pytest
+
+from broker.model.ids import PChannelName, Term
+from broker.ports.wal import Corrupt, Fenced, Log, UnknownFormat, WalError
+from broker.wal.memory import MemoryWal
+from broker.wal.watched import WatchedWal
+
+NAME = PChannelName("by-dev-rootcoord-dml_0")
+
+
+class Unopenable(MemoryWal):
+    """Fails as it is told."""
+
+    def __init__(self, *errors: WalError) -> None:
+        super().__init__()
+        self.errors = list(errors)
+
+    async def open(self, channel: PChannelName, term: Term) -> Log:
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().open(channel, term)
+
+
+async def test_the_first_unreadable_log_is_remembered_and_every_error_passes() -> None:
+    damage, version = Corrupt("a.log", 7, "torn"), UnknownFormat("b.log", 2, 1)
+    watched = WatchedWal(Unopenable(Fenced(NAME, 1, 2), damage, version))
+    for error in (Fenced, Corrupt, UnknownFormat):
+        with pytest.raises(error):
+            await watched.open(NAME, Term(1))
+    assert watched.unreadable is damage
+    assert (await watched.open(NAME, Term(3))).term == 3
+
+
+async def test_what_can_be_read_leaves_no_mark() -> None:
+    watched = WatchedWal(MemoryWal())
+    await (await watched.open(NAME, Term(1))).close()
+    assert watched.unreadable is None
+    assert await watched.writable()
+    assert watched.name == MemoryWal().name
