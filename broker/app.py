@@ -54,6 +54,8 @@ from broker.wal.watched import Unreadable, WatchedWal
 OPEN_S_MAX = 600.0
 """Recovery of all logs; the port answers meanwhile, so clients wait rather than fail."""
 LISTEN_BACKLOG = 1024
+SWITCH_INTERVAL_S = 0.0005
+"""The log's threads ask for the interpreter twice a write; Python's own 5 ms is a whole group."""
 ROOT = "/root"
 ORACLE = f"{ROOT}/coordinator/oracle"
 ASSIGNER = f"{ROOT}/coordinator/assigner"
@@ -79,6 +81,7 @@ class Broker:
 def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then drain. Raises CannotStart; prints the ready line."""
     _configure_logs(settings.log_level)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     signal.signal(signal.SIGTERM, _leave)  # until the loop takes over
     try:
         with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
@@ -202,6 +205,14 @@ def _configure_logs(level: str) -> None:
         level=number, stream=sys.stderr, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s"
     )
     structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            # Plain tracebacks: the pretty ones print locals, and those hold what people send.
+            structlog.dev.ConsoleRenderer(
+                colors=False, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

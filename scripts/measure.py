@@ -35,7 +35,7 @@ IN_FLIGHT = 1000
 READY_S_MAX = 30
 ROUND_S_MAX = 120
 BARE_GROUP = 64
-console = Console()
+console = Console(width=100)
 
 
 @dataclass(slots=True)
@@ -75,14 +75,12 @@ def field_of(folder: Path, address: str, redis: Any) -> Iterator[Contender]:
     """Everything that is measured; each read follows the append that it reads back."""
     run = Tidemark(address)
     streams = Redis(redis)
-    yield Contender(
-        f"bare write + fdatasync, {BARE_GROUP} a group", "append", lambda n: bare(folder, n)
-    )
-    yield Contender("Redis Streams XADD, appendfsync always", "append", streams.append)
+    yield Contender(f"bare write + sync, {BARE_GROUP} a group", "append", lambda n: bare(folder, n))
+    yield Contender("Redis XADD, appendfsync always", "append", streams.append)
     yield Contender("Tidemark Produce, 1,000 in flight", "append", run.append)
-    yield Contender("Tidemark Produce, one append a task", "append", run.append_singly)
-    yield Contender("Redis Streams XREAD, 1,000 a call", "read", streams.read)
-    yield Contender("Tidemark Consume, from the files", "read", run.read)
+    yield Contender("Tidemark Produce, 1,000 tasks", "append", run.append_singly)
+    yield Contender("Redis XREAD, 1,000 a call", "read", streams.read)
+    yield Contender("Tidemark Consume, catching up", "read", run.read)
 
 
 def bare(folder: Path, messages: int) -> float:
@@ -219,7 +217,10 @@ def servers(folder: Path) -> Iterator[tuple[str, Any]]:
 def report(contenders: list[Contender]) -> None:
     """Median, spread, and the ratio to Redis doing the same kind of work."""
     title = f"{len(BODY)} byte messages, {os.cpu_count()} cores"
-    table = Table("", "median msg/s", "min", "max", "to Redis", "to bare disk", title=title)
+    table = Table(title=title)
+    table.add_column("", no_wrap=True)
+    for heading in ("median msg/s", "min", "max", "to Redis", "to disk"):
+        table.add_column(heading, justify="right", no_wrap=True)
     bare_rate = contenders[0].median
     for contender in contenders:
         redis = next(c for c in contenders if c.kind == contender.kind and "Redis" in c.name)
