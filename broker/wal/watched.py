@@ -1,4 +1,4 @@
-"""A log driver with an eye on its openings: which log can never be opened, however often it is tried.
+"""A log driver with an eye on its openings: is there a log that no further try would open?
 
 It changes nothing of what the driver does. Next: broker/wal/segmented/wal.py
 """

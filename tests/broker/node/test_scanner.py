@@ -181,7 +181,7 @@ def test_damage_is_reported_by_file_and_offset() -> None:
             scanner = await opened(world)
             answer = await scanner.scanner.ask(Pull(Cursor(MessageId(2)), 100), deadline_s=9)
             assert isinstance(answer, Refusal)
-            assert answer.code is StreamingCode.INNER
+            assert answer.code is StreamingCode.UNRECOVERABLE
             assert "by-dev/seg-1: damaged at byte 4096" in answer.cause
             after = await scanner.scanner.ask(Pull(Cursor(MessageId(6)), 100), deadline_s=9)
             assert isinstance(after, Delivery)

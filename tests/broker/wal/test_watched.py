@@ -3,8 +3,8 @@
 import pytest
 
 from broker.model.ids import PChannelName, Term
-from broker.ports.wal import Corrupt, Fenced, Log, UnknownFormat, WalError
-from broker.wal.memory import MemoryWal
+from broker.ports.wal import Corrupt, Fenced, UnknownFormat, WalError
+from broker.wal.memory import MemoryLog, MemoryWal
 from broker.wal.watched import WatchedWal
 
 NAME = PChannelName("by-dev-rootcoord-dml_0")
@@ -17,7 +17,7 @@ class Unopenable(MemoryWal):
         super().__init__()
         self.errors = list(errors)
 
-    async def open(self, channel: PChannelName, term: Term) -> Log:
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
         if self.errors:
             raise self.errors.pop(0)
         return await super().open(channel, term)
