@@ -63,7 +63,11 @@ class Client:
         self._appends = Appends(network, tasks, limits, resend=resend)
         self._offsets = Offsets(coordinator, deadline_s=deadlines.call_s)
         self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
-        self._collections = Collections(coordinator, deadline_s=deadlines.call_s)
+        self._collections = Collections(
+            coordinator,
+            deadline_s=deadlines.call_s,
+            dropped=self._forget,
+        )
         self._targets = Targets(self._collections)
 
     @property
@@ -206,6 +210,9 @@ class Client:
         self._closed = True
         self._tasks.cancel_scope.cancel()
         self._network.close()
+
+    def _forget(self, collection: str) -> None:
+        self._targets.forget(collection)
 
     def _check_usable(self) -> None:
         if self._closed:

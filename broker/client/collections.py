@@ -3,6 +3,8 @@
 It remembers nothing. Next: broker/edge/collections_service.py
 """
 
+from collections.abc import Callable
+
 from broker.client.connection import Connection
 from broker.client.errors import ChannelNotExist, InvalidArgument, NoSuchCollection
 from broker.model.collection import Collection
@@ -15,9 +17,17 @@ _SERVICE = "/tidemark.v1.Collections/"
 class Collections:
     """Each call has its own deadline and raises what `errors` has."""
 
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        deadline_s: float,
+        dropped: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`dropped` is told of each name that is no more."""
         self._connection = connection
         self._deadline_s = deadline_s
+        self._dropped = dropped
 
     async def create(self, name: str, *, shards: int = 1) -> Collection:
         """Allot an id and one vchannel per shard, on the least loaded pchannels.
@@ -64,6 +74,7 @@ class Collections:
             )
         except (ChannelNotExist, InvalidArgument) as error:
             raise NoSuchCollection(error.cause, error.code) from error
+        self._dropped(name)
 
 
 def _collection(found: v1.Collection) -> Collection:

@@ -1,6 +1,8 @@
 """From the name a program uses to vchannels: a collection's shards, or the one channel it is.
 
-It remembers collections, whose shards never change while they live. It never reads or writes a log.
+It remembers collections, whose shards never change while they live; that another client dropped
+one and made another of the same name is not noticed before the next `connect`. It never reads or
+writes a log.
 Next: broker/client/collections.py
 """
 

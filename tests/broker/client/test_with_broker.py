@@ -128,6 +128,16 @@ async def test_collections_are_created_got_listed_and_dropped(broker: str) -> No
                 await call
 
 
+async def test_a_collection_made_anew_gets_its_rows_on_its_new_vchannels(broker: str) -> None:
+    async with connect(broker) as log:
+        await log.collections.create("flights", shards=1)
+        await log.append("flights", b"old")
+        await log.collections.drop("flights")
+        anew = await log.collections.create("flights", shards=2)
+        assert (await log.append("flights", b"new")).vchannel in anew.vchannels
+        assert [it.payload for it in await read_now(log, "flights")] == [b"new"]
+
+
 async def test_a_name_that_nothing_has_is_an_error_at_once(broker: str) -> None:
     async with connect(broker) as log:
         with pytest.raises(NoSuchCollection):
