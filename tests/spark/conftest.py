@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.client import Message, connect
+from broker.client import Client, Message, connect
 from tests.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from broker.client import Client
+WithClient = Callable[[Callable[[Client], Awaitable[None]]], None]
 
 QUIET = """rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -60,37 +60,37 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def with_client(
-    broker: BrokerProcess,
-) -> Callable[[Callable[["Client"], Awaitable[object]]], object]:
+def with_client(broker: BrokerProcess) -> WithClient:
     """Run one async function against the broker."""
-
-    def run(use: Callable[["Client"], Awaitable[object]]) -> object:
-        async def go() -> object:
-            async with connect(broker.address) as log:
-                return await use(log)
-
-        return asyncio.run(go())
-
-    return run
+    return lambda use: run_with_client(broker.address, use)
 
 
 @pytest.fixture
-def fill(
-    with_client: Callable[[Callable[["Client"], Awaitable[object]]], object],
-) -> Callable[[str, Sequence[bytes]], None]:
+def fill(broker: BrokerProcess) -> Callable[[str, Sequence[bytes]], None]:
+    """`append` to the broker of all tests."""
+    return lambda name, values: append(broker.address, name, values)
+
+
+def append(address: str, name: str, values: Sequence[bytes]) -> None:
     """Create the collection if it is new (2 shards) and append the values, keyed by themselves."""
 
-    def append(name: str, values: Sequence[bytes]) -> None:
-        async def use(log: "Client") -> None:
-            if name not in {known.name for known in await log.collections.list()}:
-                await log.collections.create(name, shards=2)
-            messages = [Message(value, key=value, properties={"n": "1"}) for value in values]
-            await log.append_messages(name, messages)
+    async def use(log: Client) -> None:
+        if name not in {known.name for known in await log.collections.list()}:
+            await log.collections.create(name, shards=2)
+        messages = [Message(value, key=value, properties={"n": "1"}) for value in values]
+        await log.append_messages(name, messages)
 
-        with_client(use)
+    run_with_client(address, use)
 
-    return append
+
+def run_with_client(address: str, use: Callable[[Client], Awaitable[None]]) -> None:
+    """One connection, one function, closed again."""
+
+    async def go() -> None:
+        async with connect(address) as log:
+            await use(log)
+
+    asyncio.run(go())
 
 
 @pytest.fixture

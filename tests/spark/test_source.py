@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.broker_process import BrokerProcess
+from broker.client import Client
+from tests.broker_process import BrokerProcess, free_port
+from tests.spark.conftest import WithClient, append
 
 Fill = Callable[[str, Sequence[bytes]], None]
 WAIT_S_MAX = 60
@@ -158,16 +161,53 @@ def test_an_idle_query_makes_no_batches_and_does_not_spin(
         query.stop()
 
 
-def test_a_query_that_vanishes_leaves_nothing_open_in_the_broker(
-    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
+def test_a_query_that_vanishes_leaves_no_scanner_in_the_broker(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    fill: Fill,
+    with_client: WithClient,
+    checkpoint: str,
+    tmp_path: Path,
 ) -> None:
-    """Spark ends the source runner with SIGTERM and seldom calls stop()."""
+    """Spark ends the source runner with SIGTERM, and seldom calls stop()."""
     fill("vanish", values("v", 30))
-    run_available(
-        stream(spark, broker, "vanish", startingOffsets="earliest"), checkpoint, tmp_path / "o"
-    )
-    fill("vanish", values("w", 30))
-    assert batch(spark, broker, "vanish").count() == 60
+    frame = stream(spark, broker, "vanish", startingOffsets="earliest")
+    run_available(frame, checkpoint, tmp_path / "out")
+
+    async def until_no_scanner_is_left(log: Client) -> None:
+        with anyio.fail_after(WAIT_S_MAX):
+            while any("/scanner-" in actor.path for actor in await log.actors()):
+                pass
+
+    with_client(until_no_scanner_is_left)
+
+
+def test_a_query_outlives_its_broker(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark ends a query at the first exception of a planning call; ours wait for the broker."""
+    address = f"127.0.0.1:{free_port()}"
+    process = BrokerProcess(tmp_path / "data", address)
+    try:
+        append(address, "outlive", values("a", 50))
+        query = (
+            stream(spark, process, "outlive", startingOffsets="earliest")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime="100 milliseconds")
+            .start()
+        )
+        try:
+            query.processAllAvailable()
+            process.kill()
+            process = BrokerProcess(tmp_path / "data", address)
+            append(address, "outlive", values("b", 50))
+            query.processAllAvailable()
+            assert query.exception() is None
+        finally:
+            query.stop()
+    finally:
+        process.kill()
+    assert read_values(spark, tmp_path / "out") == values("a", 50) + values("b", 50)
 
 
 def test_a_range_by_json_offsets_gives_exactly_that_range(
