@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 READY_S_MAX = 30
@@ -14,10 +15,19 @@ READY_S_MAX = 30
 class BrokerProcess:
     """Runs from construction until `terminate` or `kill`."""
 
-    def __init__(self, data_dir: Path, listen: str = "127.0.0.1:0", **settings: str) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        listen: str = "127.0.0.1:0",
+        *,
+        inside: Sequence[str] = (),
+        **settings: str,
+    ) -> None:
+        """`inside`: a command that becomes the one that follows it; the pid must stay the same."""
         environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
         self._process = subprocess.Popen(
             [
+                *inside,
                 *(sys.executable, "-m", "broker", "serve"),
                 *("--data-dir", str(data_dir), "--listen", listen),
             ],

@@ -19,6 +19,7 @@ from broker.edge.reach import Reach
 from broker.edge.state import ServerState
 from broker.model.channel import ChannelOffsets, PChannelState
 from broker.model.ids import NodeId, PChannelName
+from broker.node.appender import REFUSING
 from broker.node.messages import Describe
 from schemas.generated.tidemark import v1
 
@@ -73,10 +74,12 @@ class AdminService:
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
-        """`degraded` while some pchannel of the cluster is not served."""
+        """`degraded` while some pchannel of the cluster is not served, or takes no appends."""
         facts, state = self._facts, self._state()
         known = await self._reaches.assigner.ask(ListPChannels())
-        open_now = sum(entry.state is PChannelState.ASSIGNED for entry in known)
+        refusing = sum(entry.extra.get("state") == REFUSING for entry in self._statistics())
+        assigned = sum(entry.state is PChannelState.ASSIGNED for entry in known)
+        open_now = max(0, assigned - refusing)
         if state is ServerState.HEALTHY and open_now < len(known):
             state = ServerState.DEGRADED
         return v1.HealthResponse(

@@ -44,6 +44,9 @@ from broker.node.tail import Tail
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 PROBE = ProbeStorage()
+REFUSING = "refusing"
+"""The `state` in its statistics of an Appender that reads but does not write."""
+
 log = logging.getLogger("broker.node")
 
 
@@ -118,7 +121,7 @@ class Appender(Actor[AppenderMessage]):
             "messages": self._messages,
             "tail_bytes": serving.tail.size_bytes,
             "backlog_bytes": serving.backlog.bytes_waiting,
-            "state": "serving" if self._admission.closed is None else "refusing",
+            "state": "serving" if self._admission.closed is None else REFUSING,
         }
 
     async def _open(self, term: Term) -> None:

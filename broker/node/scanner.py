@@ -126,14 +126,22 @@ class Scanner(Actor[ScannerMessage]):
         return Delivery((), None, waiting.cursor)
 
     def _at_end(self, waiting: _Waiting, picked: Picked) -> Delivery | None:
-        """Everything is read: the tick that is closed now may be told as well."""
+        """Everything is read: the tick that is closed now may be told as well.
+
+        A storage that refuses closes no newer tick than that of its last message; who waits for it
+        to be closed must be told all the same, and is told so again and again.
+        """
         self._cache = ()
         tick = announce(self._channel.tail.closed, picked.cursor, self._selection)
         if tick is not None:
             return Delivery(picked.items, tick, Cursor(picked.cursor.next_id, tick.tick))
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
-        if picked.items or waited_s >= self._parts.limits.pull_wait_s:
+        if picked.items:
             return Delivery(picked.items, None, picked.cursor)
+        if waited_s >= self._parts.limits.pull_wait_s:
+            closed = self._channel.tail.closed
+            known = closed if closed.tick > self._selection.floor else None
+            return Delivery((), known, picked.cursor)
         return None
 
     async def _records(self, from_id: MessageId, bytes_max: int) -> Sequence[Record] | Refusal:

@@ -1,0 +1,140 @@
+"""A disk that is really full: appends are refused, reads go on, and space is all it takes to heal.
+
+The disk is a tmpfs in a mount namespace of the broker's own, so that it is gone with the broker.
+Root may make one, and in most systems everybody may; where nobody may the test fails and says so.
+"""
+
+# ruff: noqa: ASYNC240 - nothing else of the test runs while it fills a disk
+
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from broker.client import Client, Reader, TidemarkError, connect
+from broker.core.naming import pchannel_names
+from tests.broker_process import BrokerProcess
+
+DISK_MIB = 24
+PCHANNELS = pchannel_names("by-dev", 2)
+VCHANNELS = tuple(f"{name}_1v0" for name in PCHANNELS)
+SETTINGS = {
+    "pchannels": str(len(PCHANNELS)),
+    "segment_bytes": str(4 << 20),
+    "tail_bytes_max": str(64 << 10),
+}
+PAYLOAD_BYTES = 20_000
+FULL_S = 4.0
+"""Longer than the bound of the ticks lasts: the metadata has to meet the full disk as well."""
+
+HEAL_S_MAX = 20.0
+SMALL_DISK = 'mount -t tmpfs -o size=%dm tidemark-test "$0" && exec "$@"' % DISK_MIB
+
+told = logging.getLogger("tests.chaos")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """With its data on a small disk that only it sees."""
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    inside = [*unshare, "sh", "-c", SMALL_DISK, str(tmp_path)]
+    try:
+        running = BrokerProcess(tmp_path / "data", inside=inside, **SETTINGS)
+    except (OSError, RuntimeError) as error:
+        pytest.fail(f"a small file system of its own is needed; run as root, on Linux: {error}")
+    with running:
+        yield running
+
+
+async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    filler = Path(f"/proc/{broker.pid}/root{tmp_path}/filler")
+    acknowledged: dict[str, list[bytes]] = {vchannel: [] for vchannel in VCHANNELS}
+    async with connect(broker.address) as log, log.read(VCHANNELS[0]) as follower:
+        for vchannel in VCHANNELS:
+            for number in range(20):
+                await append(log, vchannel, acknowledged[vchannel], number)
+        before = await terms(log)
+        filled = fill(filler)
+        refusals = [await append_until_refused(log, it, acknowledged[it]) for it in VCHANNELS]
+        for error in refusals:
+            assert "ON_SHUTDOWN: storage refused" in str(error)
+            assert "No space left" in str(error)
+        assert (await log.health()).state == "degraded"
+        began_s = anyio.current_time()
+        while anyio.current_time() - began_s < FULL_S:
+            for vchannel in VCHANNELS:
+                assert await everything(log, vchannel) == acknowledged[vchannel]
+        await take(follower, acknowledged[VCHANNELS[0]])
+        assert await terms(log) == before
+
+        filler.unlink()
+        healed_s = anyio.current_time()
+        for vchannel in VCHANNELS:
+            payload = b"healed"
+            await log.append(vchannel, payload, deadline_s=HEAL_S_MAX)
+        healed_s = anyio.current_time() - healed_s
+        for vchannel in VCHANNELS:
+            found = await everything(log, vchannel)
+            assert [it for it in found if it in set(acknowledged[vchannel])] == (
+                acknowledged[vchannel]
+            )
+        after = await terms(log)
+        assert all(after[name] > term for name, term in before.items())
+        assert (await log.health()).state == "healthy"
+        told.info("%.1f MB filled; writable again after %.1f s", filled / 1e6, healed_s)
+    assert broker.terminate() == 0
+
+
+async def append(log: Client, vchannel: str, acknowledged: list[bytes], number: int) -> None:
+    payload = b"%d " % number + b"." * PAYLOAD_BYTES
+    await log.append(vchannel, payload, deadline_s=2.0)
+    acknowledged.append(payload)
+
+
+async def append_until_refused(
+    log: Client, vchannel: str, acknowledged: list[bytes]
+) -> TidemarkError:
+    """What was allocated before may still be filled."""
+    for number in range(1000, 1000 + (DISK_MIB << 20) // PAYLOAD_BYTES):
+        try:
+            await append(log, vchannel, acknowledged, number)
+        except TidemarkError as error:
+            return error
+    raise AssertionError("the disk is not full")
+
+
+async def everything(log: Client, vchannel: str) -> list[bytes]:
+    with anyio.fail_after(5):
+        reader = log.read(vchannel, until="now")
+        return [message.payload async for message in reader.messages()]
+
+
+async def take(reader: Reader, wanted: list[bytes]) -> None:
+    found: list[bytes] = []
+    with anyio.fail_after(5):
+        while len(found) < len(wanted):
+            found += [message.payload for message in (await anext(reader)).messages]
+    assert found == wanted
+
+
+async def terms(log: Client) -> dict[str, int]:
+    return {channel.name: channel.term for channel in await log.channels()}
+
+
+def fill(filler: Path) -> int:
+    """Write until there is no room for one more byte."""
+    block = 1 << 20
+    with filler.open("wb", buffering=0) as file:
+        while block:
+            try:
+                file.write(bytes(block))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                block //= 2
+        return file.tell()
