@@ -135,6 +135,6 @@ def test_sigterm_during_the_start_ends_it_in_order(after: str, tmp_path: Path) -
         while not (tmp_path / after).exists():
             assert starting.poll() is None
         starting.send_signal(signal.SIGTERM)
-        _, complaint = starting.communicate(timeout=STOP_S_MAX)
+        _, complaint = starting.communicate(timeout=3 * STOP_S_MAX)
     assert starting.returncode == 0, complaint
     assert "Traceback" not in complaint
