@@ -4,14 +4,15 @@ It owns the merge and its bound. Messages of one vchannel come in order; between
 no order. Next: broker/client/subscription.py
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from broker.client.errors import ClosedClient, TidemarkError
+from broker.client.errors import ClosedClient, ForkedClient, TidemarkError
 from broker.client.message import Batch, Received
 from broker.client.subscription import Subscription
 from broker.model.ids import TimeTick
@@ -39,6 +40,7 @@ class Reader:
         self._tasks = tasks
         self._merge: _Merge | None = None
         self._closed = False
+        self._pid = os.getpid()
 
     async def open(self) -> None:
         """Fix the start positions and begin to read ahead; a second time it does nothing."""
@@ -57,16 +59,16 @@ class Reader:
         return self
 
     async def __anext__(self) -> Batch:
+        if os.getpid() != self._pid:
+            raise ForkedClient("this reader was made before the fork; connect and read again")
         if self._merge is None:
             await self.open()
         assert self._merge is not None
         return await self._merge.next()
 
-    async def messages(self) -> AsyncIterator[Received]:
-        """The same, one message after the other."""
-        async for batch in self:
-            for message in batch.messages:
-                yield message
+    def messages(self) -> AsyncIterator[Received]:
+        """The same, one message after the other; a step that is cancelled may be taken again."""
+        return _Messages(self)
 
     async def aclose(self) -> None:
         """End the streams; always returns, and may be called again."""
@@ -92,6 +94,20 @@ class Reader:
             self._merge.cancel()
 
 
+class _Messages(AsyncIterator[Received]):
+    """No generator, because a cancelled step would end that for good, as if all had been read."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._rest: Iterator[Received] = iter(())
+
+    async def __anext__(self) -> Received:
+        while True:
+            for message in self._rest:
+                return message
+            self._rest = iter((await anext(self._reader)).messages)
+
+
 class _Merge:
     """All subscriptions of one reader and the narrow queue that they share."""
 
@@ -104,6 +120,7 @@ class _Merge:
         self._put: MemoryObjectSendStream[Batch]
         self._get: MemoryObjectReceiveStream[Batch]
         self._put, self._get = anyio.create_memory_object_stream[Batch](BATCHES_READY)
+        self._ready = anyio.Event()
 
     @property
     def closed_tick(self) -> TimeTick:
@@ -113,8 +130,15 @@ class _Merge:
         tasks.start_soon(self._run)
 
     async def next(self) -> Batch:
+        """Takes a batch only when it can give it: a step that is cancelled loses none."""
         try:
-            return await self._get.receive()
+            while True:
+                try:
+                    return self._get.receive_nowait()
+                except anyio.WouldBlock:
+                    if self._ready.is_set():
+                        self._ready = anyio.Event()
+                    await self._ready.wait()
         except anyio.EndOfStream:
             if self._failure is not None:
                 raise self._failure from None
@@ -139,10 +163,15 @@ class _Merge:
         finally:
             self._stopped = True
             self._put.close()
+            self._ready.set()
+
+    async def _deliver(self, batch: Batch) -> None:
+        await self._put.send(batch)
+        self._ready.set()
 
     async def _pump(self, subscription: Subscription, tasks: TaskGroup) -> None:
         try:
-            await subscription.run(self._put.send)
+            await subscription.run(self._deliver)
         except TidemarkError as error:
             self._failure = self._failure or error
             tasks.cancel_scope.cancel()
