@@ -67,6 +67,7 @@ class Appender(Actor[AppenderMessage]):
         self._parts = parts
         self._limits = parts.limits
         self._admission = Admission(name, parts.limits.message_bytes_max)
+        self._backlog = Backlog(parts.limits.backlog_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
         self._groups = self._messages = 0
 
@@ -150,7 +151,7 @@ class Appender(Actor[AppenderMessage]):
                 log=self._log,
                 tail=self._tail,
                 appender=self._context.self,
-                backlog=Backlog(self._limits.backlog_bytes_max),
+                backlog=self._backlog,
             )
         )
 
@@ -158,13 +159,13 @@ class Appender(Actor[AppenderMessage]):
         """Sequence, store, show and answer one group; close a tick with it or alone."""
         messages = _messages(group)
         if self._admission.closed is not None:
-            _answer(group, [self._admission.closed] * len(messages))
+            self._answer(group, [self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
         try:
             first_tick = await self._take(len(messages) + closes, barrier_of(messages))
         except Refused as error:
-            _answer(group, [error.refusal] * len(messages))
+            self._answer(group, [error.refusal] * len(messages))
             return
         sequenced = sequence(messages, first_tick, self._end, self._admission)
         tick = TimeTick(first_tick + len(messages)) if closes else None
@@ -173,11 +174,11 @@ class Appender(Actor[AppenderMessage]):
             await self._store(records)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
-            _answer(group, self._unknown(sequenced.outcomes))
+            self._answer(group, self._unknown(sequenced.outcomes))
             return
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             self._announce(tick)
-        _answer(group, sequenced.outcomes)
+        self._answer(group, sequenced.outcomes)
 
     def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
         """The group's records, and one for the tick when messages came since the last stored one.
@@ -223,6 +224,18 @@ class Appender(Actor[AppenderMessage]):
         else:
             self._context.after(self._limits.probe_s, PROBE)
 
+    def _answer(
+        self, group: Sequence[Envelope[AppenderMessage]], outcomes: Sequence[AppendOutcome]
+    ) -> None:
+        """Give each asker, still there or not, its share of the outcomes, and count it out."""
+        start = 0
+        for envelope in group:
+            batch = _batch(envelope)
+            end = start + len(batch.messages)
+            self._backlog.release(batch.size_bytes)
+            envelope.reply(tuple(outcomes[start:end]))
+            start = end
+
     def _unknown(self, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:
         """What becomes of outcomes whose group may or may not be durable."""
         assert self._admission.closed is not None
@@ -257,15 +270,6 @@ def _messages(group: Sequence[Envelope[AppenderMessage]]) -> Sequence[NewMessage
     if len(group) == 1:
         return _batch(group[0]).messages
     return [message for envelope in group for message in _batch(envelope).messages]
-
-
-def _answer(group: Sequence[Envelope[AppenderMessage]], outcomes: Sequence[AppendOutcome]) -> None:
-    """Give each asker its own share of the outcomes."""
-    start = 0
-    for envelope in group:
-        end = start + len(_batch(envelope).messages)
-        envelope.reply(tuple(outcomes[start:end]))
-        start = end
 
 
 def _batch(envelope: Envelope[AppenderMessage]) -> AppendBatch:

@@ -1,12 +1,14 @@
-"""The way into a pchannel's Appender: counts bytes in flight and turns actor errors into refusals.
+"""The way into a pchannel's Appender: counts bytes in and turns actor errors into refusals.
 
 It never touches the log. Every message gets an outcome; a refusal says whether it may have landed.
+Why the Appender counts the bytes out: an asker may leave long before its messages do.
 Next: broker/node/appender.py
 """
 
 from actors import ActorDied, AskTimeout, MailboxFull, StaleTerm
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import NewMessage
+from broker.node.groups import BATCH_MESSAGES_MAX
 from broker.node.messages import AppendBatch, AppendOutcome, Located
 
 UNKNOWN_OUTCOME = "the outcome is unknown: the messages may or may not be stored"
@@ -19,14 +21,18 @@ async def append(
 
     When more than `located.backlog.bytes_max` bytes wait already: INNER, nothing was stored; slow
     down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: locate again.
-    UNKNOWN: no answer in time.
+    UNKNOWN: no answer in time. UNRECOVERABLE: too many in one batch.
     """
+    if not 0 < len(messages) <= BATCH_MESSAGES_MAX:
+        return (_too_many(len(messages)),) * len(messages)
     size_bytes = sum([message.size for message in messages])
     if not located.backlog.admit(size_bytes):
         return (_too_much(located),) * len(messages)
     try:
-        return await located.appender.ask(AppendBatch(messages), deadline_s=deadline_s)
+        batch = AppendBatch(messages, size_bytes)
+        return await located.appender.ask(batch, deadline_s=deadline_s)
     except MailboxFull:
+        located.backlog.release(size_bytes)
         return (_too_much(located),) * len(messages)
     except StaleTerm:
         return (_gone(located, "nothing was stored"),) * len(messages)
@@ -35,8 +41,11 @@ async def append(
     except AskTimeout:
         cause = f"{located.channel.name}: no answer within {deadline_s} s; {UNKNOWN_OUTCOME}"
         return (Refusal(StreamingCode.UNKNOWN, cause),) * len(messages)
-    finally:
-        located.backlog.release(size_bytes)
+
+
+def _too_many(count: int) -> Refusal:
+    cause = f"{count} messages in one batch; the limit is {BATCH_MESSAGES_MAX}"
+    return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
 
 def _too_much(located: Located) -> Refusal:

@@ -24,10 +24,12 @@ AppendOutcome = Appended | Refusal
 class AppendBatch(Request[tuple[AppendOutcome, ...]]):
     """Append these; answered with one outcome for each, in the same order.
 
-    Go through `intake.append`, which counts the bytes and turns actor errors into refusals.
+    Go through `intake.append`, which bounds the messages, counts `size_bytes` into the Backlog and
+    turns actor errors into refusals. The Appender counts them out when it answers.
     """
 
     messages: tuple[NewMessage, ...]
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class OpenChannels:
         serving = self._serving.get(name)
         if serving is not None and serving.channel.term <= term:
             serving.tail.release()
+            serving.backlog.retire()
             del self._serving[name]
 
     async def release(self, name: PChannelName) -> None:

@@ -24,3 +24,10 @@ def test_releasing_more_than_was_admitted_is_a_broken_invariant() -> None:
     backlog = Backlog(100)
     with pytest.raises(AssertionError):
         backlog.release(1)
+
+
+def test_a_retired_backlog_holds_nobody_back() -> None:
+    backlog = Backlog(100)
+    assert backlog.admit(100)
+    backlog.retire()
+    assert backlog.admit(1_000)

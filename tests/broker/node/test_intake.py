@@ -2,6 +2,8 @@
 
 import asyncio
 
+import anyio
+
 from actors import StaleTerm
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
@@ -149,3 +151,58 @@ def test_batches_that_wait_together_share_one_write() -> None:
             assert figures["state"] == "serving"
 
     run_seeded(6, scenario)
+
+
+def test_bytes_whose_asker_left_count_until_the_appender_is_done_with_them() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        async with running_node(gate.wal, NodeLimits(backlog_bytes_max=1_000)) as world:
+            await world.assign()
+            located = await world.locate()
+            gate.open.clear()
+            for code in (StreamingCode.UNKNOWN, StreamingCode.UNKNOWN, StreamingCode.INNER):
+                told = refusal(await append(located, (message("x" * 500),), deadline_s=0.5))
+                assert told.code is code
+            assert located.backlog.bytes_waiting == 1_000
+            gate.open.set()
+            await world.clock.sleep(0.1)
+            assert located.backlog.bytes_waiting == 0
+            appended(await world.append(message("x" * 1_000)))
+
+    run_seeded(7, scenario)
+
+
+def test_a_cancelled_append_counts_until_the_appender_is_done_with_it() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        async with running_node(gate.wal) as world:
+            await world.assign()
+            located = await world.locate()
+            gate.open.clear()
+            with anyio.move_on_after(0.1):
+                await append(located, (message("x" * 10),), deadline_s=30)
+            assert located.backlog.bytes_waiting == 10
+            gate.open.set()
+            await world.clock.sleep(0.1)
+            assert located.backlog.bytes_waiting == 0
+
+    run_seeded(8, scenario)
+
+
+def test_a_full_backlog_of_a_dead_appender_holds_nobody_back() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        async with running_node(gate.wal, NodeLimits(backlog_bytes_max=1_000)) as world:
+            await world.assign()
+            located = await world.locate()
+            gate.open.clear()
+            for _ in range(2):
+                refusal(await append(located, (message("x" * 500),), deadline_s=0.5))
+            world.system.kill(world.path("appender"))
+            gate.open.set()
+            await world.locate(term=2)
+            told = refusal(await append(located, (message("x" * 500),), deadline_s=30))
+            assert told.code is StreamingCode.ON_SHUTDOWN
+            assert "locate the channel again" in told.cause
+
+    run_seeded(9, scenario)
