@@ -54,7 +54,9 @@ class Tree(Protocol):
         """See System."""
         ...
 
-    async def start_child(self, supervisor_path: str, spec: Any) -> Ref[Any]:
+    async def start_child(
+        self, supervisor_path: str, spec: Any, *, deadline_s: float = 60.0
+    ) -> Ref[Any]:
         """See System; `spec` is a ChildSpec or a SupervisorSpec."""
         ...
 

@@ -15,7 +15,6 @@ from actors import (
     ActorError,
     Context,
     Envelope,
-    NameTaken,
     NoSuchActor,
     NotRunning,
     Ref,
@@ -74,7 +73,6 @@ class Directory(Actor[DirectoryMessage]):
         self._parts = parts
         self._lifetimes: dict[PChannelName, Lifetime] = {}
         self._asked: dict[PChannelName, list[tuple[Stage, Asked]]] = {}
-        self._placed: set[PChannelName] = set()
         self._closing = False
 
     async def started(self, context: Context[DirectoryMessage]) -> None:
@@ -205,23 +203,24 @@ class Directory(Actor[DirectoryMessage]):
 
     async def _hand(self, name: PChannelName, message: KeeperMessage) -> Refusal | None:
         """Give it to the pchannel's Keeper, who is started when there is none."""
-        channels = f"{self._node_path}/{CHANNELS}"
-        tree = self._context.tree
         try:
-            if name not in self._placed:
-                await self._place(channels, name)
-            tree.find(f"{channels}/{name}/{KEEPER}").tell(message)
+            keeper = await self._keeper(name)
+            keeper.tell(message)
         except ActorError as error:
             return Refusal(StreamingCode.INNER, f"{name}: try again: {error}")
         return None
 
-    async def _place(self, channels: str, name: PChannelName) -> None:
-        """Make the pchannel's lasting place, unless an earlier incarnation of ours has."""
+    async def _keeper(self, name: PChannelName) -> Ref[KeeperMessage]:
+        """Looked for each time: the pchannel's place is gone when its supervisor had to restart."""
+        channels, tree = f"{self._node_path}/{CHANNELS}", self._context.tree
+        path = f"{channels}/{name}/{KEEPER}"
         try:
-            await self._context.tree.start_child(channels, channel_spec(name, self._parts))
-        except NameTaken:
-            pass
-        self._placed.add(name)
+            return tree.find(path)
+        except NotRunning:
+            raise
+        except NoSuchActor:
+            await tree.start_child(channels, channel_spec(name, self._parts))
+            return tree.find(path)
 
     # ---- what is open -----------------------------------------------------------------------
 

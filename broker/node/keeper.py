@@ -27,6 +27,7 @@ from broker.model.ids import PChannelName, Term
 from broker.model.position import Cursor
 from broker.node.channel import (
     LOG,
+    OPEN_DEADLINE_S,
     RESTARTS_MAX,
     SCANNERS,
     log_spec,
@@ -44,6 +45,9 @@ from broker.node.parts import NodeParts
 KEEPER = "keeper"
 START_TRIES = 20
 START_PAUSE_S = 0.05
+
+START_DEADLINE_S = OPEN_DEADLINE_S + 10.0
+"""Longer than the opening itself: who gives up on a start has it undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,9 @@ class Keeper(Actor[KeeperMessage]):
                 self._parts.open_channels.report(ChannelReleased(self._name, stage.term))
                 return
             spec = log_spec(self._name, stage.term, self._parts)
-            await self._context.tree.start_child(self._channel_path, spec)
+            await self._context.tree.start_child(
+                self._channel_path, spec, deadline_s=START_DEADLINE_S
+            )
         except Exception as error:  # noqa: BLE001 - a start gives whatever it failed with
             refusal = Refusal(StreamingCode.INNER, f"{self._name} does not start: {error}")
             failed = ChannelFailed(self._name, stage.term, refusal, final=False)

@@ -23,6 +23,7 @@ from broker.node.messages import (
     OpenScanner,
     ScannerOpened,
 )
+from broker.wal.memory import MemoryLog, MemoryWal
 from tests.broker.node.world import (
     DIRECTORY,
     NODE,
@@ -251,3 +252,36 @@ def test_a_channel_given_to_another_node_is_not_fought_for() -> None:
             assert await world.assign(term=6) is None
 
     run_seeded(7, scenario)
+
+
+def test_a_pchannel_is_placed_anew_when_the_supervisor_of_all_had_to_restart() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            assert await world.assign(term=1) is None
+            world.system.kill("/root/node/channels")
+            while world.parts.open_channels.all():
+                await world.clock.sleep(0.01)
+            assert await world.assign(term=2) is None
+            assert (await world.locate()).channel.term == 2
+            await world.append(message("x"))
+
+    run_seeded(31, scenario)
+
+
+class SlowWal(MemoryWal):
+    """A log with a long end to read before it is open."""
+
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        await asyncio.sleep(250.0)
+        return await super().open(channel, term)
+
+
+def test_an_opening_may_take_minutes() -> None:
+    async def scenario() -> None:
+        async with running_node(SlowWal()) as world:
+            assign = AssignChannel(PChannel(PCHANNEL, Term(1)))
+            assert await world.ask(assign, deadline_s=290.0) is None
+            await world.clock.sleep(60.0)
+            assert (await world.locate()).channel.term == 1
+
+    run_seeded(32, scenario)
