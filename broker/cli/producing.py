@@ -6,6 +6,7 @@ the size of the input. Next: broker/client/appends.py
 
 import json
 import os
+import select
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from broker.client import Appended, AppendsFailed, Client, Message
 CHUNK_BYTES = 256 * 1024
 LINE_BYTES_MAX = 16 * 1024 * 1024
 STDIN = 0
+LOOK_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +130,32 @@ async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
     Read on a thread: a pipe that pauses must not stop the answers to what came before.
     """
     rest = b""
-    while chunk := await anyio.to_thread.run_sync(
-        os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True
-    ):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LINE_BYTES_MAX:
-            raise BadLine(f"a line of more than {LINE_BYTES_MAX} bytes")
-        yield _not_blank(lines), len(chunk)
-    yield _not_blank([rest]), 0
+    source = _Source(descriptor)
+    try:
+        while chunk := await anyio.to_thread.run_sync(source.read, abandon_on_cancel=True):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > LINE_BYTES_MAX:
+                raise BadLine(f"a line of more than {LINE_BYTES_MAX} bytes")
+            yield _not_blank(lines), len(chunk)
+        yield _not_blank([rest]), 0
+    finally:
+        source.left = True
+
+
+class _Source:
+    """Blocking reads that end soon after nobody waits for them: Python joins every thread at exit,
+    so one that sits in `read` would keep the program after Ctrl-C until more input comes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.left = False
+
+    def read(self) -> bytes:
+        while not self.left:
+            readable, _, _ = select.select([self._descriptor], [], [], LOOK_EVERY_S)
+            if readable:
+                return os.read(self._descriptor, CHUNK_BYTES)
+        return b""
 
 
 def _not_blank(lines: Sequence[bytes]) -> list[bytes]:

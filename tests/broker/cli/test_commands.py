@@ -37,6 +37,7 @@ def tidemark(*arguments: str, server: str, given: str = "") -> "subprocess.Compl
 def started(*arguments: str, server: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "broker", *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -121,6 +122,19 @@ def test_consume_ends_well_on_ctrl_c(server: str) -> None:
         consumer.send_signal(signal.SIGINT)
         _, complaint = consumer.communicate(timeout=20)
     assert (consumer.returncode, complaint) == (0, "")
+
+
+def test_produce_ends_on_ctrl_c_while_its_input_is_silent(server: str) -> None:
+    target = f"{PCHANNEL}_14v0"
+    with started("produce", target, server=server) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write("one\n")
+        producer.stdin.flush()
+        tidemark("consume", target, "--limit", "1", server=server)
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(timeout=20) == 130
+        assert producer.stderr is not None
+        assert "Traceback" not in producer.stderr.read()
 
 
 def test_consume_ends_well_when_nobody_reads_its_output(server: str) -> None:
