@@ -1,4 +1,4 @@
-"""Decisions, as plain functions and values: no async, no clock, no randomness, no I/O, no logging.
+"""Decisions, as plain functions and values: no async, clock, randomness, I/O or logging.
 
-`now` is an argument and results are returned. A refusal is a value; a broken invariant is an assert.
+`now` is an argument and results are returned. A refusal is a value, a broken invariant an assert.
 """

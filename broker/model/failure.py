@@ -1,4 +1,4 @@
-"""Why the broker said no: Milvus's streaming codes, as a value inside and as an exception at the rim."""
+"""Why the broker said no: Milvus's streaming codes, a value inside, an exception at the rim."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -34,7 +34,7 @@ class Refusal:
     cause: str
 
 
-class Refused(Exception):  # noqa: N818 - it is what happened, and reads so at the raise
+class Refused(Exception):
     """A `Refusal` on its way to the rim."""
 
     def __init__(self, code: StreamingCode, cause: str) -> None:

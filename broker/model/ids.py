@@ -15,7 +15,7 @@ PChannelName = NewType("PChannelName", str)
 """A durable log with one writer at a time, such as `by-dev-rootcoord-dml_0`."""
 
 VChannelName = NewType("VChannelName", str)
-"""A stream inside one pchannel, such as `by-dev-rootcoord-dml_0_42v0`; empty: the pchannel itself."""
+"""A stream inside one pchannel, such as `by-dev-rootcoord-dml_0_42v0`; empty: all of it."""
 
 CollectionId = NewType("CollectionId", int)
 NodeId = NewType("NodeId", int)
