@@ -11,6 +11,7 @@ import typer
 
 from broker.cli import collection, wal
 from broker.cli.options import Json, Server
+from broker.cli.stdout import open_standard_streams
 
 app = typer.Typer(
     name="tidemark",
@@ -33,6 +34,7 @@ class Format(StrEnum):
 
 def run() -> None:
     """The entry point of the `tidemark` command."""
+    open_standard_streams()
     app(prog_name="tidemark")
 
 

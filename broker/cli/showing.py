@@ -4,17 +4,19 @@ It owns the look of the tables. Next: broker/client/client.py
 """
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from broker.cli.session import FAILED, with_client
+from broker.cli.stdout import until_nobody_reads
 from broker.client import ActorInfo, Client, Collection
 
 WIDE = 250
@@ -40,7 +42,7 @@ def drop_collection(server: str, name: str) -> None:
         await client.collections.drop(name)
 
     with_client(server, drop)
-    _console().print(f"collection {name} dropped", highlight=False)
+    _show(f"collection {name} dropped")
 
 
 def show_collections(server: str, *, as_json: bool) -> None:
@@ -72,7 +74,7 @@ def show_channels(server: str, *, as_json: bool) -> None:
             f"{it.size_bytes:,}",
             str(len(it.vchannels)),
         )
-    return _console().print(table)
+    return _show(table)
 
 
 def show_health(server: str, *, as_json: bool) -> None:
@@ -84,7 +86,7 @@ def show_health(server: str, *, as_json: bool) -> None:
         table = Table(show_header=False, box=None)
         for name, value in asdict(found).items():
             table.add_row(name, _time(value) if name == "started_ms" else str(value))
-        _console().print(table)
+        _show(table)
     if found.state != "healthy":
         raise SystemExit(FAILED)
 
@@ -104,7 +106,7 @@ def show_actors(server: str, *, as_json: bool) -> None:
         else:
             branches[it.path] = Tree(label)
             roots.append(branches[it.path])
-    return _console().print(*roots, sep="\n")
+    return _show(*roots)
 
 
 def _actor_label(name: str, it: ActorInfo) -> Text:
@@ -126,7 +128,7 @@ def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: boo
     for it in found:
         vchannels = "\n".join(it.vchannels)
         table.add_row(it.name, str(it.id), str(len(it.vchannels)), vchannels, _time(it.created_ms))
-    return _console().print(table)
+    return _show(table)
 
 
 def _table(*columns: str) -> Table:
@@ -141,9 +143,20 @@ def _time(unix_ms: int) -> str:
 
 
 def _print_json(value: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
-    _console().print(json.dumps(value), soft_wrap=True, highlight=False, markup=False)
+    with until_nobody_reads():
+        sys.stdout.write(json.dumps(value) + "\n")
 
 
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDE)
+def _show(*shown: RenderableType) -> None:
+    """What people and servers named is shown as it is: `[red]` is no style, `:cat:` no cat."""
+    width = None if sys.stdout.isatty() else WIDE
+    console = _Console(width=width, markup=False, emoji=False, highlight=False)
+    with until_nobody_reads():
+        console.print(*shown, sep="\n")
+
+
+class _Console(Console):
+    """rich ends the program with code 1 when nobody reads; here that is no error."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError

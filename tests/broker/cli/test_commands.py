@@ -161,6 +161,39 @@ def test_channels_health_and_actors_are_shown_as_tables_and_as_json(server: str)
     assert paths == sorted(paths)
 
 
+def test_names_are_shown_as_they_are_and_not_as_markup(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "[bold]:cat:", pchannels="1") as broker:
+        for arguments in (("health",), ("health", "--json")):
+            assert "[bold]:cat:" in tidemark(*arguments, server=broker.address).stdout
+
+
+@pytest.mark.parametrize("arguments", [("channels",), ("actors", "--json")])
+def test_a_table_that_nobody_reads_is_no_error(server: str, arguments: tuple[str, ...]) -> None:
+    with started(*arguments, server=server) as showing:
+        assert showing.stdout is not None
+        assert showing.stderr is not None
+        showing.stdout.close()
+        assert showing.wait(timeout=20) == 0
+        assert showing.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [
+        ("channels", ">&-"),
+        (f"consume {VCHANNEL} --until-now", ">&-"),
+        (f"produce {VCHANNEL}", "<&-"),
+        ("health", "2>&-"),
+    ],
+)
+def test_standard_streams_that_were_closed_before_the_start_are_taken_for_empty(
+    server: str, command: str, closed: str
+) -> None:
+    shell = f"exec {sys.executable} -m broker {command} --server {server} {closed}"
+    ended = subprocess.run(["sh", "-c", shell], capture_output=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
