@@ -16,6 +16,7 @@ from broker.client.offsets import Offsets
 from broker.client.progress import Progress
 from broker.client.subscription import Subscription
 from broker.client.targets import Shards, split
+from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, TimeTick
 from broker.model.position import FromAll, StartFrom
@@ -40,8 +41,11 @@ async def plan(
     """One subscription for each vchannel that has anything to read.
 
     Raises OutOfRange when an id asked for is not in the log, BadTarget when one id is given for
-    several vchannels.
+    several vchannels, DeadlineExceeded when nobody serves one of them: a reader waits for a channel
+    that moves as long as it must, but one that never was there is better told at the start.
     """
+    for name in shards.vchannels:
+        await network.assignments.locate(pchannel_of(name), deadline_s=network.open_s)
     starts = {name: _start_of(name, shards, options.start) for name in shards.vchannels}
     bounded = options.until is not None or not {"all"}.issuperset(map(str, starts.values()))
     held = await offsets.describe(shards.vchannels) if bounded else {}
@@ -67,7 +71,7 @@ def _start_of(name: str, shards: Shards, start: Start | Mapping[str, Start]) -> 
     if isinstance(start, int) and len(shards.vchannels) > 1:
         raise BadTarget(
             f"{shards.collection} has {len(shards.vchannels)} vchannels with ids of their own; "
-            "give a start for each, as a mapping"
+            "read one of them, or give a start for each as a mapping"
         )
     return start
 

@@ -292,6 +292,15 @@ async def test_nobody_listening_is_told_at_once() -> None:
             pass
 
 
+async def test_a_reader_of_a_channel_that_nobody_serves_is_told_when_it_opens(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address, deadlines=Deadlines(open_s=0.3)) as log:
+        with pytest.raises(DeadlineExceeded, match="no node served pchannel"):
+            async with asyncio.timeout(5):
+                await anext(log.read("by-dev-rootcoord-dml_99"))
+
+
 async def test_a_forked_process_gets_a_clear_error(broker: ScriptedBroker) -> None:
     async with connect(broker.address) as log:
         await log.append(VCHANNEL, b"a")
