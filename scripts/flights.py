@@ -35,7 +35,7 @@ BATCH_MESSAGES = 2_000
 READY_S_MAX = 30
 STOP_S_MAX = 10
 SPARK_S_MAX = 150
-BAR_WIDTH = 14
+BAR_WIDTH = 12
 NAME_LETTERS = 18
 FIELDS = "carrier string, arr_delay int"
 console = Console()
@@ -256,24 +256,31 @@ def show(tallies: Tallies) -> None:
     """A table with a bar for each figure, largest carrier first."""
     table = Table(title="Flights from New York, 2013, by carrier")
     table.add_column("carrier", no_wrap=True)
-    table.add_column("flights", justify="right")
+    table.add_column("flights", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=BAR_WIDTH)
     table.add_column("mean delay", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=BAR_WIDTH)
-    names = {row["carrier"]: row["name"] for row in shipped("airlines.csv")}
+    names = {row["carrier"]: short(row["name"]) for row in shipped("airlines.csv")}
     most = max((tally.flights for tally in tallies.values()), default=1)
     worst = max((abs(mean(tally)) for tally in tallies.values()), default=1.0) or 1.0
     for carrier, tally in sorted(tallies.items(), key=lambda item: -item[1].flights):
         delay = mean(tally)
         colour = "red" if delay > 0 else "green"
         table.add_row(
-            f"{carrier} [dim]{names.get(carrier, '')[:NAME_LETTERS]}[/dim]",
+            f"{carrier} [dim]{names.get(carrier, '')}[/dim]",
             f"{tally.flights:,}",
             f"[blue]{bar(tally.flights / most)}[/blue]",
             f"{delay:+.1f} min",
             f"[{colour}]{bar(abs(delay) / worst)}[/{colour}]",
         )
     console.print(table)
+
+
+def short(name: str) -> str:
+    """An airline without its legal form, as a table has room for."""
+    for ending in (" Inc.", " Co.", " Corporation"):
+        name = name.removesuffix(ending)
+    return name[:NAME_LETTERS]
 
 
 def mean(tally: Tally) -> float:
