@@ -118,7 +118,13 @@ class Log(Protocol):
         ...
 
     async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
-        """Drop whole sealed segments below `before_id` that retention lets go; the new first_id."""
+        """Drop whole sealed segments below `before_id` that retention lets go; the new first_id.
+
+        The segment that takes appends is sealed first when its first message is too old, so a
+        quiet log forgets, too: nothing is kept for more than about twice `age_ms_max`. Not to be
+        called while an append runs. Raises Fenced and WriterFailed, both final, and WalError when
+        old data stays.
+        """
         ...
 
     async def close(self) -> None:

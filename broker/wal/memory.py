@@ -64,10 +64,13 @@ class _Stored:
     size_bytes: int = 0
     sealed: list[tuple[MessageId, TimeTick, int]] = field(default_factory=list)
     active_bytes: int = 0
+    active_tick: TimeTick = TimeTick(0)
 
     def store(self, records: Sequence[Record], segment_bytes: int) -> None:
         if self.active_bytes >= segment_bytes:
             self.seal()
+        if not self.active_bytes:
+            self.active_tick = records[0].base_tick
         size = sum(map(_size, records))
         self.records += records
         self.size_bytes += size
@@ -200,6 +203,8 @@ class MemoryLog:
         stored = self._stored
         if stored.term != self._term:
             raise Fenced(self._channel, self._term, stored.term)
+        if 0 < retention.age_ms_max < now_ms - (stored.active_tick >> TICK_LOGICAL_BITS):
+            stored.seal()
         while stored.sealed:
             next_id, last_tick, _ = stored.sealed[0]
             too_old = 0 < retention.age_ms_max < now_ms - (last_tick >> TICK_LOGICAL_BITS)

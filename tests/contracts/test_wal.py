@@ -204,6 +204,36 @@ async def test_truncation_drops_old_segments_by_age(driver: Driver) -> None:
     await log.close()
 
 
+async def test_a_log_that_has_gone_quiet_forgets_everything_in_time(driver: Driver) -> None:
+    log = await driver.open()
+    await log.append([record(1, messages=5, tick=tick_at(NOW_MS))])
+    retention = Retention(age_ms_max=30 * 60_000)
+    assert await log.truncate(MessageId(6), retention, NOW_MS + 30 * 60_000) == 1
+    for later in range(2):
+        now_ms = NOW_MS + (31 + later) * 60_000
+        assert await log.truncate(MessageId(6), retention, now_ms) == 6
+    assert (log.bounds().next_id, log.bounds().size_bytes) == (6, 0)
+    await log.append([record(6, tick=tick_at(NOW_MS + 32 * 60_000))])
+    assert (await read_all(log))[0].base_id == 6
+    await log.close()
+    log = await driver.open()
+    assert (log.bounds().first_id, log.bounds().next_id) == (6, 7)
+    await log.close()
+
+
+async def test_a_slow_log_keeps_nothing_for_more_than_about_twice_its_age(driver: Driver) -> None:
+    log, minutes = await driver.open(), 30
+    for minute in range(200):
+        now_ms = NOW_MS + minute * 60_000
+        await log.append([record(minute + 1, size=1, tick=tick_at(now_ms))])
+        retention = Retention(age_ms_max=minutes * 60_000)
+        first_id = await log.truncate(MessageId(minute + 2), retention, now_ms)
+        assert minute - 2 * minutes - 2 <= first_id - 1 <= max(0, minute - minutes)
+        assert (await read_all(log))[0].base_id == first_id
+    assert first_id - 1 >= minute - 2 * minutes - 2
+    await log.close()
+
+
 async def test_truncation_without_a_limit_keeps_everything(driver: Driver) -> None:
     log = await driver.open()
     for at in range(1, 300, 30):

@@ -34,6 +34,11 @@ class SparseIndex:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @property
+    def first_tick(self) -> int | None:
+        """The tick of the segment's first message; None when it is empty."""
+        return self._ticks[0] if self._ticks else None
+
     def add(self, first_id: int, tick: int, offset: int) -> None:
         """Tell of the record at `offset`; only one per spacing is kept."""
         if self._offsets and offset - self._offsets[-1] < self._spacing_bytes:

@@ -13,7 +13,7 @@ from broker.model.record import Record
 from broker.ports.wal import Closed, LogBounds, Retention, WalError
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.reader import Reader
-from broker.wal.segmented.recovery import mark_name
+from broker.wal.segmented.recovery import FIRST_SUFFIX, mark_name
 from broker.wal.segmented.segment import Segment
 from broker.wal.segmented.worker import Worker
 from broker.wal.segmented.writer import Place, Writer
@@ -58,6 +58,8 @@ class SegmentedLog:
     async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
         self._refuse_closed()
         self._claim.check()
+        if retention.age_ms_max:
+            await self._worker.run(partial(self._writer.seal_old, retention.age_ms_max, now_ms))
         gone = self._writer.let_go(before_id, retention, now_ms)
         if gone:
             self._reader.forget(gone)
@@ -96,11 +98,14 @@ class SegmentedLog:
 
 def remove_segments(place: Place, gone: Sequence[Segment]) -> None:
     """The mark first: whatever of the rest a crash leaves undone, the log begins there."""
-    files, folder = place.files, place.folder
-    files.open(f"{folder}/{mark_name(gone[-1].next_id)}", create=True).close()
+    files, folder, mark = place.files, place.folder, mark_name(gone[-1].next_id)
+    files.open(f"{folder}/{mark}", create=True).close()
     files.sync_folder(folder)
     for segment in gone:
         for name in (segment.name.log_file, segment.name.index_file):
+            _remove_if_there(place, f"{folder}/{name}")
+    for name in files.list(folder):
+        if name.endswith(FIRST_SUFFIX) and name < mark:
             _remove_if_there(place, f"{folder}/{name}")
     files.sync_folder(folder)
 

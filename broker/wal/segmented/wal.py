@@ -100,14 +100,8 @@ class SegmentedWal:
         spacing = self._settings.index_spacing_bytes
         found = Recovery(self._files, place.folder, spacing, self._on_damage).run()
         blanks = Blanks(self._files, place.folder, f"{claim.term:010d}", self._background)
-        active, fresh = start_segment(
-            place,
-            blanks,
-            claim,
-            _end_of(found),
-            found.link,
-            self._settings.first_segment_bytes,
-        )
+        blank = blanks.take(self._settings.first_segment_bytes)
+        active, fresh = start_segment(place, blank, claim, _end_of(found), found.link)
         try:
             claim.check()
             self._clean(place, found)
@@ -151,17 +145,14 @@ class SegmentedWal:
         except OSError:
             return False
         try:
+            self._files.remove(name)  # first: a process that is killed here leaves nothing behind
             file.allocate(self._settings.first_segment_bytes)
             file.write_durable(0, (_PROBE.encode(),))
-            writable = True
         except OSError:
-            writable = False
-        file.close()
-        try:
-            self._files.remove(name)
-        except OSError:
-            writable = False
-        return writable
+            return False
+        finally:
+            file.close()
+        return True
 
 
 def _end_of(found: Recovered) -> Segment:

@@ -14,7 +14,7 @@ from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
 from broker.ports.files import File, Files
 from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError
-from broker.wal.segmented.allocation import Blanks, commit
+from broker.wal.segmented.allocation import Blank, Blanks, commit
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.records import BODY_BYTES_MAX, encode
@@ -124,6 +124,28 @@ class Writer:
             self.snapshot = Snapshot(kept, sum(s.size_bytes for s in kept), now.active)
             return now.sealed[:gone]
 
+    def seal_old(self, age_ms_max: int, now_ms: int) -> None:
+        """Start a new segment when the first message of the active one is older than this.
+
+        Raises WalError, with nothing changed, when there is no space for it; else as `append`.
+        """
+        first_tick = self._active.index.first_tick
+        if self._final is not None or first_tick is None:
+            return
+        if now_ms - (first_tick >> TICK_LOGICAL_BITS) <= age_ms_max:
+            return
+        try:
+            blank = self._blanks.take(self._active.capacity)
+        except OSError as failure:
+            raise WalError(f"{self._claim.channel}: no room for a segment: {failure}") from failure
+        try:
+            old, sealed = self._roll(blank)
+            self._claim.check()
+        except (OSError, Fenced) as failure:
+            self._final = self._claim.verdict(failure)
+            raise self._final from failure
+        self._seal_and_close(old, sealed)  # here, as the next step may be to remove it
+
     def close(self) -> None:
         """Seal, so that the next opening need not scan. Errors are of no account: it can."""
         failed, self._final = self._final, self._final or Closed(self._claim.channel)
@@ -157,9 +179,13 @@ class Writer:
 
     def _store(self, records: Sequence[Record]) -> Sequence[int]:
         """The encoded length of each record, which is durable now."""
-        parts = self._encode(records)
+        parts, active = self._encode(records), self.snapshot.active
         size = sum(map(len, parts))
-        if self.snapshot.active.end + size > self._active.capacity and self._roll(size):
+        # One group larger than a segment may stand out over the end.
+        if active.end + size > self._active.capacity and active.size_bytes:
+            capacity = max(self._next_capacity(), HEADER_BYTES + size)
+            old, sealed = self._roll(self._blanks.take(capacity))
+            self._place.background.submit(self._seal_and_close, old, sealed)
             parts = self._encode(records)
         self._active.file.write_durable(self.snapshot.active.end, parts)
         return [len(head) + len(body) for head, body in zip(parts[::2], parts[1::2], strict=True)]
@@ -192,19 +218,11 @@ class Writer:
         settings = self._place.settings
         return min(self._active.capacity * settings.growth, settings.segment_bytes)
 
-    def _roll(self, group_bytes: int) -> bool:
-        """Seal the active segment and start the next; False when there is nothing to seal."""
+    def _roll(self, blank: Blank) -> tuple[Active, Segment]:
+        """Start the next segment; gives back the one before, to be sealed and closed."""
         sealed, old = self.snapshot.active, self._active
-        if not sealed.size_bytes:
-            return False  # one group larger than a segment: it may stand out over the end
-        active, fresh = start_segment(
-            self._place,
-            self._blanks,
-            self._claim,
-            sealed,
-            Link(sealed.name, sealed.end),
-            max(self._next_capacity(), HEADER_BYTES + group_bytes),
-        )
+        link = Link(sealed.name, sealed.end)
+        active, fresh = start_segment(self._place, blank, self._claim, sealed, link)
         self.on_sealed(sealed, old.index)
         self._active = active
         with self._publishing:
@@ -213,8 +231,7 @@ class Writer:
                 (*now.sealed, sealed), now.sealed_bytes + sealed.size_bytes, fresh
             )
         self.statistics.segments_started += 1
-        self._place.background.submit(self._seal_and_close, old, sealed)
-        return True
+        return old, sealed
 
     def _seal_and_close(self, old: Active, sealed: Segment) -> None:
         try:
@@ -234,14 +251,13 @@ def _nobody_listens(_sealed: Segment, _index: SparseIndex) -> None:
 
 
 def start_segment(
-    place: Place, blanks: Blanks, claim: Claim, before: Segment, link: Link | None, capacity: int
+    place: Place, blank: Blank, claim: Claim, before: Segment, link: Link | None
 ) -> tuple[Active, Segment]:
-    """A new newest segment behind `before`, durable, and empty."""
+    """Make a blank the newest segment behind `before`, durable, and empty."""
     name = SegmentName(claim.term, before.next_id)
     header = SegmentHeader(
         claim.channel, name, place.salt(), link, before.last_tick, before.last_term
     )
-    blank = blanks.take(capacity)
     try:
         commit(place.files, place.folder, blank, header)
     except BaseException:

@@ -1,14 +1,15 @@
 """Disks that fail or fill up: a clear final error, nothing retried, reads served, a way back."""
 
 import errno
+from contextlib import suppress
 
 import pytest
 
 from broker.model.ids import MessageId, PChannelName, Term
-from broker.ports.wal import Retention, WriterFailed
+from broker.ports.wal import Retention, WalError, WriterFailed
 from broker.wal.segmented import SegmentedSettings, SegmentedWal
 from broker.wal.segmented.log import SegmentedLog
-from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
+from tests.broker.wal.faulty_files import AtOnce, FaultyFiles, PowerCut
 from tests.broker.wal.some_records import group
 
 CHANNEL = PChannelName("c")
@@ -92,6 +93,51 @@ async def test_a_probe_leaves_nothing_behind_whether_it_succeeds_or_not() -> Non
             files.faults[fault, 1] = errno.EIO
         assert await wal_on(files).writable() == (fault is None)
         assert fault == "remove" or files.names == {}
+
+
+async def test_a_probe_that_is_killed_leaves_no_space_taken() -> None:
+    for steps in range(1, 8):
+        files = FaultyFiles()
+        files.cut_at = steps
+        with suppress(PowerCut):
+            await wal_on(files).writable()
+        assert sum(len(inode.cached) for inode in files.after_kill().names.values()) == 0
+
+
+async def test_a_quiet_log_without_space_for_a_new_segment_keeps_its_old_data_and_goes_on() -> None:
+    files = FaultyFiles(capacity=10_000)
+    log = await opened(files)
+    await log.append(group(1, 2))
+    with pytest.raises(WalError, match="no room"):
+        await log.truncate(MessageId(7), Retention(age_ms_max=1), 1 << 40)
+    await log.append(group(7, 2))
+    assert log.bounds().first_id == 1
+    await log.close()
+
+
+async def test_sealing_an_old_segment_that_fails_half_way_is_final() -> None:
+    for kind in ("rename", "sync_folder"):
+        files = FaultyFiles()
+        log = await opened(files)
+        await log.append(group(1, 2))
+        files.faults[kind, files.counts[kind] + 1] = errno.EIO
+        with pytest.raises(WriterFailed, match="Input/output error"):
+            await log.truncate(MessageId(7), Retention(age_ms_max=1), 1 << 40)
+        with pytest.raises(WriterFailed):
+            await log.append(group(7, 2))
+        log = await opened(files, 2)
+        assert await log.read(MessageId(1), 10_000) == group(1, 2)
+        await log.close()
+
+
+async def test_truncation_leaves_one_mark_behind_however_often_it_ran() -> None:
+    files = FaultyFiles()
+    log = await opened(files)
+    for at in range(1, 240, 6):
+        await log.append(group(at, 2, size=300))
+        await log.truncate(MessageId(at + 6), Retention(bytes_max=10_000), 0)
+    assert len([path for path in files.names if path.endswith(".first")]) == 1
+    await log.close()
 
 
 async def test_an_opening_that_fails_leaves_nothing_open_and_can_be_repeated() -> None:
