@@ -27,6 +27,7 @@ from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 
 from broker.transport.codec import MessageCodec, RawDetailsCodec
+from broker.transport.methods import Methods
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -80,6 +81,7 @@ class Listener(grpclib.server.Server):
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
+        self._mapping = Methods(self._mapping)
         self._limits = limits
         self._connections: set[PeerConnection] = set()
         self._gone = asyncio.Event()

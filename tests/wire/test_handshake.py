@@ -9,7 +9,8 @@ from broker.model.failure import StreamingCode as Code
 from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
 from schemas.wire import Closed, Created, scan_consume_response, scan_produce_response
 from tests.wire.peer import Ended, Peer, PeerStream
-from tests.wire.small_broker import CONSUME, FIRST_TERM, P0, PRODUCE
+from tests.wire.raw_peer import RawCall, raw
+from tests.wire.small_broker import CONSUME, FIRST_TERM, P0, PRODUCE, SmallBroker
 
 FAILED_PRECONDITION, INVALID = 9, 3
 STREAMS = pytest.mark.parametrize(
@@ -130,3 +131,16 @@ async def test_an_unknown_method_is_unimplemented(peer: Peer) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await peer.call("/milvus.proto.streaming.StreamingNodeHandlerService/Nothing", b"")
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("path", [f"{PRODUCE}Nothing", "/no.such.Service/Method"])
+async def test_an_unknown_method_is_answered_as_grpc_and_not_as_bare_http(
+    broker: SmallBroker, path: str
+) -> None:
+    """Strict clients take an answer without this content type for a broken proxy: UNKNOWN."""
+    async with raw(broker) as peer:
+        call = RawCall(peer, path, [])
+        await call.open()
+        answer = await call.until_ended()
+    assert answer["content-type"].startswith("application/grpc")
+    assert answer["grpc-status"] == str(grpc.StatusCode.UNIMPLEMENTED.value[0])

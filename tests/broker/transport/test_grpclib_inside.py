@@ -62,6 +62,8 @@ def test_calls_still_have_what_we_drive_them_by() -> None:
     assert "encode_bin_value(self._status_details_codec.encode(" in server
     assert "self._h2_config =" in inspect.getsource(grpclib.server.Server)
     assert callable(grpclib.server.Server._protocol_factory)
+    assert "self._mapping = mapping" in inspect.getsource(grpclib.server.Server)
+    assert "mapping.get(method_name)" in inspect.getsource(grpclib.server.request_handler)
 
 
 def test_keepalive_is_still_configured_by_these_names() -> None:
