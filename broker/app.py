@@ -22,7 +22,7 @@ import anyio
 import structlog
 import uvloop
 
-from actors import Ref, SupervisorSpec, System, SystemClock
+from actors import ActorError, Ref, SupervisorSpec, System, SystemClock
 from broker.config import Settings, split_address
 from broker.coordinator.founding import found_cluster
 from broker.coordinator.messages import NextAssignment
@@ -37,6 +37,7 @@ from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach
 from broker.edge.server import EdgeServer
 from broker.meta.sqlite import SqliteMetaStore
+from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.failure import Refused
 from broker.model.ids import NodeId, PChannelName
 from broker.node.control import LocalNode
@@ -53,6 +54,9 @@ from broker.wal.watched import Unreadable, WatchedWal
 
 OPEN_S_MAX = 600.0
 """Recovery of all logs; the port answers meanwhile, so clients wait rather than fail."""
+EDGE_SHARE = 0.5
+TREE_SHARE = 0.25
+"""Of the time a stop has; the tree may need its share twice, to stop in order and to be killed."""
 LISTEN_BACKLOG = 1024
 SWITCH_INTERVAL_S = 0.0005
 """The log's threads ask for the interpreter twice a write; Python's own 5 ms is a whole group."""
@@ -118,7 +122,7 @@ async def run_broker(
         address = settings.advertise or _address_of(bound)
         tree = _Tree(settings, folder, address)
         spec = tree.spec(store, pchannels)
-        tree.system = system = System(spec, stop_deadline_s=settings.drain_s)
+        tree.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
             edge = tree.edge(system)
             await edge.start_on(bound)
@@ -127,7 +131,7 @@ async def run_broker(
                 yield Broker(address, system, edge)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await edge.stop(deadline_s=settings.drain_s / 2)
+                    await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
 
 
 class _Tree:
@@ -181,7 +185,7 @@ class _Tree:
         seen = None
         with anyio.move_on_after(OPEN_S_MAX):
             while True:
-                table = await self.reaches.assigner.ask(NextAssignment(seen))
+                table = await self._next_table(seen)
                 if self.wal.unreadable is not None:
                     cause = _of_damage(self._folder.log, self.wal.unreadable)
                     raise CannotStart(cause) from self.wal.unreadable
@@ -192,6 +196,15 @@ class _Tree:
                     return
         cause = f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log"
         raise CannotStart(cause)
+
+    async def _next_table(self, seen: AssignmentVersion | None) -> Assignment | None:
+        """None while the coordinator waits for its store; raises when the tree has given up."""
+        try:
+            return await self.reaches.assigner.ask(NextAssignment(seen))
+        except ActorError as error:
+            self._find(ROOT)
+            log.warning("still starting", waits_for=str(error))
+            return None
 
     def _find(self, path: str) -> Ref[Any]:
         assert self.system is not None, path

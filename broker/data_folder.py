@@ -9,11 +9,13 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 LAYOUT_VERSION = 1
+PID_BYTES = 32
+"""Always as many, so that a pid is replaced in one write and needs no new space."""
 
 
 class DataFolderError(Exception):
@@ -55,12 +57,12 @@ def _take(lock: int, root: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+        holder = os.pread(lock, PID_BYTES, 0).decode(errors="replace").strip() or "unknown"
         raise DataFolderError(
             f"data folder {root} is in use by process {holder}; stop it, or pass another --data-dir"
         ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    with suppress(OSError):  # the lock is held; on a full disk its holder stays unnamed
+        os.pwrite(lock, f"{os.getpid()}\n".ljust(PID_BYTES).encode(), 0)
 
 
 def _check_layout(root: Path) -> None:

@@ -81,3 +81,9 @@ def test_a_folder_can_be_held_again_after_it_was_let_go(tmp_path: Path) -> None:
     for _ in range(2):
         with hold(tmp_path):
             assert json.loads((tmp_path / "format.json").read_text()) == {"layout": 1}
+
+
+def test_a_pid_that_the_disk_has_no_room_for_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "tidemark.lock").symlink_to("/dev/full")
+    with hold(tmp_path) as folder:
+        assert folder.root == tmp_path
