@@ -94,6 +94,22 @@ def scan_produce_request(frame: bytes) -> ScannedProduce | Close | None:
     return _scan_any_request(frame)
 
 
+def request_id_at(beginning: bytes) -> int | None:
+    """The request id of a ProduceRequest of which only the beginning is here.
+
+    None when it does not stand in front, where every encoder puts it.
+    """
+    end = len(beginning)
+    try:
+        if beginning[:1] == b"\x0a":
+            _, at = read_varint(beginning, 1, end)
+            if beginning[at : at + 1] == b"\x08":
+                return signed(read_varint(beginning, at + 1, end)[0])
+    except Malformed:
+        pass
+    return None
+
+
 def scan_message(data: bytes, start: int, end: int) -> ScannedMessage:
     """The `milvus.proto.messages.Message` in `data[start:end]`. Raises Malformed."""
     payload_start = payload_end = start

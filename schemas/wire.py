@@ -26,6 +26,7 @@ from schemas.scan import (
     Close,
     ScannedMessage,
     ScannedProduce,
+    request_id_at,
     scan_message,
     scan_produce_request,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "produce_request",
     "produce_result",
     "read_base36",
+    "request_id_at",
     "rocksmq_id",
     "rocksmq_id_text",
     "scan_consume_response",

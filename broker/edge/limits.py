@@ -13,6 +13,9 @@ class EdgeLimits:
 
     message_bytes_max: int = 8 * MIB
     frame_bytes_max: int = 16 * MIB
+    passed_over_bytes_max: int = 256 * MIB
+    """A producer's frame of up to this size, the most that Milvus's clients send, is refused alone:
+    a client whose stream ended would send it again and again, with all else it has."""
     produce_inflight_bytes_max: int = 32 * MIB
     consume_credit_bytes: int = MIB
     idle_peer_s: float = 15.0

@@ -27,7 +27,7 @@ from broker.model.message import NewMessage
 from broker.node.intake import append
 from broker.node.messages import Locate, Located
 from broker.transport import Stalled
-from schemas.frames import FrameTooLarge
+from schemas.frames import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,
     CreateProducerResponse,
@@ -37,6 +37,7 @@ from schemas.wire import (
     Malformed,
     ScannedProduce,
     produce_error,
+    request_id_at,
     scan_produce_request,
 )
 
@@ -58,6 +59,7 @@ async def serve_produce(
     channel = producer_channel(session.metadata)
     located = await directory.demand(Locate(channel.name, channel.term))
     created = ProduceResponse(create=CreateProducerResponse(wal_name=wal_name))
+    session.stream.pass_over(limits.passed_over_bytes_max)
     await session.stream.write_batch([bytes(created)])
     await ProduceStream(session, located, limits).run()
 
@@ -109,6 +111,9 @@ class ProduceStream:
         judge = self._appendable.judge
         try:
             for frame in frames:
+                if isinstance(frame, Oversize):
+                    refused.append(self._too_large(frame))
+                    continue
                 request = scan_produce_request(frame)
                 if not isinstance(request, ScannedProduce):
                     continue  # close{} says nothing before the half-close; nor do unknown requests
@@ -126,6 +131,13 @@ class ProduceStream:
             if messages:
                 await self._hand_over(request_ids, tuple(messages), tasks)
         await self._until_inflight_is_at_most(self._limits.produce_inflight_bytes_max)
+
+    def _too_large(self, frame: Oversize) -> bytes:
+        request_id = request_id_at(frame)
+        error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
+        if request_id is None:
+            raise error
+        return produce_error(request_id, StreamingCode.UNRECOVERABLE, f"{error}; split the message")
 
     async def _hand_over(
         self, request_ids: list[int], messages: tuple[NewMessage, ...], tasks: TaskGroup

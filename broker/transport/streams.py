@@ -113,7 +113,8 @@ class BatchStream:
     """One stream; at most one task reads it and at most one writes it at a time.
 
     `limit_bytes` bounds one incoming message; a longer one raises `schemas.frames.FrameTooLarge`
-    from its 5 header bytes. `stall_s` bounds the wait for the rest of a half-arrived message.
+    from its 5 header bytes, or comes as a `schemas.frames.Oversize` after `pass_over`. `stall_s`
+    bounds the wait for the rest of a half-arrived message.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class BatchStream:
         self._id = stream.id
         self._h2 = stream._h2_connection
         self._arrivals = Arrivals(stream)
+        self._limit_bytes = limit_bytes
         self._splitter = FrameSplitter(limit_bytes)
         self._flush_soon = getattr(stream.connection, "flush_soon", stream.connection.flush)
         self._stall_s = stall_s
@@ -135,6 +137,10 @@ class BatchStream:
     def half_closed(self) -> bool:
         """Whether the peer said that it will send no more; what it sent may still be unread."""
         return self._arrivals.ended
+
+    def pass_over(self, bytes_max: int) -> None:
+        """Drop messages over the limit, but within `bytes_max`, as they arrive. Before any read."""
+        self._splitter = FrameSplitter(self._limit_bytes, passed_over_bytes_max=bytes_max)
 
     async def read_batch(self) -> list[bytes]:
         """Every message that has arrived, at least one; [] once the peer has half-closed.

@@ -22,6 +22,7 @@ from schemas.wire import (
     ScannedProduce,
     message,
     produce_request,
+    request_id_at,
     scan_message,
     scan_produce_request,
 )
@@ -182,3 +183,15 @@ def test_memory_of_repeated_properties_is_bounded() -> None:
         scanned(b"p", USUAL | {"_vc": f"v{index}"})
     assert len(scan._remembered) <= scan._REMEMBERED_MAX
     assert len(entries._remembered) <= entries._REMEMBERED_MAX
+
+
+def test_a_request_id_is_read_from_the_beginning_of_a_request() -> None:
+    for request_id in (1, 300, -1, 2**63 - 1):
+        whole = produce_request(request_id, message(bytes(1000), {}))
+        assert request_id_at(whole[:32]) == request_id
+        assert request_id_at(whole[:3]) in (request_id, None)
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\x0a", b"\x0a\x05\x12\x00", b"\x12\x00", bytes(32)])
+def test_a_request_without_its_id_in_front_has_none_to_read(beginning: bytes) -> None:
+    assert request_id_at(beginning) is None

@@ -17,7 +17,7 @@ from broker.transport import ListenerLimits
 from schemas.frames import frame
 from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
 from schemas.status import read_status_details
-from schemas.wire import Produced, scan_produce_response
+from schemas.wire import Produced, ProduceFailed, scan_produce_response
 from tests.wire.peer import Peer, append, connected
 from tests.wire.raw_peer import (
     CONTINUATION,
@@ -243,11 +243,12 @@ async def test_memory_does_not_grow_with_what_is_refused(broker: SmallBroker, pe
         for _ in range(5):
             stream = peer.produce()
             await stream.receive()
-            with anyio.move_on_after(5):
-                await stream.call.write(append(2, b"x" * (17 << 20)))
-            ended = await stream.end()
-            assert ended.error is not None
-            assert ended.error.code == Code.UNRECOVERABLE
+            with anyio.fail_after(10):
+                await stream.send(append(2, b"x" * (17 << 20)))
+                refused = scan_produce_response(await stream.receive())
+            assert isinstance(refused, ProduceFailed)
+            assert (refused.request_id, refused.code) == (2, Code.UNRECOVERABLE)
+            stream.call.cancel()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

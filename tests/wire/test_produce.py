@@ -161,14 +161,34 @@ async def test_a_message_over_the_limit_is_unrecoverable_for_its_request_alone()
         assert "10000" in cause
 
 
-async def test_a_frame_over_the_limit_ends_the_stream_as_unrecoverable() -> None:
+async def test_a_frame_over_the_limit_is_unrecoverable_for_its_request_alone() -> None:
     limits = EdgeLimits(message_bytes_max=10_000, frame_bytes_max=20_000)
+    async with small_broker(limits=limits) as broker, connected(broker) as peer:
+        stream = await opened(peer)
+        await stream.send(append(1), append(2, b"x" * 3_000_000), append(3))
+        found = {
+            it.request_id: it
+            for it in await answers(stream, 3)
+            if isinstance(it, Produced | ProduceFailed)
+        }
+        assert isinstance(found[1], Produced)
+        assert isinstance(found[3], Produced)
+        refused = found[2]
+        assert isinstance(refused, ProduceFailed)
+        assert refused.code == Code.UNRECOVERABLE
+        assert "20000" in refused.cause
+
+
+async def test_a_frame_too_large_to_be_passed_over_ends_the_stream_as_unrecoverable() -> None:
+    limits = EdgeLimits(
+        message_bytes_max=10_000, frame_bytes_max=20_000, passed_over_bytes_max=30_000
+    )
     async with small_broker(limits=limits) as broker, connected(broker) as peer:
         stream = await opened(peer)
         await stream.send(append(1))
         assert isinstance((await answers(stream, 1))[0], Produced)
         with anyio.move_on_after(5):
-            await stream.call.write(append(2, b"x" * 20_001))
+            await stream.call.write(append(2, b"x" * 30_001))
         assert await answers(stream, 1) == [Closed()]
         code, error = await stream.status()
         assert error is not None
