@@ -95,7 +95,8 @@ def share(start: Offset, target: Offset, budget: int) -> Offset:
     """As far towards `target` as `budget` ids go, split by lag; each lagging shard moves on.
 
     So a shard with a small lag is not starved by one with a large lag, and a budget below the
-    number of lagging shards still makes progress everywhere.
+    number of lagging shards still makes progress everywhere. For that, the budget may be exceeded
+    by less than one id for each shard.
     """
     lags = {
         (name, vchannel): end - start[name][vchannel]

@@ -59,7 +59,8 @@ def test_a_share_moves_every_lagging_shard_and_stays_near_the_budget(
         assert 0 <= step <= lag
         assert step > 0 or lag == 0
         moved += step
-    assert moved <= max(budget, len(start["a"]))
+    # A shard whose share rounds to nothing still moves by one: all but the largest lag can be such.
+    assert moved <= budget + len(start["a"]) - 1
 
 
 @given(ranges(), st.integers(1, 500))
