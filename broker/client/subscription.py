@@ -113,7 +113,13 @@ class Subscription:
         policy, _ = self._progress.resume()
         if not isinstance(policy, StartFrom):
             raise error
-        held = (await self._offsets.describe([self._wanted.pchannel]))[self._wanted.pchannel]
+        try:
+            described = await self._offsets.describe([self._wanted.pchannel])
+        except TidemarkError as unanswered:
+            if unanswered.retriable:
+                return  # the next stream will be refused alike, and the question asked again
+            raise
+        held = described[self._wanted.pchannel]
         next_unseen_id = self._progress.done_id + 1
         if next_unseen_id < held.first_id or policy.id > held.next_id:
             name = self._wanted.vchannel or self._wanted.pchannel

@@ -75,6 +75,8 @@ class ScriptedBroker:
         """Store, but never answer."""
         self.refusals: deque[StreamingCode] = deque()
         """The next requests are refused with these."""
+        self.describe_refusals: deque[StreamingCode] = deque()
+        """The next questions about offsets are refused with these."""
         self.frames_per_stream: int | None = None
         """Consume streams are cut after so many messages."""
         self.on_cut: Callable[[], None] = lambda: None
@@ -252,6 +254,8 @@ class ScriptedBroker:
     async def _describe(self, call: "Stream[v1.DescribeRequest, v1.DescribeResponse]") -> None:
         request = await call.recv_message()
         assert request is not None
+        if self.describe_refusals:
+            raise _refusal(self.describe_refusals.popleft(), "scripted")
         offsets = [
             v1.ChannelOffsets(
                 channel=str(name),

@@ -79,7 +79,9 @@ async def test_what_retention_took_from_a_reader_is_an_error_with_the_range(
     broker: ScriptedBroker,
 ) -> None:
     def retention() -> None:
+        """While the channel moves, so that the first question about what is left fails."""
         broker.first_id = 6
+        broker.describe_refusals.append(StreamingCode.CHANNEL_NOT_EXIST)
 
     broker.on_cut = retention
     async with connect(broker.address) as log:
