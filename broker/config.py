@@ -14,6 +14,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from broker.core.naming import PCHANNELS_MAX
+
 MIB = 1024 * 1024
 CONFIG_FILE = "tidemark.toml"
 
@@ -35,7 +37,7 @@ class Settings(BaseSettings):
     """HOST:PORT that clients are told to use; empty: the address listened on."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
-    pchannels: Annotated[int, Field(gt=0, le=1024)] = 16
+    pchannels: Annotated[int, Field(gt=0, le=PCHANNELS_MAX)] = 16
     node_id: Positive = 1
 
     message_bytes_max: Positive = 8 * MIB

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import Term
 
+ASKED_TERM_MAX = 1 << 62
+"""Half of what can be stored: whoever is asked for more could never take a next one."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stage:
@@ -97,6 +100,9 @@ def channel_refusal(name: str, term: int | None) -> Refusal | None:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "the pchannel name is empty")
     if term is not None and term <= 0:
         return Refusal(StreamingCode.INVALID_ARGUMENT, f"{name}: term {term} is not positive")
+    if term is not None and term > ASKED_TERM_MAX:
+        cause = f"{name}: term {term} is above {ASKED_TERM_MAX}"
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     return None
 
 

@@ -12,35 +12,31 @@ PCHANNELS_MAX = 1024
 """More logs than this on one machine is a typing error, and not a wish."""
 
 COLLECTION_NAME_LENGTH_MAX = 255
-CLUSTER_NAME_LENGTH_MAX = 64
+
+PCHANNEL_NAME_LENGTH_MAX = 128
 
 _CONTROL_SUFFIX = "vcchan"
 _INT64_MAX = (1 << 63) - 1
 _COLLECTION_ID = re.compile(r".*_([0-9]+)v[0-9]+", re.DOTALL)
 _COLLECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+_PCHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def pchannel_names(cluster: str, count: int) -> tuple[PChannelName, ...]:
-    """The pchannels of a cluster, in the order of their numbers.
-
-    Cluster and count are ones that `cluster_refusal` let pass.
-    """
+    """The pchannels of a cluster, in the order of their numbers."""
     return tuple(PChannelName(f"{cluster}-rootcoord-dml_{index}") for index in range(count))
 
 
-def cluster_refusal(cluster: str, count: int) -> Refusal | None:
-    """Why a cluster cannot have this name or this many pchannels; None when it can.
+def pchannel_name_refusal(name: str) -> Refusal | None:
+    """Why nobody can be given a pchannel of this name; None when somebody can.
 
-    The name becomes part of file and actor names, so it holds no separators.
+    It becomes the name of a folder and of an actor.
     """
-    if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
+    if len(name) > PCHANNEL_NAME_LENGTH_MAX or not _PCHANNEL_NAME.fullmatch(name):
         return _invalid(
-            f"cluster name {_shown(cluster)} must start with a letter or digit, go on with "
-            f"letters, digits, '-' or '.', and have at most {CLUSTER_NAME_LENGTH_MAX} characters"
+            f"pchannel name {_shown(name)} must start with a letter, digit or '_', go on with "
+            f"these, '-' or '.', and have at most {PCHANNEL_NAME_LENGTH_MAX} characters"
         )
-    if not 1 <= count <= PCHANNELS_MAX:
-        return _invalid(f"the number of pchannels must be 1 to {PCHANNELS_MAX}, not {count}")
     return None
 
 

@@ -33,6 +33,7 @@ from broker.core.lifetime import (
     opened,
     settle,
 )
+from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal
 from broker.core.opening import starting_cursor
 from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
@@ -129,9 +130,7 @@ class Directory(Actor[DirectoryMessage]):
     # ---- what should be open ----------------------------------------------------------------
 
     async def _expect(self, name: PChannelName, stage: Stage, asked: Asked) -> None:
-        refusal = channel_refusal(name, stage.term)
-        if refusal is None and self._closing:
-            refusal = self._shutting_down()
+        refusal = channel_refusal(name, stage.term) or self._unplaceable(name)
         if refusal is not None:
             asked.reply(refusal)
             return
@@ -145,6 +144,15 @@ class Directory(Actor[DirectoryMessage]):
         if refusal is not None:
             self._lifetimes[name] = failed(lifetime, stage.term, refusal)
         self._settle(name)
+
+    def _unplaceable(self, name: PChannelName) -> Refusal | None:
+        """Why the pchannel can have no place here, whoever asks for one: anybody may ask."""
+        if self._closing:
+            return self._shutting_down()
+        if name not in self._lifetimes and len(self._lifetimes) >= PCHANNELS_MAX:
+            cause = f"{name}: this node has {PCHANNELS_MAX} pchannels already"
+            return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
+        return pchannel_name_refusal(name)
 
     async def _learn(
         self, event: ChannelOpened | ChannelFailed | ChannelReleased | Terminated

@@ -6,6 +6,7 @@ import pytest
 
 from actors import NoSuchActor
 from actors.testing import run_seeded
+from broker.core.naming import PCHANNELS_MAX
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term, TimeTick
@@ -266,6 +267,42 @@ def test_a_pchannel_is_placed_anew_when_the_supervisor_of_all_had_to_restart() -
             await world.append(message("x"))
 
     run_seeded(31, scenario)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "x" * 300, "nul\0", "blank "])
+def test_a_pchannel_that_can_have_no_folder_is_refused_and_the_directory_lives_on(
+    name: str,
+) -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            directory = world.system.find(DIRECTORY)
+            assert code(await world.assign(PChannelName(name))) is StreamingCode.INVALID_ARGUMENT
+            assert code(await world.remove(PChannelName(name))) is StreamingCode.INVALID_ARGUMENT
+            assert world.system.find(DIRECTORY) == directory
+
+    run_seeded(33, scenario)
+
+
+def test_a_term_that_leaves_no_room_for_a_next_one_is_refused() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            assert code(await world.assign(term=(1 << 63) - 1)) is StreamingCode.INVALID_ARGUMENT
+            assert await world.assign(term=1) is None
+
+    run_seeded(34, scenario)
+
+
+def test_a_node_does_not_take_pchannels_without_end() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            assert await world.assign() is None
+            for number in range(PCHANNELS_MAX - 1):
+                assert await world.remove(PChannelName(f"made-up-{number}")) is None
+            told = await world.assign(OTHER)
+            assert code(told) is StreamingCode.RESOURCE_ACQUIRED
+            assert await world.assign(term=2) is None
+
+    run_seeded(35, scenario)
 
 
 class SlowWal(MemoryWal):
