@@ -6,6 +6,7 @@ Next: broker/node/channel.py
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import assert_never
@@ -36,6 +37,7 @@ from broker.node.channel import (
 from broker.node.messages import (
     ChannelFailed,
     ChannelReleased,
+    CloseScanner,
     DirectoryMessage,
     OpenScanner,
     ScannerOpened,
@@ -128,6 +130,9 @@ class Keeper(Actor[KeeperMessage]):
         await self._parts.open_channels.release(self._name)
 
     async def _start_scanner(self, start: StartScanner) -> None:
+        """For nobody any more, nothing is started, or left behind."""
+        if not start.asked.wanted():
+            return
         opened = self._parts.open_channels.find(self._name)
         if opened is None or opened.channel.term != start.term:
             start.asked.reply(self._reopening(f"it left term {start.term}"))
@@ -141,7 +146,11 @@ class Keeper(Actor[KeeperMessage]):
         except ActorError as error:
             self._try_again(start, error)
             return
-        start.asked.reply(ScannerOpened(scanner, start.cursor))
+        if start.asked.wanted():
+            start.asked.reply(ScannerOpened(scanner, start.cursor))
+        else:
+            with suppress(ActorError):
+                scanner.tell(CloseScanner())
 
     def _try_again(self, start: StartScanner, error: ActorError) -> None:
         """A channel serves a moment before its Scanners can start."""

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import anyio
 import pytest
 
 from actors import NoSuchActor
@@ -303,6 +304,26 @@ def test_a_node_does_not_take_pchannels_without_end() -> None:
             assert await world.assign(term=2) is None
 
     run_seeded(35, scenario)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_consumer_that_leaves_while_its_scanner_starts_leaves_no_scanner_behind(
+    seed: int,
+) -> None:
+    async def scenario() -> None:
+        async with running_node(seed=seed) as world:
+            await world.assign()
+            await world.open_scanner()
+            with anyio.CancelScope() as leaving:
+                world.clock.call_later(seed * 1e-9, leaving.cancel)
+                await world.open_scanner()
+                leaving.cancel()
+            kept = 2 if not leaving.cancelled_caught else 1
+            await world.clock.sleep(1.0)
+            paths = [each.path for each in world.system.statistics()]
+            assert sum("/scanner-" in path for path in paths) == kept
+
+    run_seeded(seed, scenario)
 
 
 class SlowWal(MemoryWal):
