@@ -82,8 +82,7 @@ class ConsumerStreams:
             )
             opened = await self.directory.demand(opening)
             stream = ConsumeStream(session.stream, self, opening, opened)
-            await session.stream.write_batch([self._consumer_created])
-            await stream.run()
+            await stream.run(self._consumer_created)
         await session.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
 
 
@@ -108,9 +107,10 @@ class ConsumeStream:
         self._cursor = opened.cursor
         self._feeding = anyio.CancelScope()
 
-    async def run(self) -> None:
+    async def run(self, created: bytes) -> None:
         """Until the client half-closes. Raises Refused when the Scanner is gone for good."""
         try:
+            await self._stream.write_batch([created])
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._until_half_closed)
                 with self._feeding:
