@@ -72,10 +72,10 @@ def _start(text: str) -> Start:
         return "all"
     if text == "latest":
         return "latest"
-    if text.isdigit():
+    if text.isdecimal() and int(text) < 1 << 63:
         return int(text)
     word, _, number = text.partition(":")
-    if word == "tick" and number.isdigit():
+    if word == "tick" and number.isdecimal() and int(number) < 1 << 64:
         return ("tick", int(number))
     return fail(f"--from {text!r} means nothing; use all, latest, a message id or tick:N", USAGE)
 

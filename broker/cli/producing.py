@@ -115,7 +115,7 @@ def _key(line: bytes, field: str | None) -> str | None:
         return None
     try:
         value = json.loads(line)[field]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise BadLine(f"not a JSON object: {line[:80]!r}") from None
     except KeyError:
         raise BadLine(f"no field {field!r} in {line[:80]!r}") from None

@@ -50,7 +50,7 @@ def fail(sentence: str, code: int = FAILED) -> NoReturn:
 def _address(server: str) -> str:
     address = server or DEFAULT_SERVER
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         fail(f"{address!r} is no server; give HOST:PORT, such as {DEFAULT_SERVER}", USAGE)
     return address
 

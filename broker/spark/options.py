@@ -136,7 +136,7 @@ def _limit(given: Mapping[str, str], option: str) -> int | None:
     text = given.get(option.lower())
     if text is None:
         return None
-    if not text.strip().isdigit() or int(text) == 0:
+    if not text.strip().isdecimal() or int(text) == 0:
         raise BadOption(option, text, "use a whole number above 0")
     return int(text)
 

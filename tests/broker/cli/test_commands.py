@@ -114,6 +114,14 @@ def test_a_line_that_is_not_json_stops_with_what_was_appended(server: str) -> No
     assert "1 messages were appended before" in produced.stderr
 
 
+def test_a_line_that_nests_without_end_is_told_as_one_that_is_not_json(server: str) -> None:
+    deep = "[" * 100_000
+    produced = tidemark("produce", VCHANNEL, "--key", "a", server=server, given=deep)
+    assert produced.returncode == 1
+    assert "not a JSON object" in produced.stderr
+    assert "Traceback" not in produced.stderr
+
+
 def test_consume_ends_well_on_ctrl_c(server: str) -> None:
     tidemark("produce", f"{PCHANNEL}_12v0", server=server, given="one\n")
     with started("consume", f"{PCHANNEL}_12v0", server=server) as consumer:
@@ -199,6 +207,9 @@ def test_standard_streams_that_were_closed_before_the_start_are_taken_for_empty(
     [
         (("consume", "nowhere"), 1, "there is no collection 'nowhere'"),
         (("consume", "x", "--from", "yesterday"), 2, "--from 'yesterday' means nothing"),
+        (("consume", "x", "--from", "\N{SUPERSCRIPT TWO}"), 2, "means nothing"),
+        (("consume", "x", "--from", f"tick:{1 << 64}"), 2, "means nothing"),
+        (("health", "--server", "host:\N{SUPERSCRIPT TWO}"), 2, "is no server"),
         (("produce", "x", "/no/such/file"), 2, "cannot read /no/such/file"),
         (("health", "--server", "nonsense"), 2, "'nonsense' is no server"),
         (("health", "--server", "127.0.0.1:1"), 1, "cannot reach 127.0.0.1:1"),
