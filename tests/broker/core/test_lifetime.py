@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.lifetime import (
+    ASKED_TERM_MAX,
     NEVER_SEEN,
     Lifetime,
     Stage,
@@ -164,3 +165,10 @@ def test_the_checks_before_a_call_come_in_their_order(
 
 def test_a_channel_that_is_named_well_is_not_refused() -> None:
     assert channel_refusal("p", 1) is None
+
+
+def test_a_term_without_room_for_a_next_one_is_an_invalid_argument() -> None:
+    assert channel_refusal("c", ASKED_TERM_MAX) is None
+    refusal = channel_refusal("c", ASKED_TERM_MAX + 1)
+    assert refusal is not None
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT
