@@ -42,6 +42,7 @@ from broker.model.failure import Refused
 from broker.model.ids import NodeId, PChannelName
 from broker.node.control import LocalNode
 from broker.node.limits import NodeLimits
+from broker.node.messages import Drain
 from broker.node.parts import node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
@@ -130,6 +131,7 @@ async def run_broker(
                 await tree.wait_until_open(len(pchannels))
                 yield Broker(address, system, edge)
             finally:
+                tree.drain()
                 with anyio.CancelScope(shield=True):
                     await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
 
@@ -163,6 +165,13 @@ class _Tree:
             limits=_node_limits(self._settings),
         )
         return SupervisorSpec("root", children=(coordinator, node_spec(parts)))
+
+    def drain(self) -> None:
+        """Have the node refuse new callers; it may be gone already."""
+        try:
+            self.reaches.directory.tell(Drain())
+        except ActorError:
+            pass
 
     def edge(self, system: System) -> EdgeServer:
         """The services over the tree."""

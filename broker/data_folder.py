@@ -41,7 +41,7 @@ class DataFolder:
 def hold(root: Path) -> Iterator[DataFolder]:
     """Make the folder if it is missing, and keep others out until the block ends."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        _make(root)
         lock = os.open(root / "tidemark.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
@@ -51,6 +51,14 @@ def hold(root: Path) -> Iterator[DataFolder]:
         yield DataFolder(root)
     finally:
         os.close(lock)
+
+
+def _make(folder: Path) -> None:
+    """The folder and those above it, each name made to survive a power cut."""
+    if not folder.is_dir():
+        _make(folder.absolute().parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.absolute().parent)
 
 
 def _take(lock: int, root: Path) -> None:
@@ -87,8 +95,13 @@ def _write_durably(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Make names in the folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)

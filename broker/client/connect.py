@@ -38,7 +38,13 @@ async def connect(
     it fails at once as OutcomeUnknown. Leaving waits `close_s` for answers still on their way, and
     leaves nothing running.
     """
-    network = Network(server, cluster=cluster, open_s=deadlines.open_s, spread=random.Random())
+    network = Network(
+        server,
+        cluster=cluster,
+        open_s=deadlines.open_s,
+        give_up_s=deadlines.give_up_s,
+        spread=random.Random(),
+    )
     failure: Exception | SystemExit | None = None
     async with anyio.create_task_group() as tasks:
         inside = await tasks.start(_inside)

@@ -15,5 +15,7 @@ class Deadlines:
     """For an append, with all that is tried again in between."""
     call_s: float = 10.0
     """For a question with one answer."""
+    give_up_s: float = 60.0
+    """For a server that went away during a bounded read; other reads wait for it for ever."""
     close_s: float = 2.0
     """For answers that are still on their way when the client is closed."""

@@ -12,13 +12,17 @@ from broker.client.connection import Connection
 class Network:
     """One client's view of the cluster it was told the address of.
 
-    `open_s` bounds the opening of any stream; `spread` keeps many clients from retrying in step.
+    `open_s` bounds the opening of any stream, `give_up_s` the silence in a bounded read; `spread`
+    keeps many clients from retrying in step.
     """
 
-    def __init__(self, server: str, *, cluster: str, open_s: float, spread: random.Random) -> None:
+    def __init__(
+        self, server: str, *, cluster: str, open_s: float, give_up_s: float, spread: random.Random
+    ) -> None:
         self._cluster = cluster
         self._connections: dict[str, Connection] = {}
         self.open_s = open_s
+        self.give_up_s = give_up_s
         self.spread = spread
         self.coordinator = self.connection(server)
         self.assignments = Assignments(self.coordinator, open_s=open_s, spread=spread)

@@ -7,6 +7,8 @@ Next: broker/client/decoder.py
 
 from collections.abc import Awaitable, Callable
 
+import anyio
+
 from broker.client.assignment_table import Location
 from broker.client.backoff import Backoff
 from broker.client.connection import Conversation
@@ -48,6 +50,7 @@ class Subscription:
         self._progress = progress
         self._decoder = Decoder(wanted, progress)
         self._backoff = Backoff()
+        self._heard_s = 0.0
 
     @property
     def closed_tick(self) -> TimeTick:
@@ -57,8 +60,10 @@ class Subscription:
         """Hand every message over once and in order, over as many streams as it takes.
 
         Raises OutOfRange when retention was faster than the reader, and what the server refuses
-        for good. Everything else is tried again, for ever.
+        for good. Everything else is tried again: for ever, but for a bounded read only until
+        nothing has come for `give_up_s`; then it raises what the last try ended with.
         """
+        self._heard_s = anyio.current_time()
         while not self._decoder.done:
             location = None
             try:
@@ -70,8 +75,9 @@ class Subscription:
                 raise
             except ServerRefusal as error:
                 await self._judge(error, location)
-            except TidemarkError:
-                pass
+                self._give_up_late(error)
+            except TidemarkError as error:
+                self._give_up_late(error)
             if not self._decoder.done:
                 await self._pause(location)
 
@@ -92,10 +98,16 @@ class Subscription:
             batch = self._decoder.feed(frames)
             if batch is not None:
                 self._backoff = self._backoff.succeeded()
+                self._heard_s = anyio.current_time()
                 await deliver(batch)
             if self._decoder.done:
                 return
             frames = await stream.read(SILENCE_S)
+
+    def _give_up_late(self, error: TidemarkError) -> None:
+        silent_s = anyio.current_time() - self._heard_s
+        if self._wanted.end is not None and silent_s > self._network.give_up_s:
+            raise error
 
     def _request(self) -> bytes:
         policy, tick_filter = self._progress.resume()

@@ -68,7 +68,7 @@ class ConsumerStreams:
         channel = consumer_channel(session.metadata)
         await self.directory.demand(Locate(channel.name, channel.term))
         await session.stream.write_batch([self._created])
-        first = await session.stream.read_batch()
+        first = await self._first_request(session.stream)
         if first:
             request = decoded(first[0], ConsumeRequest).create_vchannel_consumer
             if request is None:
@@ -84,6 +84,15 @@ class ConsumerStreams:
             stream = ConsumeStream(session.stream, self, opening, opened)
             await stream.run(self._consumer_created)
         await session.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
+
+    async def _first_request(self, stream: ServerBatchStream) -> list[bytes]:
+        """A client sends it at once; one that does not would hold its place for ever."""
+        with anyio.move_on_after(self.limits.idle_peer_s):
+            return await stream.read_batch()
+        raise Refused(
+            StreamingCode.INVALID_ARGUMENT,
+            f"no create_vchannel_consumer came within {self.limits.idle_peer_s:g} s",
+        )
 
 
 class ConsumeStream:

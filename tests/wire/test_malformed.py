@@ -18,7 +18,7 @@ from schemas.frames import frame
 from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
 from schemas.status import read_status_details
 from schemas.wire import Produced, ProduceFailed, scan_produce_response
-from tests.wire.peer import Peer, append, connected
+from tests.wire.peer import Ended, Peer, append, connected
 from tests.wire.raw_peer import (
     CONTINUATION,
     DATA,
@@ -322,3 +322,14 @@ async def test_random_bytes_on_a_stream_end_it_and_nothing_else(
         await call.send(data, end=True)
         assert "grpc-status" in await call.until_ended()
     await healthy(peer)
+
+
+async def test_a_consumer_that_never_says_what_it_wants_is_sent_away() -> None:
+    async with hasty_broker() as (_, peer):
+        stream = peer.consume()
+        await stream.receive()
+        with pytest.raises(Ended) as sent_away:
+            await stream.receive()
+        assert sent_away.value.error is not None
+        assert Code(sent_away.value.error.code) is Code.INVALID_ARGUMENT
+        await healthy(peer)
