@@ -46,6 +46,8 @@ REQUEST_OVERHEAD_BYTES: Final = 512
 BATCH_MESSAGES_MAX: Final = 256
 """Small enough that the next batch is read while the first one syncs."""
 BACKLOG_PAUSE_S: Final = 0.005
+LEFT_GRACE_S: Final = 0.5
+"""After the pchannel left: what arrives meanwhile learns in its result that it was not stored."""
 
 CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
 GONE_CODES: Final = frozenset({StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_FENCED})
@@ -86,6 +88,7 @@ class ProduceStream:
         self._session.end_with(self._end)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_results)
+            tasks.start_soon(self._end_when_left)
             with self._reading:
                 await self._read_requests(tasks)
             with anyio.move_on_after(self._limits.append_deadline_s + self._limits.flush_s):
@@ -185,6 +188,14 @@ class ProduceStream:
         while self._inflight_cost > cost_max:
             self._answered = anyio.Event()
             await self._answered.wait()
+
+    async def _end_when_left(self) -> None:
+        """A producer that has nothing to say would otherwise find out at its next append."""
+        await self._located.left.wait()
+        await anyio.sleep(LEFT_GRACE_S)
+        channel = self._located.channel
+        cause = f"{channel.name} left term {channel.term}; locate the channel again"
+        self._end(Refusal(StreamingCode.ON_SHUTDOWN, cause))
 
     def _end(self, refusal: Refusal) -> None:
         """Stop reading; the rest follows in `run`."""

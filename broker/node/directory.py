@@ -287,4 +287,4 @@ class Directory(Actor[DirectoryMessage]):
 
 
 def _located(found: OpenChannel) -> Located:
-    return Located(found.channel, found.appender, found.backlog, found)
+    return Located(found.channel, found.appender, found.backlog, found, found.left)

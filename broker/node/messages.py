@@ -7,6 +7,8 @@ Next: broker/node/intake.py
 from dataclasses import dataclass
 from typing import Protocol
 
+import anyio
+
 from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
 from broker.model.channel import ChannelOffsets, PChannel
@@ -130,12 +132,16 @@ class ChannelView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """An open pchannel. Give it to `intake.append`; the rest is for reading."""
+    """An open pchannel. Give it to `intake.append`; the rest is for reading.
+
+    `left` is set when it serves at this term no more.
+    """
 
     channel: PChannel
     appender: Ref[AppenderMessage]
     backlog: Backlog
     view: ChannelView
+    left: anyio.Event
 
 
 @dataclass(frozen=True, slots=True)

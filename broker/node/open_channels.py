@@ -5,7 +5,9 @@ It also keeps every log that was opened until it is closed, so that a crash leak
 Next: broker/node/directory.py
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import anyio
 
 from actors import ActorError, Ref
 from broker.core.backlog import Backlog
@@ -31,6 +33,7 @@ class OpenChannel:
     tail: Tail
     appender: Ref[AppenderMessage]
     backlog: Backlog
+    left: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
         bounds = self.log.bounds()
@@ -89,6 +92,7 @@ class OpenChannels:
         if serving is not None and serving.channel.term <= term:
             serving.tail.release()
             serving.backlog.retire()
+            serving.left.set()
             del self._serving[name]
 
     async def release(self, name: PChannelName) -> None:

@@ -229,6 +229,18 @@ async def test_killing_the_appender_ends_the_stream_and_the_next_term_serves(
     assert isinstance((await answers(again, 1))[0], Produced)
 
 
+async def test_a_stream_that_says_nothing_is_told_when_its_channel_leaves(
+    broker: SmallBroker, peer: Peer
+) -> None:
+    stream = await opened(peer)
+    broker.system.kill(broker.channel_path(P0, "appender"))
+    with anyio.fail_after(5):
+        assert await answers(stream, 1) == [Closed()]
+        code, error = await stream.status()
+    assert error is not None
+    assert (code, error.code) == (9, Code.ON_SHUTDOWN)
+
+
 async def test_stopping_the_server_answers_what_is_in_flight_then_says_shutdown(
     broker: SmallBroker, peer: Peer
 ) -> None:
