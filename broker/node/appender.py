@@ -87,13 +87,13 @@ class Appender(Actor[AppenderMessage]):
     async def receive(self, batch: Sequence[Envelope[AppenderMessage]]) -> None:
         """Appends first, in groups; a tick is closed after the last one, in the same write."""
         appends: list[Envelope[AppenderMessage]] = []
-        closes = False
+        closes: list[Envelope[AppenderMessage]] = []
         for envelope in batch:
             match envelope.message:
                 case AppendBatch():
                     appends.append(envelope)
                 case CloseTick():
-                    closes = True
+                    closes.append(envelope)
                 case ProbeStorage():
                     await self._probe()
                 case Truncate():
@@ -102,9 +102,11 @@ class Appender(Actor[AppenderMessage]):
                     assert_never(envelope.message)
         groups = gather(appends, self._limits)
         for number, group in enumerate(groups, start=1):
-            await self._commit(group, closes=closes and number == len(groups))
+            await self._commit(group, closes=bool(closes) and number == len(groups))
         if closes and not groups:
             await self._commit([], closes=True)
+        for envelope in closes:
+            envelope.reply(self._admission.closed or self._tail.closed.tick)
 
     async def stopped(self) -> None:
         """Close the log."""

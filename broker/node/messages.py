@@ -35,8 +35,11 @@ class AppendBatch(Request[tuple[AppendOutcome, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CloseTick:
-    """The tick interval has passed: close a tick."""
+class CloseTick(Request[TimeTick | Refusal]):
+    """Close a tick: the interval has passed, or somebody asks for one now.
+
+    Answered, when asked, with the newest closed tick; a refusal when this Appender writes no more.
+    """
 
 
 @dataclass(frozen=True, slots=True)

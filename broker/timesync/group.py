@@ -1,0 +1,142 @@
+"""One named barrier at work: the rule, the members with their leases, what passed lately.
+
+Owns all of that and no time of its own. Pure but for the numbers it is given.
+Next: broker/core/barrier.py
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from broker.core.barrier import Barrier, HardList, HardMinimum, SoftMinimum, Verdict
+from broker.core.peers import Lease, Peers
+from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import TimeTick
+from broker.timesync.messages import Passing
+
+HISTORY_MAX = 1024
+REMOVED_MAX = 64
+"""Names of removed peers that are remembered."""
+
+
+class Group:
+    """See the module. `idle_since_s`: since when it has no peers; None while it has some."""
+
+    def __init__(
+        self, name: str, kind: BarrierKind, interval: int, founders: Mapping[str, Lease]
+    ) -> None:
+        """`interval`, in ticks, is for a soft one. ValueError without founders."""
+        self.name = name
+        self.kind = kind
+        self.idle_since_s: float | None = None
+        self.removals = 0
+        self._rule = rule_of(kind, founders, interval)
+        self._peers = Peers()
+        self._removed: dict[str, None] = {}
+        self._history: deque[TimeTick] = deque(maxlen=HISTORY_MAX)
+        for peer, lease in founders.items():
+            self._peers.join(peer, lease)
+
+    @property
+    def passed(self) -> TimeTick:
+        """The newest tick that watchers can have."""
+        return self._history[-1] if self._history else TimeTick(0)
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __contains__(self, peer: str) -> bool:
+        return peer in self._peers
+
+    def newest(self, peer: str) -> TimeTick:
+        """The newest tick a member has reported."""
+        return self._rule.newest(peer)
+
+    def join(self, peer: str, lease: Lease) -> None:
+        """A new member, or a member that starts anew."""
+        self._peers.join(peer, lease)
+        self._rule.join(peer)
+        self._removed.pop(peer, None)
+        self.idle_since_s = None
+
+    def check(self, peer: str, lease_id: int) -> None:
+        """Raises Refused unless the peer takes part under this lease."""
+        lease = self._peers.lease_of(peer)
+        if lease is None:
+            why = "was removed from" if peer in self._removed else "does not take part in"
+            cause = f"{peer!r} {why} barrier {self.name!r}; join again"
+            raise Refused(StreamingCode.INVALID_REQUEST_SEQ, cause)
+        if lease.id != lease_id:
+            cause = f"somebody joined barrier {self.name!r} as {peer!r} later; use another name"
+            raise Refused(StreamingCode.CHANNEL_FENCED, cause)
+
+    def hear(self, peer: str, now_s: float) -> None:
+        """A member is there."""
+        self._peers.hear(peer, now_s)
+
+    def report(self, peer: str, tick: TimeTick) -> Verdict:
+        """A member says how far it is."""
+        verdict = self._rule.report(peer, tick)
+        self._collect()
+        return verdict
+
+    def leave(self, peer: str, now_s: float) -> None:
+        """A member goes, or is removed."""
+        self._peers.leave(peer)
+        self._rule.leave(peer)
+        self._collect()
+        if not self._peers:
+            self.idle_since_s = now_s
+
+    def remove_overdue(self, now_s: float) -> tuple[str, ...]:
+        """Have those leave that were silent for longer than their lease; their names."""
+        overdue = self._peers.overdue(now_s)
+        for peer in overdue:
+            self.leave(peer, now_s)
+            self._removed[peer] = None
+            self.removals += 1
+        while len(self._removed) > REMOVED_MAX:
+            del self._removed[next(iter(self._removed))]
+        return overdue
+
+    def after(self, tick: TimeTick, now_s: float) -> Passing | None:
+        """What passed after `tick`; of a soft barrier, and for `tick` 0, the newest alone."""
+        if tick >= self.passed:
+            return None
+        if tick == 0 or self.kind is BarrierKind.SOFT:
+            return Passing((self.passed,), self.view(now_s))
+        return Passing(tuple([it for it in self._history if it > tick]), self.view(now_s))
+
+    def view(self, now_s: float) -> BarrierView:
+        """What people are shown."""
+        silent = set(self._peers.silent(now_s))
+        return BarrierView(
+            name=self.name,
+            kind=self.kind,
+            tick=self.passed,
+            peers=tuple(
+                [
+                    BarrierPeer(name, self._rule.newest(name), name in silent)
+                    for name in self._peers.names()
+                ]
+            ),
+            waits_for=self._rule.waits_for(),
+            removed=tuple(self._removed),
+        )
+
+    def _collect(self) -> None:
+        self._history.extend(self._rule.take())
+
+
+def rule_of(kind: BarrierKind, founders: Iterable[str], interval: int) -> Barrier:
+    """The rule that a kind stands for; `interval` in ticks."""
+    match kind:
+        case BarrierKind.SOFT:
+            return SoftMinimum(founders, interval)
+        case BarrierKind.HARD:
+            return HardList(founders)
+        case BarrierKind.HARD_MINIMUM:
+            return HardMinimum(founders)
+        case _:
+            assert_never(kind)

@@ -1,0 +1,131 @@
+"""Everything the actors of time synchronisation can be told or asked.
+
+It owns the vocabulary and nothing else. Requests that fail raise Refused.
+Next: broker/timesync/barriers.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from actors import Request
+from broker.model.barrier import BarrierKind, BarrierView
+from broker.model.ids import PChannelName, TimeTick
+
+CLUSTER_BARRIER = "cluster"
+"""The soft barrier whose peers are the pchannels; nobody else may join it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Report under `lease_id`, at least once in `lease_s`. `tick`: the newest that passed."""
+
+    lease_id: int
+    lease_s: float
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Request[Joined]):
+    """Take part in a barrier, which comes to be with its first peer.
+
+    A name that takes part already starts anew, and its earlier lease is worth nothing from then
+    on. `interval_ms` is for a soft barrier that is new. Refused: INVALID_ARGUMENT for a bad name,
+    lease or interval, and for a barrier that exists as another kind; RESOURCE_ACQUIRED for the
+    cluster's own; INNER when there are too many.
+    """
+
+    barrier: str
+    kind: BarrierKind
+    peer: str
+    lease_s: float
+    interval_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """`tick`: the newest that passed. `late`: the report said nothing new and was dropped."""
+
+    tick: TimeTick
+    late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Request[Reported]):
+    """The peer has come to `tick`; 0 only says that it is there. May be sent again.
+
+    Refused: INVALID_REQUEST_SEQ when it does not take part (any more): join again;
+    CHANNEL_FENCED when somebody joined under this name later; INVALID_ARGUMENT for a tick that
+    lies ahead of every pchannel.
+    """
+
+    barrier: str
+    peer: str
+    lease_id: int
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Request[None]):
+    """Take part no longer; nothing happens when the lease is not the peer's."""
+
+    barrier: str
+    peer: str
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Ticks that passed, in order; `view` is the barrier after them."""
+
+    ticks: tuple[TimeTick, ...]
+    view: BarrierView
+
+
+@dataclass(frozen=True, slots=True)
+class NextTicks(Request[Passing | None]):
+    """What passed after tick `after`, as soon as something has; None after about a second.
+
+    With `after` 0 the newest alone. A hard barrier remembers its last 1024 ticks, a soft one only
+    the newest. Ask with a deadline of at least 5 s. The barrier need not exist yet.
+    """
+
+    barrier: str
+    after: TimeTick = TimeTick(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ListBarriers(Request[tuple[BarrierView, ...]]):
+    """All barriers of this kind, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed(Request[TimeTick]):
+    """How far the pchannels are closed; answered with the tick that is closed on all of them.
+
+    For the TickProducer. A pchannel that was removed takes part again once it is past that tick.
+    """
+
+    ticks: Mapping[PChannelName, TimeTick]
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """No pchannel was ahead of this tick a moment ago."""
+
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class LookRound:
+    """A timer: remove the overdue, and let go of those who have watched for long."""
+
+
+BarrierMessage = Join | Report | Leave | NextTicks | ListBarriers | Feed | Horizon | LookRound
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A timer: look how far the pchannels are closed."""
+
+
+TickProducerMessage = Poll

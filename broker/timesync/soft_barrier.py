@@ -1,0 +1,61 @@
+"""The soft barriers: the cluster's own, whose peers are the pchannels, and those people join.
+
+Owns which pchannels take part. Why only a tick that moved counts as a sign of life: a pchannel
+whose storage hangs can be asked as ever, and its tick is all that tells. Why a pchannel that was
+removed must first pass the cluster's tick: until then "closed everywhere" would not hold for it.
+Next: broker/timesync/barriers.py
+"""
+
+from collections.abc import Mapping, Sequence
+
+from actors import Context
+from broker.core import tso
+from broker.core.peers import Lease
+from broker.model.barrier import BarrierKind
+from broker.model.ids import PChannelName, TimeTick
+from broker.timesync.barriers import Barriers
+from broker.timesync.group import Group
+from broker.timesync.messages import CLUSTER_BARRIER, BarrierMessage
+from broker.timesync.timing import TimesyncTiming
+
+PCHANNEL_LEASE_ID = 0
+"""Nobody reports for a pchannel from outside, so nothing has to be told apart."""
+
+
+class SoftBarrier(Barriers):
+    """See the module."""
+
+    kinds = frozenset({BarrierKind.SOFT})
+
+    def __init__(self, pchannels: Sequence[PChannelName], timing: TimesyncTiming) -> None:
+        super().__init__()
+        self._pchannels = tuple(pchannels)
+        self._timing = timing
+        self._cluster: Group
+
+    async def started(self, context: Context[BarrierMessage]) -> None:
+        await super().started(context)
+        founders: dict[str, Lease] = {name: self._lease() for name in self._pchannels}
+        interval = tso.compose(self._timing.interval_ms, 0)
+        self._cluster = Group(CLUSTER_BARRIER, BarrierKind.SOFT, interval, founders)
+        self._groups[CLUSTER_BARRIER] = self._cluster
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """As Barriers, and `tick`: closed on all pchannels that take part."""
+        return {**super().statistics(), "tick": self._cluster.passed}
+
+    def feed(self, ticks: Mapping[PChannelName, TimeTick]) -> TimeTick:
+        cluster = self._cluster
+        for name, tick in ticks.items():
+            if name in cluster:
+                if tick > cluster.newest(name):
+                    cluster.hear(name, self._now_s())
+                    cluster.report(name, tick)
+            elif tick > cluster.passed:
+                cluster.join(name, self._lease())
+                cluster.report(name, tick)
+        self._tell(cluster)
+        return cluster.passed
+
+    def _lease(self) -> Lease:
+        return Lease(PCHANNEL_LEASE_ID, self._timing.pchannel_lease_s, self._now_s())

@@ -1,0 +1,60 @@
+"""Looks how far each pchannel is closed, and makes one tick of it for the whole cluster.
+
+Owns the pace and the last tick it published. The tick passes through the SoftBarrier, where
+watchers get it; 0 is never published, and a look that fails is made again at the next turn.
+Next: broker/timesync/soft_barrier.py
+"""
+
+from collections.abc import Mapping, Sequence
+
+from actors import Actor, ActorError, Context, Envelope
+from broker.model.failure import Refused
+from broker.model.ids import TimeTick
+from broker.ports.closed_ticks import ClosedTicks
+from broker.timesync.messages import Feed, Horizon, Poll, TickProducerMessage
+
+FEED_S = 2.0
+
+
+class TickProducer(Actor[TickProducerMessage]):
+    """`statistics`: the cluster's `tick`, looks taken, looks that failed, and why the last did."""
+
+    _context: Context[TickProducerMessage]
+
+    def __init__(self, source: ClosedTicks, soft_path: str, hard_path: str, poll_s: float) -> None:
+        self._source = source
+        self._soft_path = soft_path
+        self._hard_path = hard_path
+        self._poll_s = poll_s
+        self._tick = TimeTick(0)
+        self._looks = self._failures = 0
+        self._error = ""
+
+    async def started(self, context: Context[TickProducerMessage]) -> None:
+        self._context = context
+        context.every(self._poll_s, Poll())
+
+    async def receive(self, batch: Sequence[Envelope[TickProducerMessage]]) -> None:
+        """One look, however many turns were missed."""
+        self._looks += 1
+        try:
+            await self._look()
+        except (Refused, ActorError) as error:
+            self._failures += 1
+            self._error = str(error)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        found = {"tick": self._tick, "looks": self._looks, "failures": self._failures}
+        return {**found, "error": self._error} if self._error else found
+
+    async def _look(self) -> None:
+        """Found anew each time: a barrier that was restarted is fed from the next look on."""
+        tree = self._context.tree
+        ticks = await self._source.closed_ticks()
+        horizon = Horizon(max(ticks.values(), default=TimeTick(0)))
+        tree.find(self._hard_path).tell(horizon)
+        soft = tree.find(self._soft_path)
+        soft.tell(horizon)
+        tick = await soft.ask(Feed(ticks), deadline_s=FEED_S)
+        assert isinstance(tick, int)
+        self._tick = TimeTick(max(self._tick, tick))

@@ -1,0 +1,59 @@
+"""The subtree of time synchronisation, built from what it needs.
+
+    timesync (one_for_one)
+    ├─ soft_barrier
+    ├─ hard_barrier
+    └─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
+
+It only describes them. Next: broker/timesync/tick_producer.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
+from broker.model.ids import PChannelName
+from broker.ports.closed_ticks import ClosedTicks
+from broker.timesync.hard_barrier import HardBarrier
+from broker.timesync.soft_barrier import SoftBarrier
+from broker.timesync.tick_producer import TickProducer
+from broker.timesync.timing import TimesyncTiming
+
+TIMESYNC = "timesync"
+SOFT_BARRIER = "soft_barrier"
+HARD_BARRIER = "hard_barrier"
+TICK_PRODUCER = "tick_producer"
+
+
+@dataclass(frozen=True, slots=True)
+class TimesyncParts:
+    """What time synchronisation stands on; `pchannels` are all there are."""
+
+    source: ClosedTicks
+    pchannels: Sequence[PChannelName]
+    timing: TimesyncTiming = field(default_factory=TimesyncTiming)
+
+
+def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
+    """The subtree `timesync`, to be put under the supervisor at `parent_path`."""
+    path = f"{parent_path}/{TIMESYNC}"
+    mailbox = MailboxSpec(bound=8192, batch_max=1024)
+    return SupervisorSpec(
+        name=TIMESYNC,
+        strategy=ONE_FOR_ONE,
+        children=(
+            ChildSpec(SOFT_BARRIER, lambda: SoftBarrier(parts.pchannels, parts.timing), mailbox),
+            ChildSpec(HARD_BARRIER, HardBarrier, mailbox),
+            ChildSpec(
+                TICK_PRODUCER,
+                lambda: TickProducer(
+                    parts.source,
+                    f"{path}/{SOFT_BARRIER}",
+                    f"{path}/{HARD_BARRIER}",
+                    parts.timing.poll_s,
+                ),
+                MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
+            ),
+        ),
+        restarts_max=20,
+    )
