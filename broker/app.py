@@ -40,6 +40,7 @@ from broker.meta.sqlite import SqliteMetaStore
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.failure import Refused
 from broker.model.ids import NodeId, PChannelName
+from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
 from broker.node.limits import NodeLimits
 from broker.node.messages import Drain
@@ -47,6 +48,8 @@ from broker.node.parts import node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
 from broker.ports.wal import Corrupt, Retention, UnknownFormat
+from broker.timesync.timing import TimesyncTiming
+from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.transport import ListenerLimits
 from broker.wal.segmented import SegmentedWal
 from broker.wal.segmented.os_files import OsFiles
@@ -66,6 +69,8 @@ ORACLE = f"{ROOT}/coordinator/oracle"
 ASSIGNER = f"{ROOT}/coordinator/assigner"
 CATALOG = f"{ROOT}/coordinator/catalog"
 DIRECTORY = f"{ROOT}/node/directory"
+SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
+HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
 
 log = structlog.get_logger("tidemark")
 
@@ -150,6 +155,8 @@ class _Tree:
             directory=Reach(lambda: self._find(DIRECTORY)),
             assigner=Reach(lambda: self._find(ASSIGNER)),
             catalog=Reach(lambda: self._find(CATALOG)),
+            soft_barrier=Reach(lambda: self._find(SOFT_BARRIER)),
+            hard_barrier=Reach(lambda: self._find(HARD_BARRIER)),
         )
 
     def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
@@ -164,7 +171,10 @@ class _Tree:
             observer=NodeNews(self._find, ASSIGNER),
             limits=_node_limits(self._settings),
         )
-        return SupervisorSpec("root", children=(coordinator, node_spec(parts)))
+        source = LocalClosedTicks(pchannels, lambda: self._find(DIRECTORY))
+        timing = _timesync_timing(self._settings)
+        timesync = timesync_tree(TimesyncParts(source, pchannels, timing), ROOT)
+        return SupervisorSpec("root", children=(coordinator, node_spec(parts), timesync))
 
     def drain(self) -> None:
         """Have the node refuse new callers; it may be gone already."""
@@ -319,6 +329,14 @@ def _node_limits(settings: Settings) -> NodeLimits:
         tail_total_bytes_max=settings.tail_total_bytes_max,
         tail_age_s=settings.tail_age_s,
         retention=Retention(settings.retention_bytes, settings.retention_ms),
+    )
+
+
+def _timesync_timing(settings: Settings) -> TimesyncTiming:
+    return TimesyncTiming(
+        poll_s=settings.tick_interval_ms / 1000,
+        interval_ms=settings.soft_tick_interval_ms,
+        pchannel_lease_s=settings.silent_pchannel_s,
     )
 
 

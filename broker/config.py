@@ -53,6 +53,10 @@ class Settings(BaseSettings):
     """A peer that never finishes the handshake, or stops within a frame, is cut off after this."""
 
     tick_interval_ms: Positive = 200
+    soft_tick_interval_ms: Positive = 500
+    """Ticks of the whole cluster are at least so far apart: each one goes to all who watch."""
+    silent_pchannel_s: Annotated[float, Field(gt=0)] = 10.0
+    """A pchannel whose tick stands still for longer holds up the cluster's tick no more."""
     tail_bytes_max: Positive = 64 * MIB
     """Newest records kept in memory for each pchannel."""
     tail_total_bytes_max: Positive = 256 * MIB

@@ -7,6 +7,7 @@ async with connect("127.0.0.1:19531") as log:
 """
 
 from broker.client.admin import ActorInfo, ChannelInfo, Health
+from broker.client.barrier import Barrier, Peer
 from broker.client.client import Client
 from broker.client.collections import Collections
 from broker.client.connect import DEFAULT_SERVER, connect
@@ -45,7 +46,10 @@ from broker.client.errors import (
 from broker.client.message import Appended, Batch, Message, Received
 from broker.client.outbox import Limits
 from broker.client.reader import Reader
+from broker.client.watch import Watch
+from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.collection import Collection
+from broker.model.cut import Cut
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -53,6 +57,9 @@ __all__ = [
     "Appended",
     "AppendsFailed",
     "BadTarget",
+    "Barrier",
+    "BarrierPeer",
+    "BarrierView",
     "Batch",
     "ChannelFenced",
     "ChannelInfo",
@@ -62,6 +69,7 @@ __all__ = [
     "Collection",
     "Collections",
     "ConnectionLost",
+    "Cut",
     "DeadlineExceeded",
     "Deadlines",
     "ForkedClient",
@@ -76,6 +84,7 @@ __all__ = [
     "OperationIgnored",
     "OutOfRange",
     "OutcomeUnknown",
+    "Peer",
     "ProtocolBroken",
     "Reader",
     "Received",
@@ -91,5 +100,6 @@ __all__ = [
     "UnknownRefusal",
     "Unrecoverable",
     "WalNameMismatch",
+    "Watch",
     "connect",
 ]

@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
 from broker.client.appends import Appends
+from broker.client.barrier import CLUSTER, Barrier, KindName
 from broker.client.collections import Collections
 from broker.client.deadlines import Deadlines
 from broker.client.errors import ClosedClient, ForkedClient
@@ -24,7 +25,10 @@ from broker.client.reader import Reader
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
 from broker.client.targets import Targets
+from broker.client.time_sync import TimeSync
+from broker.model.barrier import BarrierView
 from broker.model.channel import ChannelOffsets
+from broker.model.cut import Cut
 from broker.model.ids import MessageId
 
 NO_PROPERTIES: Mapping[str, str] = {}
@@ -69,6 +73,7 @@ class Client:
             dropped=self._forget,
         )
         self._targets = Targets(self._collections)
+        self._time_sync = TimeSync(coordinator, deadline_s=deadlines.call_s)
 
     @property
     def collections(self) -> Collections:
@@ -128,9 +133,10 @@ class Client:
         """Batches of messages from a collection, a vchannel, or a whole pchannel.
 
         `start`: "all" (what the log still holds), "latest" (what is appended after the reader was
-        opened), a message id (of one vchannel), ("tick", n), or a mapping from vchannel to these.
-        `until`: None, "now" (what is durable when the reader is opened), or a mapping from
-        vchannel to the first id not to read. `types`: the message types to see, None for all.
+        opened), a message id (of one vchannel), ("tick", n), a cut (what comes after it), or a
+        mapping from vchannel to these. `until`: None, "now" (what is durable when the reader is
+        opened), a cut, or a mapping from vchannel to the first id not to read. `types`: the
+        message types to see, None for all.
         `with_ticks`: show time ticks as messages too.
         """
         wanted = None if types is None else frozenset(int(it) for it in types)
@@ -152,6 +158,40 @@ class Client:
             return await plan(self._network, self._offsets, shards, options)
 
         return Reader(subscriptions, self._tasks)
+
+    # ---- time -----------------------------------------------------------------------------------
+
+    async def cut(self, targets: str | Iterable[str], *, tick: int | None = None) -> Cut:
+        """A tick that is closed on all vchannels of the targets, and where it lies on each.
+
+        `read(..., until=cut)` gives exactly the messages with ticks up to it, however many are
+        appended meanwhile, and `read(..., start=cut)` all others. Everything acknowledged on these
+        vchannels before the call is before the cut. With `tick`: the cut at that one.
+
+        Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
+        errors with `retriable` while a pchannel has no owner.
+        """
+        self._check_usable()
+        names = [targets] if isinstance(targets, str) else list(targets)
+        resolved = [(await self._targets.resolve(name)).vchannels for name in names]
+        channels = dict.fromkeys(channel for shards in resolved for channel in shards)
+        return await self._time_sync.cut(list(channels), tick or 0)
+
+    def barrier(self, name: str = CLUSTER, kind: KindName | None = None) -> Barrier:
+        """Ticks that hold for several programs, or for all pchannels: join, report, watch.
+
+        "cluster" is the server's own: each tick of it is closed on every pchannel. `kind`: "hard"
+        (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest
+        of the peers' newest ticks). Kind and name together are one barrier.
+        """
+        self._check_usable()
+        kind = kind or ("soft" if name == CLUSTER else "hard")
+        return Barrier(self._time_sync, self._tasks, name, kind)
+
+    async def barriers(self) -> list[BarrierView]:
+        """Every barrier there is, soft ones first, by name."""
+        self._check_usable()
+        return await self._time_sync.barriers()
 
     # ---- questions ------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ class End:
     """Where a bounded read stops: before message `id`, or at a time tick not below `tick`.
 
     `tick` was closed when everything below `id` was durable, so both stop at the same place, and
-    the second one also where no message follows.
+    the second one also where no message follows. What has a larger tick does not belong to the
+    read, whatever its id: a transaction is at the tick of its commit.
     """
 
     id: MessageId
@@ -77,6 +78,9 @@ class Decoder:
         tick = TimeTick(consumed.tick)
         end = self._wanted.end
         if end is not None and id >= end.id and "_np" not in tags:
+            self.done = True
+            return
+        if kind != MessageType.TIME_TICK and end is not None and tick > end.tick:
             self.done = True
             return
         if kind == MessageType.TIME_TICK:

@@ -18,11 +18,12 @@ from broker.client.subscription import Subscription
 from broker.client.targets import Shards, split
 from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelOffsets
+from broker.model.cut import Cut
 from broker.model.ids import MessageId, TimeTick
 from broker.model.position import FromAll, StartFrom
 
-Start = Literal["all", "latest"] | int | tuple[Literal["tick"], int]
-Until = Literal["now"] | Mapping[str, int]
+Start = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
+Until = Literal["now"] | Mapping[str, int] | Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,17 @@ async def _progress(
                 raise OutOfRange(name, start, held.first_id, held.next_id)
             return Progress(StartFrom(MessageId(start)))
         case ("tick", int(tick)):
-            return Progress(StartFrom(await offsets.seek(name, tick)), TimeTick(tick))
-    raise BadTarget(f"{start!r} is no start; use 'all', 'latest', a message id or ('tick', n)")
+            return await _from_tick(offsets, name, tick)
+        case Cut(cut_tick, ends):
+            _end_of_cut(name, ends)
+            return await _from_tick(offsets, name, cut_tick + 1)
+    raise BadTarget(
+        f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"
+    )
+
+
+async def _from_tick(offsets: Offsets, name: str, tick: int) -> Progress:
+    return Progress(StartFrom(await offsets.seek(name, tick)), TimeTick(tick))
 
 
 def _begin(progress: Progress) -> int:
@@ -103,7 +113,15 @@ def _end(name: str, until: Until | None, held: ChannelOffsets | None) -> End | N
     if until is None:
         return None
     assert held is not None
+    if isinstance(until, Cut):
+        return End(_end_of_cut(name, until.ends), until.tick)
     end_id = held.next_id if until == "now" else until.get(name, held.next_id)
     if end_id > held.next_id:
         raise OutOfRange(name, end_id, held.first_id, held.next_id)
     return End(MessageId(end_id), held.closed_tick)
+
+
+def _end_of_cut(name: str, ends: Mapping[str, MessageId]) -> MessageId:
+    if name not in ends:
+        raise BadTarget(f"the cut was not made for {name}")
+    return ends[name]

@@ -46,6 +46,8 @@ class Reaches:
     directory: Reach
     assigner: Reach
     catalog: Reach
+    soft_barrier: Reach
+    hard_barrier: Reach
 
 
 class AdminService:

@@ -133,6 +133,16 @@ class Gate:
 
         return self.streaming(serve, while_draining=while_draining)
 
+    def watching(
+        self, request_type: type[Q], serve: Callable[[Q, Session], Awaitable[None]]
+    ) -> Handler:
+        """A handler of one request and any number of answers, until the peer or the server goes."""
+
+        async def watch(session: Session) -> None:
+            await serve(await self._only_message(session, request_type), session)
+
+        return self.streaming(watch)
+
     def drain(self) -> None:
         """Refuse new calls from now on, and tell the open ones to end."""
         self._draining = True

@@ -21,6 +21,7 @@ from broker.edge.headers import Identity
 from broker.edge.limits import EdgeLimits
 from broker.edge.log_service import LogService
 from broker.edge.state import ServerState, StateService
+from broker.edge.time_sync_service import TimeSyncService
 from broker.transport import Listener
 
 LAST_WORDS_SHARE = 0.7
@@ -53,6 +54,7 @@ class EdgeServer:
                 StateService(gate, facts.node_id, self.state),
                 LogService(gate, directory),
                 CollectionsService(gate, reaches.catalog),
+                TimeSyncService(gate, directory, reaches.soft_barrier, reaches.hard_barrier),
                 AdminService(gate, facts, reaches, self.state, statistics),
             ),
             limits.listener,

@@ -20,12 +20,14 @@ from broker.edge.reach import Reach
 from broker.edge.server import EdgeServer
 from broker.meta.memory import MemoryMetaStore
 from broker.model.ids import NodeId, PChannelName
+from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
 from broker.node.messages import CollectStatus
 from broker.node.parts import node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaStore
 from broker.ports.wal import Wal
+from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.memory import MemoryWal
 
 NODE = NodeId(1)
@@ -106,9 +108,15 @@ async def small_broker(
     )
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     coordinator = CoordinatorParts(store, (node,), names)
+    timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     spec = SupervisorSpec(
-        "root", children=(node_spec(parts), coordinator_tree(coordinator, "/root"))
+        "root",
+        children=(
+            node_spec(parts),
+            coordinator_tree(coordinator, "/root"),
+            timesync_tree(timesync, "/root"),
+        ),
     )
     async with System(spec) as system:
         running.append(system)
@@ -116,6 +124,8 @@ async def small_broker(
             directory=Reach(find("/root/node/directory")),
             assigner=Reach(find("/root/coordinator/assigner")),
             catalog=Reach(find("/root/coordinator/catalog")),
+            soft_barrier=Reach(find("/root/timesync/soft_barrier")),
+            hard_barrier=Reach(find("/root/timesync/hard_barrier")),
         )
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         edge = EdgeServer(facts, reaches, system.statistics, limits)
