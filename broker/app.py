@@ -32,9 +32,9 @@ from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder, DataFolderError, hold
-from broker.edge.admin_service import Reaches, ServerFacts
+from broker.edge.admin_service import ServerFacts
 from broker.edge.limits import EdgeLimits
-from broker.edge.reach import Reach
+from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.channel import Assignment, AssignmentVersion

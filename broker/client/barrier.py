@@ -9,9 +9,11 @@ from typing import Final, Literal, get_args
 import anyio
 from anyio.abc import TaskGroup
 
+from broker.client.backoff import Backoff
 from broker.client.errors import (
     BadTarget,
     ChannelFenced,
+    DeadlineExceeded,
     InvalidRequestSequence,
     TidemarkError,
 )
@@ -26,6 +28,7 @@ LEASE_S: Final = 10.0
 RENEWALS: Final = 3
 """In each lease, so that a lost one does no harm."""
 
+REPORT_S: Final = 10.0
 LEAVE_S: Final = 2.0
 _KINDS: dict[str, BarrierKind] = dict(zip(get_args(KindName), BarrierKind, strict=True))
 
@@ -82,28 +85,40 @@ class Peer:
         self._renewing = anyio.CancelScope()
         self._sending = anyio.Lock()
 
-    async def report(self, tick: int) -> TimeTick:
+    async def report(self, tick: int, *, deadline_s: float = REPORT_S) -> TimeTick:
         """Say that this peer has come to `tick`; returns the newest that has passed for all.
 
-        A smaller tick than before changes nothing. May be called again after an error.
+        A smaller tick than before changes nothing. What may succeed later is tried again until
+        `deadline_s`; InvalidArgument for a tick from the future. May be called again.
         """
-        if self._replaced is not None:
-            raise self._replaced
-        self._tick = max(self._tick, tick)
-        return await self._say()
+        backoff = Backoff()
+        with anyio.move_on_after(deadline_s):
+            while True:
+                if self._replaced is not None:
+                    raise self._replaced
+                try:
+                    return await self._say(max(self._tick, tick))
+                except TidemarkError as error:
+                    if not error.retriable:
+                        raise
+                backoff = backoff.failed()
+                await anyio.sleep(backoff.delay_s(1.0))
+        raise DeadlineExceeded(f"tick {tick} could not be reported within {deadline_s} s")
 
-    async def _say(self) -> TimeTick:
-        """Report the newest tick, under a new lease if the old one is over."""
+    async def _say(self, tick: int) -> TimeTick:
+        """Report a tick, under a new lease if the old one is over; remembers what was taken."""
         async with self._sending:
             try:
-                return await self._calls.report(self._place, self._lease_id, self._tick)
+                passed = await self._calls.report(self._place, self._lease_id, tick)
             except InvalidRequestSequence:
                 await self._join()
                 self.rejoined += 1
-                return await self._calls.report(self._place, self._lease_id, self._tick)
+                passed = await self._calls.report(self._place, self._lease_id, tick)
             except ChannelFenced as error:
                 self._replaced = error
                 raise
+            self._tick = max(self._tick, tick)
+            return passed
 
     async def _join(self) -> None:
         self._lease_id = await self._calls.join(self._place, self._lease_s, self._interval_ms)
@@ -113,7 +128,7 @@ class Peer:
             while self._replaced is None:
                 await anyio.sleep(self._lease_s / RENEWALS)
                 try:
-                    await self._say()
+                    await self._say(self._tick)
                 except TidemarkError:
                     continue  # told by the next report, or mended by the next renewal
 

@@ -72,7 +72,7 @@ class Watch:
         if self._started and not self._ended:
             self._scope.cancel()
         elif not self._started:
-            self._started = True
+            self._started = self._ended = True
             self._put.close()
         self._get.close()
 

@@ -15,7 +15,7 @@ from broker.coordinator.messages import ListCollections, ListPChannels, NextAssi
 from broker.core.assignment import PChannelMeta
 from broker.core.naming import pchannel_of
 from broker.edge.gate import Gate
-from broker.edge.reach import Reach
+from broker.edge.reach import Reaches
 from broker.edge.state import ServerState
 from broker.model.channel import ChannelOffsets, PChannelState
 from broker.model.ids import NodeId, PChannelName
@@ -37,17 +37,6 @@ class ServerFacts:
     data: str
     pid: int
     started_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reaches:
-    """The actors that the edge asks."""
-
-    directory: Reach
-    assigner: Reach
-    catalog: Reach
-    soft_barrier: Reach
-    hard_barrier: Reach
 
 
 class AdminService:

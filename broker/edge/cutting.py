@@ -9,7 +9,7 @@ cut. Once the tick is closed everywhere, no channel gets a message with such a t
 because ids and ticks of a log grow together, the first id with a larger tick parts the two.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import anyio
@@ -32,11 +32,16 @@ TRIES_MAX: Final = 5
 """Together longer than a node keeps a range of ticks: a tick that is still ahead is not known."""
 
 
-async def cut(directory: Reach, channels: Sequence[str], tick: TimeTick) -> Cut:
+Known = Callable[[PChannelName], Awaitable[bool]]
+"""Whether the cluster has a pchannel of this name, served now or not."""
+
+
+async def cut(directory: Reach, known: Known, channels: Sequence[str], tick: TimeTick) -> Cut:
     """The cut at `tick`, or with 0 at the newest tick closed on any of the channels now.
 
-    Raises Refused: INVALID_ARGUMENT (no channel, no name, too many, a tick from the future),
-    CHANNEL_NOT_EXIST, INNER when a channel does not close a tick in time, and what it is refused.
+    A channel between two owners is waited for. Raises Refused: INVALID_ARGUMENT (no channel, no
+    name, too many, a tick from the future), CHANNEL_NOT_EXIST, INNER when a channel was not served
+    or did not close a tick in time, and what its Appender says when it writes no more.
     """
     if not 0 < len(channels) <= CHANNELS_MAX:
         raise _invalid(f"{len(channels)} channels; a cut needs 1 to {CHANNELS_MAX}")
@@ -44,44 +49,42 @@ async def cut(directory: Reach, channels: Sequence[str], tick: TimeTick) -> Cut:
         raise _invalid("a channel has no name")
     by_channel = {channel: pchannel_of(channel) for channel in channels}
     names = tuple(dict.fromkeys(by_channel.values()))
+    waited_for = ""
     with anyio.move_on_after(CUT_S):
-        found, ends = await _settled(directory, names, tick)
-        return Cut(found, {channel: ends[name] for channel, name in by_channel.items()})
-    cause = f"no tick could be closed on all channels within {CUT_S} s; try again"
+        while True:
+            try:
+                places = [await _locate(directory, known, name) for name in names]
+                found, ends = await _cut(places, tick)
+                return Cut(found, {it: ends[name] for it, name in by_channel.items()})
+            except (ActorDied, StaleTerm, _Reopening) as error:
+                waited_for = str(error)
+            await anyio.sleep(REOPEN_PAUSE_S)
+    cause = f"no tick could be closed on all channels within {CUT_S} s; try again ({waited_for})"
     raise Refused(StreamingCode.INNER, cause)
 
 
-async def _settled(
-    directory: Reach, names: Sequence[PChannelName], wanted: TimeTick
-) -> tuple[TimeTick, dict[PChannelName, MessageId]]:
-    """Tried again while an owner is being replaced: what served a moment ago will serve again."""
-    served: set[PChannelName] = set()
-    while True:
-        try:
-            places = [await _locate(directory, name, served) for name in names]
-            tick = wanted or max(place.view.offsets().closed_tick for place in places)
-            _hurry(places, tick)
-            for place in places:
-                await _close(place, tick)
-            ends = [await place.view.seek(TimeTick(tick + 1)) for place in places]
-        except (ActorDied, StaleTerm, _Reopening):
-            await anyio.sleep(REOPEN_PAUSE_S)
-        else:
-            return tick, dict(zip(names, ends, strict=True))
-
-
 class _Reopening(Exception):
-    """A channel that was there is between two owners."""
+    """A channel of the cluster is between two owners."""
 
 
-async def _locate(directory: Reach, name: PChannelName, served: set[PChannelName]) -> Located:
+async def _locate(directory: Reach, known: Known, name: PChannelName) -> Located:
     located = await directory.ask(Locate(name, None))
     if isinstance(located, Refusal):
-        if located.code is StreamingCode.CHANNEL_NOT_EXIST and name in served:
-            raise _Reopening
+        if located.code is StreamingCode.CHANNEL_NOT_EXIST and await known(name):
+            raise _Reopening(located.cause)
         raise Refused(located.code, located.cause)
-    served.add(name)
     return located
+
+
+async def _cut(
+    places: Sequence[Located], wanted: TimeTick
+) -> tuple[TimeTick, dict[PChannelName, MessageId]]:
+    tick = wanted or max(place.view.offsets().closed_tick for place in places)
+    _hurry(places, tick)
+    for place in places:
+        await _close(place, tick)
+    after = TimeTick(tick + 1)
+    return tick, {place.channel.name: await place.view.seek(after) for place in places}
 
 
 def _hurry(places: Sequence[Located], tick: TimeTick) -> None:

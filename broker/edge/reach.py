@@ -4,6 +4,7 @@ Owns no state. Only for questions that may be asked twice. Next: broker/node/dir
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -46,3 +47,14 @@ class Reach:
     def tell(self, message: object) -> None:
         """Tell whoever plays it now. Raises ActorError when that is nobody."""
         self._find().tell(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaches:
+    """The actors that the edge asks."""
+
+    directory: Reach
+    assigner: Reach
+    catalog: Reach
+    soft_barrier: Reach
+    hard_barrier: Reach

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from actors import ActorStatistics
-from broker.edge.admin_service import AdminService, Reaches, ServerFacts
+from broker.edge.admin_service import AdminService, ServerFacts
 from broker.edge.assigning import NodeManagerService
 from broker.edge.assignment import AssignmentService
 from broker.edge.broadcast import BroadcastService
@@ -20,6 +20,7 @@ from broker.edge.handler import HandlerService
 from broker.edge.headers import Identity
 from broker.edge.limits import EdgeLimits
 from broker.edge.log_service import LogService
+from broker.edge.reach import Reaches
 from broker.edge.state import ServerState, StateService
 from broker.edge.time_sync_service import TimeSyncService
 from broker.transport import Listener
@@ -54,7 +55,7 @@ class EdgeServer:
                 StateService(gate, facts.node_id, self.state),
                 LogService(gate, directory),
                 CollectionsService(gate, reaches.catalog),
-                TimeSyncService(gate, directory, reaches.soft_barrier, reaches.hard_barrier),
+                TimeSyncService(gate, reaches),
                 AdminService(gate, facts, reaches, self.state, statistics),
             ),
             limits.listener,

@@ -10,12 +10,13 @@ import structlog
 from grpclib.const import Handler
 
 from actors import ActorError
+from broker.coordinator.messages import ListPChannels
 from broker.edge.cutting import cut
 from broker.edge.gate import Gate, Session
-from broker.edge.reach import Reach
+from broker.edge.reach import Reach, Reaches
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import TimeTick
+from broker.model.ids import PChannelName, TimeTick
 from broker.timesync.messages import Join, Leave, ListBarriers, NextTicks, Report
 from schemas.generated.tidemark import v1
 
@@ -28,11 +29,9 @@ RETRY_PAUSE_S = 0.2
 class TimeSyncService:
     """Cut, JoinBarrier, ReportTick, LeaveBarrier, WatchBarrier, ListBarriers."""
 
-    def __init__(self, gate: Gate, directory: Reach, soft: Reach, hard: Reach) -> None:
+    def __init__(self, gate: Gate, reaches: Reaches) -> None:
         self._gate = gate
-        self._directory = directory
-        self._soft = soft
-        self._hard = hard
+        self._reaches = reaches
 
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
@@ -47,7 +46,8 @@ class TimeSyncService:
 
     async def cut(self, request: v1.CutRequest) -> v1.CutResponse:
         """See `cutting.cut`."""
-        found = await cut(self._directory, request.channels, TimeTick(request.time_tick))
+        tick = TimeTick(request.time_tick)
+        found = await cut(self._reaches.directory, self._is_known, request.channels, tick)
         return v1.CutResponse(
             time_tick=found.tick,
             ends=[v1.CutEnd(channel=name, end_id=found.ends[name]) for name in request.channels],
@@ -95,13 +95,19 @@ class TimeSyncService:
 
     async def list(self, _: v1.ListBarriersRequest) -> v1.ListBarriersResponse:
         """Soft ones first."""
-        found = (await self._soft.ask(ListBarriers()), await self._hard.ask(ListBarriers()))
+        keepers = (self._reaches.soft_barrier, self._reaches.hard_barrier)
+        found = [await keeper.ask(ListBarriers()) for keeper in keepers]
         return v1.ListBarriersResponse(
             barriers=[_encoded(view) for views in found for view in views]
         )
 
     def _keeper(self, kind: BarrierKind) -> Reach:
-        return self._soft if kind is BarrierKind.SOFT else self._hard
+        soft, hard = self._reaches.soft_barrier, self._reaches.hard_barrier
+        return soft if kind is BarrierKind.SOFT else hard
+
+    async def _is_known(self, name: PChannelName) -> bool:
+        known = await self._reaches.assigner.ask(ListPChannels())
+        return any(it.name == name for it in known)
 
 
 def _kind(number: int) -> BarrierKind:

@@ -38,7 +38,12 @@ LEASE_S_MIN, LEASE_S_MAX = 0.5, 3600.0
 INTERVAL_MS_MAX = 3_600_000
 NAME_LENGTH_MAX = 255
 BARRIERS_MAX = 1024
-PEERS_MAX = 1024
+PEERS_MAX = 16_384
+"""Over all barriers of an actor."""
+
+SHOWN_MAX = 20
+"""Names in one figure; the list of barriers has all of them."""
+
 FORGET_S = 600.0
 """A barrier that had no peers for so long is forgotten."""
 
@@ -79,9 +84,9 @@ class Barriers(Actor[BarrierMessage]):
         return {
             "barriers": len(views),
             "peers": sum(len(view.peers) for view in views),
-            "ticks": ", ".join(f"{view.name} {view.tick}" for view in views),
-            "silent": ", ".join(f"{view.name}/{peer}" for view in views for peer in view.silent),
-            "removed": ", ".join(f"{view.name}/{peer}" for view in views for peer in view.removed),
+            "ticks": _shown([f"{view.name} {view.tick}" for view in views]),
+            "silent": _shown([f"{view.name}/{it}" for view in views for it in view.silent]),
+            "removed": _shown([f"{view.name}/{it}" for view in views for it in view.removed]),
             "removals": self._removals,
             "watches": len(self._watchers),
         }
@@ -116,6 +121,8 @@ class Barriers(Actor[BarrierMessage]):
 
     def _join(self, join: Join) -> Joined:
         self._check_join(join)
+        if sum(map(len, self._groups.values())) >= PEERS_MAX:
+            raise Refused(StreamingCode.INNER, f"there are {PEERS_MAX} peers already")
         lease = Lease(self._context.random.getrandbits(62), join.lease_s, self._now_s())
         group = self._groups.get(join.barrier)
         if group is None:
@@ -126,8 +133,6 @@ class Barriers(Actor[BarrierMessage]):
             self._groups[join.barrier] = group
         elif group.kind is not join.kind:
             raise _invalid(f"barrier {join.barrier!r} is {group.kind.name}, not {join.kind.name}")
-        elif len(group) >= PEERS_MAX and join.peer not in group:
-            raise Refused(StreamingCode.INNER, f"{join.barrier!r} has {PEERS_MAX} peers already")
         else:
             group.join(join.peer, lease)
         return Joined(lease.id, lease.lease_s, group.passed)
@@ -214,6 +219,11 @@ class Barriers(Actor[BarrierMessage]):
 
     def _now_s(self) -> float:
         return self._context.clock.monotonic_s()
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_MAX
+    return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _invalid(cause: str) -> Refused:
