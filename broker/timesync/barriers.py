@@ -44,6 +44,9 @@ PEERS_MAX = 16_384
 SHOWN_MAX = 20
 """Names in one figure; the list of barriers has all of them."""
 
+EARLY_MAX = 1024
+"""Reports that may wait, right after a start, until it is known how far the pchannels are."""
+
 FORGET_S = 600.0
 """A barrier that had no peers for so long is forgotten."""
 
@@ -63,6 +66,7 @@ class Barriers(Actor[BarrierMessage]):
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self._watchers = Watchers()
+        self._early: list[Asked] = []
         self._horizon = TimeTick(0)
         self._removals = 0
 
@@ -72,10 +76,7 @@ class Barriers(Actor[BarrierMessage]):
 
     async def receive(self, batch: Sequence[Asked]) -> None:
         for envelope in batch:
-            try:
-                self._handle(envelope)
-            except Refused as refused:
-                envelope.fail(refused)
+            self._answer(envelope)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """`silent`: each as barrier/peer; `removed`: likewise, those that have not come back."""
@@ -95,12 +96,21 @@ class Barriers(Actor[BarrierMessage]):
         """What a Feed does. Only the SoftBarrier has a barrier for it."""
         raise Refused(StreamingCode.INVALID_ARGUMENT, "pchannels feed the soft barrier only")
 
+    def _answer(self, envelope: Asked) -> None:
+        try:
+            self._handle(envelope)
+        except Refused as refused:
+            envelope.fail(refused)
+
     def _handle(self, envelope: Asked) -> None:
         match envelope.message:
             case Join() as join:
                 envelope.reply(self._join(join))
             case Report() as report:
-                envelope.reply(self._report(report))
+                if report.tick and not self._horizon and len(self._early) < EARLY_MAX:
+                    self._early.append(envelope)
+                else:
+                    envelope.reply(self._report(report))
             case Leave() as leave:
                 self._leave(leave)
                 envelope.reply(None)
@@ -113,11 +123,19 @@ class Barriers(Actor[BarrierMessage]):
             case Feed(ticks):
                 envelope.reply(self.feed(ticks))
             case Horizon(tick):
-                self._horizon = max(self._horizon, tick)
+                self._look_ahead(tick)
             case LookRound():
                 self._look_round()
             case message:
                 assert_never(message)
+
+    def _look_ahead(self, tick: TimeTick) -> None:
+        """Now it is known which ticks there can be: also answer those who came before."""
+        self._horizon = max(self._horizon, tick)
+        if self._horizon:
+            early, self._early = self._early, []
+            for envelope in early:
+                self._answer(envelope)
 
     def _join(self, join: Join) -> Joined:
         self._check_join(join)
@@ -186,7 +204,7 @@ class Barriers(Actor[BarrierMessage]):
         if tick == 0:
             return
         if self._horizon == 0:
-            cause = "it is not known yet how far the pchannels are; try again"
+            cause = "it is not known yet how far the pchannels are, and many wait; try again"
             raise Refused(StreamingCode.INNER, cause)
         latest = self._horizon + tso.compose(AHEAD_MS_MAX, 0)
         if not 0 < tick <= latest:

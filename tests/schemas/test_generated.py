@@ -72,6 +72,20 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             v1.CollectionsBase,
             [f"{OURS}Collections/{method}" for method in ("Create", "Drop", "Get", "List")],
         ),
+        (
+            v1.TimeSyncBase,
+            [
+                f"{OURS}TimeSync/{method}"
+                for method in (
+                    "Cut",
+                    "JoinBarrier",
+                    "LeaveBarrier",
+                    "ListBarriers",
+                    "ReportTick",
+                    "WatchBarrier",
+                )
+            ],
+        ),
         (v1.AdminBase, [f"{OURS}Admin/{method}" for method in ("Actors", "Channels", "Health")]),
     ],
 )

@@ -38,7 +38,7 @@ async def read(log: Client, target: str, **options: object) -> list[Received]:
 
 def ids(messages: Iterable[Received]) -> dict[str, list[int]]:
     """By vchannel, in the order read."""
-    found = defaultdict(list)
+    found: dict[str, list[int]] = defaultdict(list)
     for message in messages:
         found[message.vchannel].append(message.id)
     return found
@@ -95,7 +95,7 @@ async def wait_for_more(landed: list[tuple[str, int, int]], count: int) -> None:
     wanted = len(landed) + count
     with anyio.fail_after(20):
         while len(landed) < wanted:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_cut_is_soon_though_every_channel_is_idle(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_two_writers_in_turn_give_a_soft_tick_each_interval() -> None:
 def test_a_soft_barrier_drops_what_is_late_or_repeated() -> None:
     barrier = SoftMinimum("12", 1)
     told = reports("1:100 2:90 1:95 2:90 2:120 1:130")
-    verdicts, taken = [], []
+    verdicts, taken = list[Verdict](), list[int]()
     for peer, tick in told:
         verdicts.append(barrier.report(peer, TimeTick(tick)))
         taken += barrier.take()

@@ -9,7 +9,7 @@ from broker.model.barrier import BarrierKind
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.timesync import barriers
-from broker.timesync.messages import CLUSTER_BARRIER, Feed, Leave, Passing
+from broker.timesync.messages import CLUSTER_BARRIER, Feed, Join, Leave, Passing, Reported
 from broker.timesync.watchers import WATCHES_MAX
 from tests.broker.timesync.fakes import HARD, SOFT, WITHIN_S, World, play, tick_at
 
@@ -182,14 +182,30 @@ def test_a_tick_from_the_future_is_refused_and_changes_nothing() -> None:
     play(1, scenario)
 
 
-def test_reports_wait_until_it_is_known_how_far_the_pchannels_are() -> None:
+def test_reports_wait_until_it_is_known_how_far_the_pchannels_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(barriers, "EARLY_MAX", 1)
+
     async def scenario(world: World) -> None:
+        answers: list[Reported] = []
+
+        async def report(lease_id: int) -> None:
+            answers.append(await world.report("q", "a", lease_id, tick_at(0.1)))
+
         world.pchannels.down = True
         world.system.kill(HARD)
         await world.clock.sleep(0.5)
         a = await world.join("q", "a")
-        code = await refused(world.report("q", "a", a, tick_at(0.1)))
-        assert code is StreamingCode.INNER
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report, a)
+            await world.clock.sleep(1.0)
+            assert answers == []
+            code = await refused(world.report("q", "a", a, tick_at(0.1)))
+            assert code is StreamingCode.INNER
+            assert not (await world.report("q", "a", a, 0)).late
+            world.pchannels.down = False
+        assert answers == [Reported(tick_at(0.1), late=False)]
 
     play(1, scenario)
 
@@ -227,7 +243,7 @@ def test_bad_joins_have_their_code_and_leave_no_trace(
 def test_a_barrier_of_the_other_actor_is_refused_and_so_is_feeding_it() -> None:
     async def scenario(world: World) -> None:
         hard = world.system.find(HARD)
-        join = barriers.Join("q", BarrierKind.SOFT, "a", 10.0)
+        join = Join("q", BarrierKind.SOFT, "a", 10.0)
         assert await refused(hard.ask(join, deadline_s=1)) is StreamingCode.INVALID_ARGUMENT
         assert await refused(hard.ask(Feed({}), deadline_s=1)) is StreamingCode.INVALID_ARGUMENT
 
