@@ -125,6 +125,14 @@ def channels(server: Server = "", json: Json = False) -> None:
 
 
 @app.command()
+def barriers(server: Server = "", json: Json = False) -> None:
+    """Barriers over time ticks: what has passed, who takes part, who is late."""
+    from broker.cli.showing import show_barriers
+
+    show_barriers(server, as_json=json)
+
+
+@app.command()
 def actors(server: Server = "", json: Json = False) -> None:
     """The server's live tree of actors: term, state, mailbox, restarts."""
     from broker.cli.showing import show_actors

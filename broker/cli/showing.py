@@ -17,7 +17,7 @@ from rich.tree import Tree
 
 from broker.cli.session import FAILED, with_client
 from broker.cli.stdout import until_nobody_reads
-from broker.client import ActorInfo, Client, Collection
+from broker.client import ActorInfo, BarrierView, Client, Collection
 
 WIDE = 250
 """Columns where stdout is no terminal: a table in a file or a pipe is not folded."""
@@ -75,6 +75,27 @@ def show_channels(server: str, *, as_json: bool) -> None:
             str(len(it.vchannels)),
         )
     return _show(table)
+
+
+def show_barriers(server: str, *, as_json: bool) -> None:
+    """One row a barrier."""
+    found = with_client(server, Client.barriers)
+    if as_json:
+        return _print_json([asdict(it) | {"kind": _kind(it)} for it in found])
+    table = _table("barrier", "kind", "passed", "peers", "waits for", "silent", "removed")
+    for it in found:
+        table.add_row(
+            it.name,
+            _kind(it),
+            _time(it.tick >> TICK_LOGICAL_BITS),
+            str(len(it.peers)),
+            *("\n".join(names) or "-" for names in (it.waits_for, it.silent, it.removed)),
+        )
+    return _show(table)
+
+
+def _kind(barrier: BarrierView) -> str:
+    return barrier.kind.name.lower().replace("_", "-")
 
 
 def show_health(server: str, *, as_json: bool) -> None:

@@ -91,7 +91,7 @@ async def test_ticks_that_pass_are_streamed_until_the_watcher_goes(
 ) -> None:
     lease_id = await join(peer)
     watch = await watching(peer)
-    ticks = []
+    ticks: list[int] = []
     for _ in range(3):
         ticks.append(await tick_after(peer, ticks[-1] if ticks else 0))
         assert (await reported(peer, lease_id, ticks[-1])).time_tick == ticks[-1]

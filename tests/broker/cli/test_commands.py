@@ -169,6 +169,13 @@ def test_channels_health_and_actors_are_shown_as_tables_and_as_json(server: str)
     assert paths == sorted(paths)
 
 
+def test_barriers_are_shown_as_a_table_and_as_json(server: str) -> None:
+    assert "cluster" in tidemark("barriers", server=server).stdout
+    (cluster,) = json.loads(tidemark("barriers", "--json", server=server).stdout)
+    assert (cluster["name"], cluster["kind"], cluster["removed"]) == ("cluster", "soft", [])
+    assert [it["name"] for it in cluster["peers"]][1] == PCHANNEL
+
+
 def test_names_are_shown_as_they_are_and_not_as_markup(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "[bold]:cat:", pchannels="1") as broker:
         for arguments in (("health",), ("health", "--json")):

@@ -1,0 +1,56 @@
+"""Where a bounded read ends: by id, by a time tick, and by the tick of a message."""
+
+from broker.client.decoder import Decoder, End, Wanted
+from broker.client.progress import Progress
+from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
+from broker.model.position import FromAll
+from schemas.wire import (
+    consume_message,
+    consume_time_tick,
+    message,
+    produce_request,
+    scan_produce_request,
+)
+
+V0 = "by-dev-rootcoord-dml_0_7v0"
+END = End(MessageId(10), TimeTick(100))
+
+
+def frame(id: int, tick: int, **properties: str) -> bytes:
+    """A message as the broker delivers it."""
+    sent = message(b"x", {"_t": "2", "_v": "1", "_vc": V0} | properties)
+    scanned = scan_produce_request(produce_request(1, sent))
+    return consume_message(id, tick, id, 1, scanned.message.stored)  # type: ignore[union-attr]
+
+
+def time_tick(id: int, tick: int) -> bytes:
+    return consume_time_tick(id, tick, id, 1, False, 1)
+
+
+def read(*frames: bytes) -> tuple[list[int], bool]:
+    """The ids handed over, and whether the read is done."""
+    wanted = Wanted(PChannelName(V0.rpartition("_")[0]), VChannelName(V0), end=END)
+    decoder = Decoder(wanted, Progress(FromAll()))
+    ids = []
+    for each in frames:
+        batch = decoder.feed([each])
+        ids += [it.id for it in batch.messages] if batch else []
+        if decoder.done:
+            break
+    return ids, decoder.done
+
+
+def test_a_read_ends_before_its_end_id() -> None:
+    assert read(frame(8, 80), frame(9, 100), frame(10, 101)) == ([8, 9], True)
+
+
+def test_a_read_ends_at_its_tick_when_nothing_follows() -> None:
+    assert read(frame(8, 80), time_tick(8, 99)) == ([8], False)
+    assert read(frame(8, 80), time_tick(8, 100)) == ([8], True)
+    assert read(frame(8, 80), time_tick(8, 120)) == ([8], True)
+
+
+def test_a_transaction_that_was_open_at_a_cut_is_not_inside_it() -> None:
+    """Its messages have ids before the end and, once committed, the tick of the commit."""
+    assert read(frame(8, 80), frame(7, 130, _tx="x"), frame(9, 130, _tx="x")) == ([8], True)
+    assert read(frame(7, 90, _tx="x"), frame(9, 90, _tx="x"), time_tick(9, 100)) == ([7, 9], True)
