@@ -31,7 +31,7 @@ def read(*frames: bytes) -> tuple[list[int], bool]:
     """The ids handed over, and whether the read is done."""
     wanted = Wanted(PChannelName(V0.rpartition("_")[0]), VChannelName(V0), end=END)
     decoder = Decoder(wanted, Progress(FromAll()))
-    ids = []
+    ids: list[int] = []
     for each in frames:
         batch = decoder.feed([each])
         ids += [it.id for it in batch.messages] if batch else []
