@@ -23,7 +23,7 @@ import structlog
 import uvloop
 
 from actors import ActorError, Ref, SupervisorSpec, System, SystemClock
-from broker.config import Settings, split_address
+from broker.config import Settings, misspelt, split_address
 from broker.coordinator.founding import found_cluster
 from broker.coordinator.messages import NextAssignment
 from broker.coordinator.observer import NodeNews
@@ -91,6 +91,8 @@ class Broker:
 def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then drain. Raises CannotStart; prints the ready line."""
     _configure_logs(settings.log_level)
+    for name in misspelt(os.environ):
+        log.warning("no such setting: this environment variable is ignored", name=name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signal.signal(signal.SIGTERM, _leave)  # until the loop takes over
     try:

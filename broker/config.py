@@ -3,6 +3,7 @@
 Durations end in `_ms` or `_s`, sizes in `_bytes`, limits in `_max`, and say what they protect.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -92,6 +93,13 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def misspelt(names: Iterable[str]) -> list[str]:
+    """Environment variables that look like settings and are none; others' may begin alike."""
+    prefix = "TIDEMARK_"
+    known = {f"{prefix}{name.upper()}" for name in Settings.model_fields} | {f"{prefix}SERVER"}
+    return sorted(name for name in names if name.startswith(prefix) and name not in known)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -65,8 +66,18 @@ def main() -> int:
     parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--work-dir", type=Path, required=True)
     arguments = parser.parse_args()
-    with TemporaryDirectory(dir=arguments.work_dir) as folder:
-        return run(Path(folder), with_spark=not arguments.without_spark)
+    signal.signal(signal.SIGTERM, interrupted)
+    try:
+        with TemporaryDirectory(dir=arguments.work_dir, prefix="run-") as folder:
+            return run(Path(folder), with_spark=not arguments.without_spark)
+    except KeyboardInterrupt:
+        say("Interrupted; the broker is stopped and its data removed.")
+        return 130
+
+
+def interrupted(*_: object) -> None:
+    """SIGTERM ends the demonstration as Ctrl-C does: everything is stopped on the way out."""
+    raise KeyboardInterrupt
 
 
 def run(folder: Path, *, with_spark: bool) -> int:
@@ -215,15 +226,28 @@ def spark_read(address: str, folder: Path) -> Tallies:
             .trigger(availableNow=True)
             .start()
         )
-        if not query.awaitTermination(SPARK_S_MAX):
-            query.stop()
-            raise SystemExit(f"The Spark query did not finish within {SPARK_S_MAX} s.")
+        watch(query)
         rows = spark.sql("select carrier, flights, arrived, delay_minutes from carriers").collect()
-        batches = sum(1 for one in query.recentProgress if one["numInputRows"])
-        say(f"{batches} micro-batches")
         return {row[0]: Tally(row[1], row[2], row[3]) for row in rows}
     finally:
         spark.stop()
+
+
+def watch(query: Any) -> None:
+    """Tell of each micro-batch as it ends; SystemExit when the query takes too long."""
+    told = 0
+    deadline_s = time.monotonic() + SPARK_S_MAX
+    while query.isActive or told < len(query.recentProgress):
+        query.awaitTermination(1)
+        for batch in query.recentProgress[told:]:
+            told += 1
+            if batch["numInputRows"]:
+                say(f"  micro-batch {batch['batchId']}: {batch['numInputRows']:,} flights")
+        if time.monotonic() > deadline_s:
+            query.stop()
+            raise SystemExit(f"The Spark query did not finish within {SPARK_S_MAX} s.")
+    if query.exception() is not None:
+        raise SystemExit(str(query.exception()))
 
 
 def spark_session(folder: Path):  # type: ignore[no-untyped-def] # pyspark is optional here

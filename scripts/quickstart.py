@@ -1,13 +1,16 @@
 """See Tidemark work, from a bare Python 3.11: flights in, Spark reads them back, totals checked.
 
-    python3 scripts/quickstart.py
+    python3 scripts/quickstart.py [--without-spark]
 
 Makes its own environment in .quickstart/, finds Java >= 17 or installs it where apt-get works (else
 names the command and goes on without Spark), and hands over to scripts/flights.py. Needs about 1 GB
 of disk, most of it Spark. Nothing is left running.
 """
 
+import argparse
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,18 +19,25 @@ from environment import ROOT, Environment, EnvironmentFailed, make
 from java import JavaMissing, ensure_java
 
 WORK = ROOT / ".quickstart"
+STALE_S = 3600
 
 
 def main() -> int:
     """Set up, run the demonstration, and tell how long each took; its exit code."""
+    parser = argparse.ArgumentParser(description="Flights in, Spark reads them back, all checked.")
+    parser.add_argument("--without-spark", action="store_true", help="read by the Python client")
+    chosen = parser.parse_args()
     started = time.perf_counter()
     variables = {}
     options = ["--work-dir", str(WORK)]
     extras = "demo,spark"
     try:
-        variables["JAVA_HOME"] = str(ensure_java())
+        if not chosen.without_spark:
+            variables["JAVA_HOME"] = str(ensure_java())
     except JavaMissing as missing:
         print(f"{missing}\nGoing on without Spark: the Python client will read the flights back.")
+        chosen.without_spark = True
+    if chosen.without_spark:
         options.append("--without-spark")
         extras = "demo"
     print(
@@ -41,17 +51,24 @@ def main() -> int:
     ready = time.perf_counter()
     code = demonstrate(environment, variables, options)
     print(f"Set up in {ready - started:.0f} s, ran in {time.perf_counter() - ready:.0f} s.")
+    if code == 0:
+        print('Next: the README\'s "Start a broker". All this made is in .quickstart; delete it.')
     return code
 
 
 def demonstrate(environment: Environment, variables: dict[str, str], options: list[str]) -> int:
-    """Run scripts/flights.py in the environment; Ctrl-C reaches it and it cleans up."""
+    """Run scripts/flights.py in the environment; it cleans up after Ctrl-C and SIGTERM alike."""
+    for left in WORK.glob("run-*"):
+        if time.time() - left.stat().st_mtime > STALE_S:
+            shutil.rmtree(left, ignore_errors=True)  # of a run that was killed
     script = ROOT / "scripts" / "flights.py"
     command = [str(environment.python), str(script), *options]
     running = subprocess.Popen(command, env={**os.environ, **variables}, cwd=WORK)
+    signal.signal(signal.SIGTERM, lambda *_: running.terminate())
     while True:
         try:
-            return running.wait()
+            code = running.wait()
+            return code if code >= 0 else 128 - code
         except KeyboardInterrupt:
             continue
 

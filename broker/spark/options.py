@@ -74,6 +74,14 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
     )
 
 
+def parse_either(options: Mapping[str, str]) -> Options:
+    """Options that suit a batch or a stream, when it is not known yet which; else BadOption."""
+    try:
+        return parse(options, streaming=True)
+    except BadOption:
+        return parse(options, streaming=False)
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:

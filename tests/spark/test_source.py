@@ -258,11 +258,14 @@ def test_offsets_beyond_the_log_are_data_loss_and_named(
     [
         ({"startingOffsets": "soon"}, "TIDEMARK_BAD_OPTION"),
         ({"topic": "x"}, "TIDEMARK_BAD_OPTION"),
+        ({"maxRowsPerTrigger": "0"}, "TIDEMARK_BAD_OPTION"),
     ],
 )
-def test_a_bad_option_is_named(
+def test_a_bad_option_is_named_by_a_batch_and_by_a_stream(
     spark: SparkSession, broker: BrokerProcess, options: dict[str, str], told: str
 ) -> None:
+    with pytest.raises(Exception, match=told):
+        stream(spark, broker, "columns", **options)
     with pytest.raises(Exception, match=told):
         batch(spark, broker, "columns", **options).collect()
 

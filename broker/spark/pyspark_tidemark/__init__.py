@@ -22,13 +22,11 @@ class DefaultSource(DataSource):
         return "tidemark"
 
     def schema(self) -> str:
-        from broker.spark.options import parse
+        from broker.spark.options import parse_either
         from broker.spark.rows import ddl
 
-        # Whether this is a stream is not known yet; both readings agree on this option.
-        given = {k: v for k, v in self.options.items() if k.lower() == "includeproperties"}
-        options = parse({"subscribe": "any", **given}, streaming=True)
-        return ddl(include_properties=options.include_properties)
+        # Checked here: what `streamReader` raises, Spark replaces by an error of its own.
+        return ddl(include_properties=parse_either(self.options).include_properties)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from broker.spark.batch_reader import BatchReader

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.spark.options import EARLIEST, LATEST, BadOption, parse
+from broker.spark.options import EARLIEST, LATEST, BadOption, parse, parse_either
 
 
 def test_a_stream_starts_at_latest_and_a_batch_at_earliest_unless_told_otherwise() -> None:
@@ -56,3 +56,10 @@ def test_a_bad_option_is_named_with_the_way_out(
     with pytest.raises(BadOption, match=r"\[TIDEMARK_BAD_OPTION\]") as refused:
         parse(given, streaming=streaming)
     assert told in str(refused.value)
+
+
+def test_options_of_either_kind_of_query_pass_before_the_kind_is_known() -> None:
+    assert parse_either({"subscribe": "a", "startingOffsets": "latest"}).starting == LATEST
+    assert parse_either({"subscribe": "a", "endingOffsets": "latest"}).ending == LATEST
+    with pytest.raises(BadOption, match="above 0"):
+        parse_either({"subscribe": "a", "maxRowsPerTrigger": "0"})
