@@ -77,7 +77,7 @@ def main() -> int:
 
 def interrupted(*_: object) -> None:
     """SIGTERM ends the demonstration as Ctrl-C does: everything is stopped on the way out."""
-    raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)  # asyncio unwinds this in order
 
 
 def run(folder: Path, *, with_spark: bool) -> int:
