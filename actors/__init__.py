@@ -11,6 +11,7 @@ from actors.errors import (
     NameTaken,
     NoSuchActor,
     NotRunning,
+    PlannedRestart,
     StaleTerm,
     StartInterrupted,
     StartTimeout,
@@ -37,7 +38,7 @@ __all__ = [
     "ONE_FOR_ALL", "ONE_FOR_ONE", "PERMANENT", "REST_FOR_ONE", "TEMPORARY", "TRANSIENT",
     "Actor", "ActorDied", "ActorError", "ActorStatistics", "Alarm", "AskTimeout", "Backoff",
     "ChildSpec", "Clock", "Context", "Envelope", "Exit", "ExitKind", "MailboxFull", "MailboxSpec",
-    "NameTaken", "NoSuchActor", "NotRunning", "Overflow", "Ref", "Request", "Restart", "StaleTerm",
-    "StartInterrupted", "StartTimeout", "Strategy", "SupervisorSpec", "System", "SystemClock",
-    "TermSource", "Terminated", "Timer", "TooManyRestarts", "Tree",
+    "NameTaken", "NoSuchActor", "NotRunning", "Overflow", "PlannedRestart", "Ref", "Request",
+    "Restart", "StaleTerm", "StartInterrupted", "StartTimeout", "Strategy", "SupervisorSpec",
+    "System", "SystemClock", "TermSource", "Terminated", "Timer", "TooManyRestarts", "Tree",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ import anyio
 
 from actors.actor import Actor, Context, Tree
 from actors.clock import Alarm, Clock
+from actors.errors import PlannedRestart
 from actors.exit import Exit, ExitKind
 from actors.incarnation import Incarnation
 
@@ -150,7 +151,9 @@ class Cell:
 
     def _crashed(self, kind: ExitKind, error: BaseException) -> Exit:
         exit = Exit(kind, error)
-        if kind is ExitKind.CRASHED:
+        if isinstance(error, PlannedRestart):
+            log.warning("%s of term %d ends: %s", self.life.path, self.life.term, error)
+        elif kind is ExitKind.CRASHED:
             log.error("%s of term %d %s", self.life.path, self.life.term, exit, exc_info=error)
         return exit
 

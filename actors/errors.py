@@ -10,6 +10,13 @@ class ActorError(Exception):
     """Whatever the runtime refuses or reports."""
 
 
+class PlannedRestart(Exception):
+    """Raised by an actor that makes room for its next incarnation; logged without a traceback.
+
+    To supervisors and askers it is a crash like any other.
+    """
+
+
 class MailboxFull(ActorError):
     """No room on the message lane, and the policy (or `tell`) does not wait, or waited in vain."""
 

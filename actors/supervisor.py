@@ -21,6 +21,7 @@ from actors.errors import (
     NameTaken,
     NoSuchActor,
     NotRunning,
+    PlannedRestart,
     StartInterrupted,
     StartTimeout,
     TooManyRestarts,
@@ -214,7 +215,8 @@ class Supervisor(Actor[SupervisorMessage]):
         delay_s = self._spec.backoff.delay_s(slot.attempts, self._ground.random.random())
         slot.attempts += 1
         slot.retry = self._context.after(delay_s, Retry(slot.spec.name))
-        log.warning("%s restarts in %.3f s; it %s", slot.path, delay_s, exit)
+        level = logging.INFO if isinstance(exit.error, PlannedRestart) else logging.WARNING
+        log.log(level, "%s restarts in %.3f s; it %s", slot.path, delay_s, exit)
 
     async def _revive(self, name: str) -> None:
         origin = self._slot.children[name]

@@ -238,6 +238,7 @@ def _configure_logs(level: str) -> None:
     logging.basicConfig(
         level=number, stream=sys.stderr, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s"
     )
+    logging.getLogger("aiosqlite").setLevel(max(number, logging.WARNING))
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -14,6 +14,7 @@ from broker.client.connect import DEFAULT_SERVER, connect
 from broker.client.deadlines import Deadlines
 from broker.client.errors import (
     AppendsFailed,
+    BadAddress,
     BadTarget,
     ChannelFenced,
     ChannelNotExist,
@@ -56,6 +57,7 @@ __all__ = [
     "ActorInfo",
     "Appended",
     "AppendsFailed",
+    "BadAddress",
     "BadTarget",
     "Barrier",
     "BarrierPeer",

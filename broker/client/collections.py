@@ -50,7 +50,7 @@ class Collections:
                 deadline_s=self._deadline_s,
             )
         except (ChannelNotExist, InvalidArgument) as error:
-            raise NoSuchCollection(error.cause, error.code) from error
+            raise NoSuchCollection(error.cause, error.code) from None
         return _collection(found)
 
     async def list(self) -> list[Collection]:
@@ -73,7 +73,7 @@ class Collections:
                 deadline_s=self._deadline_s,
             )
         except (ChannelNotExist, InvalidArgument) as error:
-            raise NoSuchCollection(error.cause, error.code) from error
+            raise NoSuchCollection(error.cause, error.code) from None
         self._dropped(name)
 
 

@@ -32,11 +32,11 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """A client of the cluster that `server` (HOST:PORT) belongs to.
 
-    Raises ConnectionLost at once when nobody listens there; later losses are mended by the client
-    itself. `limits` bound what waits to be appended, for each pchannel. With `resend` an append
-    whose stream broke, or whose writer failed, is sent again, so it may be written twice; without,
-    it fails at once as OutcomeUnknown. Leaving waits `close_s` for answers still on their way, and
-    leaves nothing running.
+    Raises BadAddress when it is no HOST:PORT, and ConnectionLost at once when nobody listens there;
+    later losses are mended by the client itself. `limits` bound what waits to be appended, for each
+    pchannel. With `resend` an append whose stream broke, or whose writer failed, is sent again, so
+    it may be written twice; without, it fails at once as OutcomeUnknown. Leaving waits `close_s`
+    for answers still on their way, and leaves nothing running.
     """
     network = Network(
         server,

@@ -16,10 +16,13 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
 from broker.client.errors import (
+    BadAddress,
     ConnectionLost,
     DeadlineExceeded,
     ProtocolBroken,
+    ServerRefusal,
     TidemarkError,
+    UnknownRefusal,
     refusal,
 )
 from broker.model.failure import StreamingCode
@@ -63,15 +66,18 @@ W = TypeVar("W", bound=Wire)
 
 
 class Connection:
-    """A server at `address` (HOST:PORT); connects when first used and again when it broke."""
+    """A server at `address`; connects when first used and again when it broke.
+
+    Raises BadAddress when `address` is not HOST:PORT.
+    """
 
     def __init__(self, address: str, *, cluster: str) -> None:
-        host, _, port = address.rpartition(":")
+        host, port = _host_and_port(address)
         self.address = address
         self._cluster = cluster
         self._channel = Channel(
-            host.strip("[]"),
-            int(port),
+            host,
+            port,
             codec=MessageCodec(),
             status_details_codec=RawDetailsCodec(),
             config=Configuration(
@@ -166,6 +172,13 @@ class Conversation:
         await self._stream.end()
 
 
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadAddress(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
+    return host.strip("[]"), int(port)
+
+
 @contextmanager
 def _translated(address: str) -> Iterator[None]:
     """What grpclib, h2, the transport and the system raise becomes one of the client's errors."""
@@ -181,7 +194,9 @@ def _translated(address: str) -> Iterator[None]:
         translated = _translation(error, address)
         if translated is None:
             raise
-        raise translated from error
+        # The inner traceback of a refusal is about our plumbing; the refusal itself says it all.
+        told = isinstance(translated, ServerRefusal) and not isinstance(translated, UnknownRefusal)
+        raise translated from None if told else error
 
 
 def _translation(error: Exception, address: str) -> TidemarkError | None:

@@ -51,6 +51,10 @@ class BadTarget(TidemarkError):
     """A name or a start position that cannot mean anything."""
 
 
+class BadAddress(TidemarkError, ValueError):
+    """What should name a server is not HOST:PORT."""
+
+
 class ProtocolBroken(TidemarkError):
     """The server sent what the protocol does not allow."""
 

@@ -19,6 +19,8 @@ Key = bytes | str | int
 KEY_PROPERTY = "tidemark.key"
 TICK_LOGICAL_BITS = 18
 
+_BYTES = (bytes, bytearray, memoryview)
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -35,6 +37,14 @@ class Message:
     type: int = MessageType.INSERT
     version: int = 1
     header: bytes = b""
+
+    def __post_init__(self) -> None:
+        """TypeError at once for a payload that is not bytes."""
+        payload: object = self.payload
+        if not isinstance(payload, _BYTES):
+            kind = type(payload).__name__
+            mend = "; encode it first" if kind == "str" else ""
+            raise TypeError(f"payload must be bytes, not {kind}{mend}")
 
 
 class Appended(NamedTuple):
@@ -117,12 +127,18 @@ def encode(message: Message, vchannel: str) -> bytes:
 
 def _own_properties(message: Message) -> dict[str, str]:
     stored = dict(message.properties)
-    for name in stored:
+    for name, value in stored.items():
+        _check_text(name, value)
         if name[:1] == "_" or name == KEY_PROPERTY:
             raise ValueError(f"property {name!r} is reserved; choose a name without leading '_'")
     if message.key is not None:
         stored[KEY_PROPERTY] = b64encode(key_bytes(message.key)).decode()
     return stored
+
+
+def _check_text(name: object, value: object) -> None:
+    if not (isinstance(name, str) and isinstance(value, str)):
+        raise TypeError(f"properties must be str to str, not {name!r} to {value!r}")
 
 
 @lru_cache(maxsize=1024)

@@ -37,7 +37,8 @@ from broker.ports.meta import Conflict, MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
 LOUD_FAILURES = 4
-"""From this failure in a row on it is worth a warning; the first ones happen at every start."""
+"""From this failure in a row on it is worth a warning. The first happens at every healthy start,
+because the node comes up after its coordinator."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -244,8 +245,14 @@ class Placement(Actor[PlacementMessage]):
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
-        tell = log.info if self._failures < LOUD_FAILURES else log.warning
+        tell = _loudness(self._failures)
         tell("not served yet", channel=self._name, attempt=self._failures, error=str(error))
         doubled_s = self._timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
         delay_s = min(doubled_s, self._timing.retry_max_s)
         self._plan(delay_s * self._context.random.uniform(0.5, 1.0))
+
+
+def _loudness(failures: int) -> Callable[..., None]:
+    if failures == 1:
+        return log.debug  # type: ignore[no-any-return]
+    return log.info if failures < LOUD_FAILURES else log.warning  # type: ignore[no-any-return]

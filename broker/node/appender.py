@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from actors import Actor, Context, Envelope
+from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.backlog import Backlog
 from broker.core.sequencer import (
     Admission,
@@ -50,7 +50,7 @@ REFUSING = "refusing"
 log = logging.getLogger("broker.node")
 
 
-class StorageCameBack(Exception):
+class StorageCameBack(PlannedRestart):
     """The storage takes writes again: this incarnation makes room for one that may write."""
 
 
@@ -224,6 +224,7 @@ class Appender(Actor[AppenderMessage]):
             self._fail(self._end.term, refusal, final=True)
             self._context.stop()
         else:
+            log.warning("appends are refused, reads go on: %s", refusal.cause)
             self._context.after(self._limits.probe_s, PROBE)
 
     def _answer(
@@ -252,7 +253,7 @@ class Appender(Actor[AppenderMessage]):
 
     async def _probe(self) -> None:
         if await self._parts.wal.writable():
-            raise StorageCameBack(f"{self._name}: reopening at the next term")
+            raise StorageCameBack(f"{self._name}: storage takes writes again")
         self._context.after(self._limits.probe_s, PROBE)
 
     async def _truncate(self) -> None:

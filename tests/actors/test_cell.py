@@ -6,8 +6,9 @@ from typing import Any
 import anyio
 import pytest
 
-from actors import ActorDied, ChildSpec, ExitKind, MailboxSpec
+from actors import ActorDied, ChildSpec, ExitKind, MailboxSpec, PlannedRestart
 from actors.cell import BATCHES_UNBROKEN_MAX
+from actors.testing import run_seeded
 from tests.actors.troupe import (
     LONG_S,
     Hold,
@@ -219,3 +220,23 @@ async def test_the_dead_answer_nobody_twice() -> None:
             ref.tell(Raise())
         player.held[0].reply("from beyond")
         assert not player.held[0].wanted()
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "traceback"),
+    [(PlannedRestart("room made"), "WARNING", False), (ValueError("boom"), "ERROR", True)],
+)
+def test_a_crash_is_logged_with_its_traceback_and_a_planned_restart_in_one_line(
+    caplog: pytest.LogCaptureFixture, error: Exception, level: str, *, traceback: bool
+) -> None:
+    async def scenario() -> None:
+        async with Troupe("a") as troupe:
+            troupe.ref("a").tell(Raise(error))
+            await settle()
+            assert troupe.terms() == {"a": 2}
+
+    run_seeded(1, scenario)
+    first = next(it for it in caplog.records if it.name == "actors")
+    assert (first.levelname, first.exc_info is not None) == (level, traceback)
+    assert str(error) in first.getMessage()
+    assert sum(it.levelname != "INFO" for it in caplog.records) == (2 if traceback else 1)

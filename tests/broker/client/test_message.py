@@ -40,6 +40,18 @@ def test_a_reserved_property_is_refused(name: str) -> None:
         encode(Message(b"", properties={name: ""}), VCHANNEL)
 
 
+def test_a_payload_that_is_not_bytes_is_named_at_once() -> None:
+    with pytest.raises(TypeError, match="payload must be bytes, not str; encode it first"):
+        Message("text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not NoneType$"):
+        Message(None)  # type: ignore[arg-type]
+
+
+def test_a_property_that_is_not_text_is_named() -> None:
+    with pytest.raises(TypeError, match="properties must be str to str, not 'n' to 1"):
+        encode(Message(b"", properties={"n": 1}), VCHANNEL)  # type: ignore[dict-item]
+
+
 def test_a_key_is_given_back_as_the_bytes_that_are_hashed() -> None:
     assert key_bytes("ü") == "ü".encode()
     assert key_bytes(b"\xff") == b"\xff"

@@ -13,6 +13,7 @@ from anyio.from_thread import start_blocking_portal
 
 from broker.app import Broker, bind, run_broker
 from broker.client import (
+    BadAddress,
     BadTarget,
     Client,
     InvalidArgument,
@@ -146,6 +147,31 @@ async def test_a_name_that_nothing_has_is_an_error_at_once(broker: str) -> None:
             await anext(log.read("nowhere"))
         with pytest.raises(BadTarget):
             await log.append("other-cluster-dml_1_7v0", b"")
+
+
+async def test_text_in_place_of_bytes_is_told_before_anything_is_sent(broker: str) -> None:
+    async with connect(broker) as log:
+        with pytest.raises(TypeError, match="payload must be bytes"):
+            await log.append(VCHANNEL, "text")  # type: ignore[arg-type]
+        assert await read_now(log, VCHANNEL) == []
+
+
+@pytest.mark.parametrize("server", ["nonsense", ":19531", "host:", "host:http", "host:70000"])
+async def test_an_address_that_is_none_is_told_as_such(server: str) -> None:
+    with pytest.raises(BadAddress, match=f"^'{server}' is not HOST:PORT, such as 127.0.0.1:19531"):
+        async with connect(server):
+            pass
+
+
+async def test_a_refusal_shows_no_traceback_but_its_own(broker: str) -> None:
+    async with connect(broker) as log:
+        with pytest.raises(InvalidArgument) as refused:
+            await log.collections.create("not a name")
+        with pytest.raises(NoSuchCollection) as unknown:
+            await log.collections.drop("nowhere")
+    for error in (refused.value, unknown.value):
+        assert error.__cause__ is None
+        assert error.__suppress_context__
 
 
 async def test_a_read_starts_where_it_is_told(broker: str) -> None:

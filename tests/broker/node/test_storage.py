@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
+import pytest
+
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term
@@ -68,6 +70,29 @@ def test_a_full_disk_refuses_appends_serves_reads_and_mends_itself() -> None:
             assert [m.body for m in reader.messages] == [b"before", b"after"]
 
     run_seeded(1, scenario)
+
+
+def test_a_full_disk_is_one_warning_when_it_begins_and_one_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        async with running_node(disk.wal) as world:
+            await world.assign()
+            disk.full = True
+            await refused(world)
+            await refused(world)
+            disk.full = False
+            await world.locate(PCHANNEL, 2)
+
+    run_seeded(13, scenario)
+    refuses, is_back = [it for it in caplog.records if it.levelname != "INFO"]
+    assert refuses.getMessage() == (
+        f"appends are refused, reads go on: storage refused: {PCHANNEL}: told to fail"
+    )
+    assert is_back.getMessage().endswith(f"{PCHANNEL}: storage takes writes again")
+    assert {it.levelname for it in (refuses, is_back)} == {"WARNING"}
+    assert is_back.exc_info is None
 
 
 def test_a_group_of_unknown_outcome_may_be_read_back_by_the_next_term() -> None:
