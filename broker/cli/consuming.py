@@ -16,7 +16,7 @@ import anyio
 
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.stdout import until_nobody_reads
-from broker.client import Client, Received
+from broker.client import BadTarget, Client, Received
 from broker.client.start import Start
 from broker.client.together import until_first
 
@@ -45,6 +45,8 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
     async def write_all(client: Client) -> None:
         left = options.limit
         until: Any = "now" if options.until_now else None
+        if isinstance(start, int):
+            await _refuse_id_of_many(client, options.target)
         async with client.read(options.target, start=start, until=until) as reader:
             async for batch in reader:
                 messages = batch.messages[:left]
@@ -56,6 +58,17 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
 
     with until_nobody_reads():
         with_client(server, consume, interrupted=0)
+
+
+async def _refuse_id_of_many(client: Client, target: str) -> None:
+    if "-" in target:  # a channel: no collection's name has one
+        return
+    vchannels = (await client.collections.get(target)).vchannels
+    if len(vchannels) > 1:
+        raise BadTarget(
+            f"--from: an id belongs to one vchannel; name the vchannel instead of {target!r}:"
+            f" {', '.join(vchannels)}"
+        )
 
 
 async def _reader_gone() -> None:

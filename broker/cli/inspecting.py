@@ -57,6 +57,13 @@ def _summary(report: Report) -> list[str]:
     counts = f"{report.logs} logs, {report.segments} segments, {report.records:,} records"
     lines = [f"{counts}, {report.messages:,} messages, {report.size_bytes:,} bytes"]
     lines += [_line(row) for row in report.damages]
-    lines += [f"{name}  belongs to no segment" for name in report.leftovers]
-    lines.append("healthy" if report.healthy else f"{len(report.damages)} damaged places")
+    lines += [
+        f"{name}  belongs to no segment (left by a crash; the next start removes it)"
+        for name in report.leftovers
+    ]
+    lines.append("healthy" if report.healthy else _damaged(len(report.damages)))
     return lines
+
+
+def _damaged(places: int) -> str:
+    return "1 damaged place" if places == 1 else f"{places:,} damaged places"

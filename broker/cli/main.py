@@ -15,7 +15,6 @@ from broker.cli.stdout import open_standard_streams
 
 app = typer.Typer(
     name="tidemark",
-    help="A write-ahead-log broker: durable ordered channels with time ticks.",
     epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
@@ -38,25 +37,48 @@ def run() -> None:
     app(prog_name="tidemark")
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"tidemark {version('tidemark')}")
+        except PackageNotFoundError:
+            typer.echo("tidemark 0+checkout")  # as `health` of a broker run from one
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say it and exit."),
+    ] = False,
+) -> None:
+    """A write-ahead-log broker: durable ordered channels with time ticks."""
+
+
 @app.command()
 def serve(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where everything is kept. [default: ./tidemark-data]")
+        Path | None, typer.Option(help="Where everything is kept; ./tidemark-data by default.")
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Port 0 picks one. [default: 127.0.0.1:19531]"),
+        typer.Option(metavar="HOST:PORT", help="127.0.0.1:19531 by default; port 0 picks one."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Prefix of the channels' names. [default: by-dev]")
+        str | None, typer.Option(help="Prefix of the channels' names; by-dev by default.")
     ] = None,
     pchannels: Annotated[
-        int | None, typer.Option(help="Physical channels; fixed at the first start. [default: 16]")
+        int | None,
+        typer.Option(help="Physical channels; 16 by default. The number can grow, never shrink."),
     ] = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Every setting can also stand in `tidemark.toml` or in the environment as TIDEMARK_<NAME>.
+    Every other setting, and these too, stand in the environment as TIDEMARK_<NAME> or in
+    `tidemark.toml` of the working directory; the README says where they are listed.
     """
     from broker.cli.serving import run_server
 

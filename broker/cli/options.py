@@ -9,7 +9,7 @@ Server = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         envvar="TIDEMARK_SERVER",
-        help="The broker to talk to. [default: 127.0.0.1:19531]",
+        help="The broker to talk to; 127.0.0.1:19531 by default.",
         show_default=False,
     ),
 ]

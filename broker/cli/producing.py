@@ -88,7 +88,8 @@ class Tally:
 
     def json(self) -> str:
         """For a program."""
-        fields = {"messages": self.messages, "bytes": self.bytes, "seconds": self.seconds}
+        seconds = round(self.seconds, 3)
+        fields = {"messages": self.messages, "bytes": self.bytes, "seconds": seconds}
         return json.dumps(fields) + "\n"
 
     def say(self, error: str) -> str:

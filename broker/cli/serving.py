@@ -3,13 +3,14 @@
 Next: broker/app.py
 """
 
+import tomllib
 from typing import Any
 
 from pydantic import ValidationError
 
 from broker.app import CannotStart, serve
 from broker.cli.session import USAGE, fail
-from broker.config import Settings
+from broker.config import CONFIG_FILE, Settings
 
 
 def run_server(given: dict[str, Any]) -> None:
@@ -17,10 +18,21 @@ def run_server(given: dict[str, Any]) -> None:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        fail(f"setting {name}: {first['msg']}, not {first.get('input')!r}", USAGE)
+        fail(_refusal(error), USAGE)
+    except OSError as error:
+        fail(f"cannot read {CONFIG_FILE}: {error.strerror}", USAGE)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fail(f"{CONFIG_FILE} is no TOML: {error}", USAGE)
     try:
         serve(settings)
     except CannotStart as error:
         fail(str(error))
+
+
+def _refusal(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{name!r} in {CONFIG_FILE} is no setting"
+    reason, value = first["msg"].removeprefix("Value error, "), repr(first["input"])
+    return f"setting {name}: {reason}" + ("" if value in reason else f", not {value}")

@@ -1,13 +1,12 @@
 """Commands that ask one question and print the answer as a table, a tree or JSON.
 
-It owns the look of the tables. Next: broker/client/client.py
+It owns what the tables tell. Next: broker/client/client.py
 """
 
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -17,12 +16,15 @@ from rich.tree import Tree
 
 from broker.cli.session import FAILED, with_client
 from broker.cli.stdout import until_nobody_reads
-from broker.client import ActorInfo, BarrierView, Client, Collection
+from broker.cli.tables import Column, fitted, moment, natural_order, short_moment, table_width
+from broker.client import ActorInfo, BarrierView, ChannelInfo, Client, Collection
 
 WIDE = 250
 """Columns where stdout is no terminal: a table in a file or a pipe is not folded."""
 
 TICK_LOGICAL_BITS = 18
+
+ASSIGNED = "assigned"
 
 
 def create_collection(server: str, name: str, shards: int, *, as_json: bool) -> None:
@@ -59,22 +61,34 @@ def show_channels(server: str, *, as_json: bool) -> None:
     found = with_client(server, Client.channels)
     if as_json:
         return _print_json([asdict(it) for it in found])
-    table = _table(
-        "pchannel", "term", "state", "node", "address", "ids", "closed", "bytes", "shards"
-    )
-    for it in found:
-        table.add_row(
-            it.name + (" (control)" if it.is_control_host else ""),
-            str(it.term),
-            it.state,
-            str(it.node_id),
-            it.address,
-            f"{it.first_id}..{it.next_id - 1}" if it.next_id > it.first_id else "none",
-            _time(it.closed_tick >> TICK_LOGICAL_BITS),
-            f"{it.size_bytes:,}",
-            str(len(it.vchannels)),
-        )
-    return _show(table)
+    return _show_fitted(_channel_columns(sorted(found, key=lambda it: natural_order(it.name))))
+
+
+def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
+    closed = [it.closed_tick >> TICK_LOGICAL_BITS for it in found]
+    newest = max(closed, default=0)
+    all_assigned = all(it.state == ASSIGNED for it in found)
+    return [
+        Column("pchannel", [it.name for it in found]),
+        Column("term", [str(it.term) for it in found]),
+        Column("state", [it.state for it in found], leaves=3 if all_assigned else 0),
+        Column("node", [str(it.node_id) for it in found], leaves=4),
+        Column("address", [it.address for it in found], leaves=5),
+        Column("ids", [_ids(it) for it in found]),
+        Column("closed", list(map(moment, closed)), [short_moment(it, newest) for it in closed]),
+        Column("bytes", [f"{it.size_bytes:,}" for it in found], leaves=1),
+        Column("shards", [_shards(it) for it in found], leaves=2),
+    ]
+
+
+def _ids(channel: ChannelInfo) -> str:
+    if channel.next_id <= channel.first_id:
+        return "none"
+    return f"{channel.first_id}..{channel.next_id - 1}"
+
+
+def _shards(channel: ChannelInfo) -> str:
+    return f"{len(channel.vchannels)}{' + control' if channel.is_control_host else ''}"
 
 
 def show_barriers(server: str, *, as_json: bool) -> None:
@@ -82,16 +96,25 @@ def show_barriers(server: str, *, as_json: bool) -> None:
     found = with_client(server, Client.barriers)
     if as_json:
         return _print_json([asdict(it) | {"kind": _kind(it)} for it in found])
-    table = _table("barrier", "kind", "passed", "peers", "waits for", "silent", "removed")
-    for it in found:
-        table.add_row(
-            it.name,
-            _kind(it),
-            _time(it.tick >> TICK_LOGICAL_BITS),
-            str(len(it.peers)),
-            *("\n".join(names) or "-" for names in (it.waits_for, it.silent, it.removed)),
-        )
-    return _show(table)
+    passed = [it.tick >> TICK_LOGICAL_BITS for it in found]
+    newest = max(passed, default=0)
+    return _show_fitted(
+        [
+            Column("barrier", [it.name for it in found]),
+            Column("kind", list(map(_kind, found)), leaves=2),
+            Column(
+                "passed", list(map(moment, passed)), [short_moment(it, newest) for it in passed]
+            ),
+            Column("peers", [str(len(it.peers)) for it in found], leaves=1),
+            Column("waits for", [_lines(it.waits_for) for it in found]),
+            Column("silent", [_lines(it.silent) for it in found]),
+            Column("removed", [_lines(it.removed) for it in found]),
+        ]
+    )
+
+
+def _lines(names: Sequence[str]) -> str:
+    return "\n".join(sorted(names, key=natural_order)) or "-"
 
 
 def _kind(barrier: BarrierView) -> str:
@@ -105,8 +128,9 @@ def show_health(server: str, *, as_json: bool) -> None:
         _print_json(asdict(found))
     else:
         table = Table(show_header=False, box=None)
-        for name, value in asdict(found).items():
-            table.add_row(name, _time(value) if name == "started_ms" else str(value))
+        shown = {**asdict(found), "started_ms": moment(found.started_ms)}
+        for name, value in shown.items():
+            table.add_row(name.removesuffix("_ms"), str(value))
         _show(table)
     if found.state != "healthy":
         raise SystemExit(FAILED)
@@ -145,22 +169,16 @@ def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: boo
     if as_json:
         rows = [asdict(it) for it in found]
         return _print_json(rows[0] if alone else rows)
-    table = _table("collection", "id", "shards", "vchannels", "created")
-    for it in found:
-        vchannels = "\n".join(it.vchannels)
-        table.add_row(it.name, str(it.id), str(len(it.vchannels)), vchannels, _time(it.created_ms))
-    return _show(table)
-
-
-def _table(*columns: str) -> Table:
-    return Table(*columns, header_style="bold", row_styles=("", "dim"))
-
-
-def _time(unix_ms: int) -> str:
-    if not unix_ms:
-        return "never"
-    moment = datetime.fromtimestamp(unix_ms / 1000, tz=UTC).astimezone()
-    return moment.isoformat(sep=" ", timespec="milliseconds")
+    created = [it.created_ms for it in found]
+    return _show_fitted(
+        [
+            Column("collection", [it.name for it in found]),
+            Column("id", [str(it.id) for it in found], leaves=2),
+            Column("shards", [str(len(it.vchannels)) for it in found], leaves=3),
+            Column("vchannels", ["\n".join(it.vchannels) for it in found]),
+            Column("created", list(map(moment, created)), leaves=1),
+        ]
+    )
 
 
 def _print_json(value: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
@@ -169,11 +187,22 @@ def _print_json(value: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
 
 
 def _show(*shown: RenderableType) -> None:
+    with until_nobody_reads():
+        _console().print(*shown, sep="\n")
+
+
+def _show_fitted(columns: Sequence[Column]) -> None:
+    console = _console()
+    table = fitted(columns, console)
+    console.width = max(console.width, table_width(table, console))  # a terminal folds, rich cuts
+    with until_nobody_reads():
+        console.print(table)
+
+
+def _console() -> Console:
     """What people and servers named is shown as it is: `[red]` is no style, `:cat:` no cat."""
     width = None if sys.stdout.isatty() else WIDE
-    console = _Console(width=width, markup=False, emoji=False, highlight=False)
-    with until_nobody_reads():
-        console.print(*shown, sep="\n")
+    return _Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 class _Console(Console):
