@@ -25,7 +25,7 @@ SERVER_KEYS: Final = ("_tt", "_lc", "_lcs", "_wt", "_np")
 STORED_PAYLOAD: Final = b"\x12"
 STORED_PROPERTY: Final = b"\x1a"
 
-_REPEATED_KEYS: Final = frozenset({"_t", "_v", "_h", "_vc"})
+_REPEATED_KEYS: Final = frozenset({"_t", "_v", "_h", "_vc", "_tx"})
 _REMEMBERED_MAX: Final = 1024
 _REMEMBERED_BYTES_MAX: Final = 1024
 _SERVER_KEYS: Final = frozenset(SERVER_KEYS)
@@ -138,6 +138,12 @@ def scan_message(data: bytes, start: int, end: int) -> ScannedMessage:
         facts.has_header,
         facts.stripped,
     )
+
+
+def stored_properties(stored: bytes) -> dict[str, str]:
+    """All properties of a stored form. Raises Malformed."""
+    entries = fields(stored, 0, len(stored))
+    return dict([read_entry(stored[first:stop]) for tag, first, stop in entries if tag == 0x1A])
 
 
 def _read_region(region: bytes) -> ScannedMessage | None:

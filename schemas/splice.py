@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from schemas.base36 import base36
+from schemas.base64_text import base64_text
+from schemas.entries import write_entry
 from schemas.fields import field
 from schemas.varint import varint
 
@@ -26,6 +28,7 @@ _CONFIRMED_HEAD: Final = tuple(
     bytes((0x1A, n + 7)) + b"\x0a\x03_lc\x12" + bytes((n,)) for n in range(_ID_TEXT_MAX)
 )
 _CONFIRMS_ITSELF: Final = b"\x1a\x08\x0a\x04_lcs\x12\x00"
+_PROPERTY: Final = b"\x1a"
 _NOT_PERSISTED: Final = b"\x1a\x07\x0a\x03_np\x12\x00"
 _TIME_TICK_PROPERTIES: Final = (
     b"\x1a\x07\x0a\x02_t\x12\x011\x1a\x07\x0a\x02_v\x12\x011\x1a\x06\x0a\x02_h\x12\x00"
@@ -60,6 +63,26 @@ def produce_result(request_id: int, message_id: int, tick: int, last_confirmed_i
     )
 
 
+def produce_result_in_txn(
+    request_id: int, message_id: int, tick: int, last_confirmed_id: int, txn_context: bytes
+) -> bytes:
+    """The same for a message of a transaction, with the encoded `messages.TxnContext`."""
+    result = b"".join(
+        (
+            field(0x0A, _rocksmq_id(message_id)),
+            b"\x10",
+            varint(tick),
+            field(0x1A, txn_context),
+            field(0x2A, _rocksmq_id(last_confirmed_id)),
+        )
+    )
+    return field(0x12, b"".join((b"\x08", varint(request_id), field(0x12, result))))
+
+
+def _rocksmq_id(message_id: int) -> bytes:
+    return field(0x0A, base36(message_id)) + _ID_TAIL
+
+
 def produce_error(request_id: int, code: int, cause: str) -> bytes:
     """A ProduceResponse that refuses one message; the stream goes on."""
     error = b"".join(
@@ -77,6 +100,24 @@ def consume_message(
     else:
         confirmed = _confirmed(last_confirmed_id)
     return _delivery(base36(message_id), stored, base36(tick), confirmed + _term(term))
+
+
+def consume_in_txn(
+    message_id: int,
+    tick: int,
+    last_confirmed_id: int,
+    term: int,
+    stored: bytes,
+    begins: bytes = b"",
+) -> bytes:
+    """A ConsumeResponse for a begin or a body: tick and last confirmed id are the commit's.
+
+    `begins`: the encoded `messages.TxnContext` that only the server knows for a begin.
+    """
+    tail = _confirmed(last_confirmed_id) + _term(term)
+    if begins:
+        tail += write_entry(_PROPERTY, "_tx", base64_text(begins))
+    return _delivery(base36(message_id), stored, base36(tick), tail)
 
 
 def consume_time_tick(

@@ -36,3 +36,14 @@ class TxnContext:
             elif tag == 0x10:
                 keepalive_ms = signed(first)
         return cls(txn_id, keepalive_ms)
+
+
+def begin_keepalive_ms(header: bytes) -> int:
+    """What a `messages.BeginTxnMessageHeader` asks for; 0 for the default. Raises Malformed."""
+    asked = [signed(first) for tag, first, _ in fields(header, 0, len(header)) if tag == 0x08]
+    return asked[-1] if asked else 0
+
+
+def begin_header(keepalive_ms: int) -> bytes:
+    """A `messages.BeginTxnMessageHeader`."""
+    return b"\x08" + varint(keepalive_ms) if keepalive_ms else b""

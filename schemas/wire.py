@@ -29,13 +29,16 @@ from schemas.scan import (
     request_id_at,
     scan_message,
     scan_produce_request,
+    stored_properties,
 )
 from schemas.splice import (
     CONSUMER_ID,
+    consume_in_txn,
     consume_message,
     consume_time_tick,
     produce_error,
     produce_result,
+    produce_result_in_txn,
     time_tick_payload,
 )
 from schemas.varint import Malformed
@@ -57,12 +60,14 @@ __all__ = [
     "VChannelCreated",
     "VChannelRefused",
     "base36",
+    "consume_in_txn",
     "consume_message",
     "consume_time_tick",
     "message",
     "produce_error",
     "produce_request",
     "produce_result",
+    "produce_result_in_txn",
     "read_base36",
     "request_id_at",
     "rocksmq_id",
@@ -71,5 +76,6 @@ __all__ = [
     "scan_message",
     "scan_produce_request",
     "scan_produce_response",
+    "stored_properties",
     "time_tick_payload",
 ]

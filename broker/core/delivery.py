@@ -1,8 +1,9 @@
 """From stored records to what one consumer sees: in tick order, each message exactly once.
 
 It mirrors the sequencer: because ids and ticks were given in one order, reading by id is reading
-by tick, and nothing has to be reordered. It never reads a log and keeps no position: a cursor
-comes in and the next one goes out.
+by tick, and nothing has to be reordered but transactions, which are handed over at their commit,
+in one piece. It never reads a log and keeps no position: a cursor comes in and the next one goes
+out, and the assembler beside it holds what the cursor implies.
 Next: broker/core/tail_window.py
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import assert_never
 
+from broker.core.assembler import Assembler
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
 from broker.model.position import Cursor, DeliverFilter, MessageTypes, TimeTickGt, TimeTickGte
@@ -31,10 +33,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """`items` in tick order; `cursor` is where to go on."""
+    """`items` in tick order; `cursor` is where to go on.
+
+    `broken` says what cannot be in a healthy log at the cursor; nothing beyond may be read.
+    """
 
     items: tuple[Delivered | ClosedTick, ...]
     cursor: Cursor
+    broken: str = ""
 
 
 def select(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
@@ -55,34 +61,133 @@ def select(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
 
 
 def deliver(
-    records: Sequence[Record], cursor: Cursor, selection: Selection, bytes_max: int
+    records: Sequence[Record],
+    cursor: Cursor,
+    selection: Selection,
+    bytes_max: int,
+    assembler: Assembler,
 ) -> Picked:
     """What the consumer sees of consecutive records, the first of which holds `cursor.next_id`.
 
-    Stops at about `bytes_max`, inside a record too, but gives one message at least if there is one.
-    Records of other vchannels cost one comparison each; those with vchannel "" go to everybody.
+    Stops at about `bytes_max`, inside a record or a transaction too, but gives one message at least
+    if there is one. Records of other vchannels cost one comparison each; those with vchannel "" go
+    to everybody. `assembler` must have been brought to the cursor (`prepare`).
     """
-    items: list[Delivered | ClosedTick] = []
+    assert assembler.next_id == cursor.next_id, (assembler.next_id, cursor.next_id)
+    delivery = _Delivery(cursor, selection, bytes_max, assembler)
     vchannel, kinds = selection.vchannel, selection.kinds
-    floor = max(selection.floor, cursor.tick)
-    next_id, room = cursor.next_id, bytes_max
     for record in records:
-        if vchannel and record.vchannel and record.vchannel != vchannel:
-            next_id = record.next_id
-            continue
-        if kinds is not None and record.kind not in kinds:
-            next_id = record.next_id
-            continue
-        first = max(0, next_id - record.base_id, floor - record.base_tick + 1)
-        count, used = _fitting(record.sizes, first, room, one_at_least=not items)
-        items.extend(_items(record, first, count))
-        room -= used
-        if first + count < len(record.sizes):
-            next_id = MessageId(record.base_id + first + count)
+        if not delivery.follows(record):
             break
-        next_id = record.next_id
-    tick = max(cursor.tick, items[-1].tick) if items else cursor.tick
-    return Picked(tuple(items), Cursor(next_id, tick))
+        if vchannel and record.vchannel and record.vchannel != vchannel:
+            delivery.pass_over(record)
+        elif record.txn is not None:
+            if not delivery.take_in_txn(record):
+                break
+        elif kinds is not None and record.kind not in kinds:
+            delivery.pass_over(record)
+        elif not delivery.take(record):
+            break
+    return delivery.picked()
+
+
+def prepare(records: Sequence[Record], cursor: Cursor, assembler: Assembler) -> None:
+    """Bring an assembler nearer to a cursor: absorb what is open, hand nothing over.
+
+    The records go on where the assembler is, or begin with the one that holds that id. Bodies are
+    absorbed a record at a time, so the assembler may come to stand beyond the cursor: go on there.
+    """
+    for record in records:
+        if record.base_id >= cursor.next_id or record.next_id <= assembler.next_id:
+            continue
+        if record.txn is not None and record.base_id >= assembler.since_id:
+            assembler.absorb(record)
+        whole = record.txn is not None or record.next_id <= cursor.next_id
+        assembler.next_id = record.next_id if whole else cursor.next_id
+
+
+class _Delivery:
+    """One walk over records: what it found, and where it stands."""
+
+    __slots__ = (
+        "_assembler", "_broken", "_floor", "_inside", "_items", "_next_id", "_room", "_selection",
+        "_tick",
+    )  # fmt: skip
+
+    def __init__(
+        self, cursor: Cursor, selection: Selection, bytes_max: int, assembler: Assembler
+    ) -> None:
+        self._selection = selection
+        self._assembler = assembler
+        self._floor = max(selection.floor, cursor.tick)
+        self._next_id, self._tick, self._inside = cursor.next_id, cursor.tick, cursor.inside
+        self._room = bytes_max
+        self._items: list[Delivered | ClosedTick] = []
+        self._broken = ""
+
+    def follows(self, record: Record) -> bool:
+        """Whether ticks go on growing; a record that is being read on is no new one."""
+        assembler = self._assembler
+        if record.base_tick <= assembler.seen_tick and record.last_tick != assembler.seen_tick:
+            self._broken = (
+                f"message {record.base_id} has tick {record.base_tick}, after tick"
+                f" {assembler.seen_tick} was seen"
+            )
+            return False
+        assembler.seen_tick = record.last_tick
+        return True
+
+    def pass_over(self, record: Record) -> None:
+        self._next_id = record.next_id
+
+    def take(self, record: Record) -> bool:
+        """Hand over what fits of a record; False when that is not all of it."""
+        items = self._items
+        first = max(0, self._next_id - record.base_id, self._floor - record.base_tick + 1)
+        count, used = _fitting(record.sizes, first, self._room, one_at_least=not items)
+        items.extend(_items(record, first, count))
+        self._room -= used
+        if items:
+            self._tick = max(self._tick, items[-1].tick)
+        if first + count < len(record.sizes):
+            self._next_id = MessageId(record.base_id + first + count)
+            return False
+        self._next_id = record.next_id
+        return True
+
+    def take_in_txn(self, record: Record) -> bool:
+        """Keep it for its commit; or, when this is the commit, hand over what fits."""
+        wanted = self._inside > 0 or record.base_tick > self._floor
+        if record.kind == MessageType.COMMIT_TXN and wanted and not self._take_committed(record):
+            return False
+        self._broken = self._assembler.absorb(record)
+        if not self._broken:
+            self._next_id = record.next_id
+        return not self._broken
+
+    def picked(self) -> Picked:
+        self._assembler.next_id = self._next_id
+        open_id = self._assembler.open_id(self._next_id)
+        cursor = Cursor(self._next_id, self._tick, open_id, self._inside)
+        return Picked(tuple(self._items), cursor, self._broken)
+
+    def _take_committed(self, commit: Record) -> bool:
+        members = self._assembler.committed(commit, self._selection.kinds)
+        if isinstance(members, str):
+            self._broken = members
+            return False
+        if members is None:
+            return True
+        one_at_least = not self._items
+        first = self._inside
+        count, used = _fitting(members.sizes, first, self._room, one_at_least=one_at_least)
+        self._items += members.messages[first : first + count]
+        self._room -= used
+        if first + count < len(members.sizes):
+            self._inside, self._next_id = first + count, commit.base_id
+            return False
+        self._inside, self._tick = 0, commit.base_tick
+        return True
 
 
 def announce(closed: ClosedTick, cursor: Cursor, selection: Selection) -> ClosedTick | None:

@@ -1,32 +1,42 @@
 """Admits a group of messages and gives them ids and time ticks, both in one order.
 
 It owns the write path's decision and nothing else: ticks come in, records and outcomes go out.
-Why records: messages of one group that share vchannel and type are stored as one record, which
-makes storing and skipping cheap. Order within a vchannel is kept; appends in flight together on
-different vchannels never had a promised order.
+Why records: messages of one group that share vchannel, type and transaction are stored as one
+record, which makes storing and skipping cheap. Order within a vchannel is kept, and so is the
+order of an exclusive message with all of its scope; appends in flight together otherwise never had
+a promised order.
 Why ids and ticks in one order: the last confirmed id of a message is then the smaller of its own
 id and the begin of the oldest open transaction (facts, wire 4.2).
+Why no locks: a pchannel has one writer, which sequences one group after the other. An exclusive
+message overlaps nothing, neither on its vchannel nor, with the whole pchannel exclusive, anywhere.
 Next: broker/core/delivery.py
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.core.naming import belongs_to
+from broker.core.transaction import Session, Transactions
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.message import (
+    ALL_PCHANNEL_TYPES,
+    EXCLUSIVE_TYPES,
     KNOWN_TYPES,
     SELF_CONTROLLED_TYPES,
-    TXN_TYPES,
     Appended,
+    AppendedInTxn,
+    ClosedTick,
     MessageType,
     NewMessage,
 )
 from broker.model.record import Record
 
-APPENDABLE_TYPES = frozenset(KNOWN_TYPES - SELF_CONTROLLED_TYPES - TXN_TYPES)
-"""What a client may append as it is."""
+APPENDABLE_TYPES = frozenset(KNOWN_TYPES - SELF_CONTROLLED_TYPES - {MessageType.TXN})
+"""What a client may append."""
+
+_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
+_TXN_STEPS = frozenset({MessageType.BEGIN_TXN, *_ENDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +73,30 @@ class Sequenced:
 
 
 def sequence(
-    messages: Sequence[NewMessage], first_tick: TimeTick, end: LogEnd, admission: Admission
+    messages: Sequence[NewMessage],
+    first_tick: TimeTick,
+    end: LogEnd,
+    admission: Admission,
+    transactions: Transactions,
 ) -> Sequenced:
     """Sequence a group with the ticks `first_tick`, `first_tick + 1`, …, one for each message.
 
-    A message whose barrier tick is not below `first_tick` is refused: the caller brings ticks
-    past every barrier that the oracle knows (`barrier_of`).
+    As many more ticks must follow as `transactions.rollbacks_due(messages)`. A message whose
+    barrier tick is not below `first_tick` is refused: the caller brings ticks past every barrier
+    that the oracle knows (`barrier_of`).
     """
     assert first_tick > end.last_tick, (first_tick, end.last_tick)
-    outcomes: list[Appended | Refusal | None] = [None] * len(messages)
-    runs: list[_Run] = []
-    growing: dict[str, _Run] = {}
+    due = transactions.rollbacks_due(messages)
+    latest = TimeTick(first_tick + len(messages) + due)
+    group = _Group(messages, (first_tick, latest), admission, transactions)
     for index, message in enumerate(messages):
-        refusal = _refusal(message, first_tick, admission)
-        if refusal is not None:
-            outcomes[index] = refusal
-            continue
-        run = growing.get(message.vchannel)
-        if run is None or not run.takes(message, admission):
-            run = growing[message.vchannel] = _Run(message.vchannel, message.type)
-            runs.append(run)
-        run.add(index, message.body)
-    records = _place(runs, first_tick, end, outcomes)
-    return Sequenced(
-        records, tuple([outcome for outcome in outcomes if outcome]), end_after(records, end)
-    )
+        group.admit(index, message)
+    runs = [*_rollbacks(transactions.take_dead(due)), *group.runs, *group.begins]
+    records, end = _place(runs, first_tick, end, transactions, group)
+    for index, session in group.repeats:
+        assert session.outcome is not None
+        group.outcomes[index] = session.outcome
+    return Sequenced(records, tuple([outcome for outcome in group.outcomes if outcome]), end)
 
 
 def time_tick_record(tick: TimeTick, end: LogEnd) -> Record:
@@ -106,11 +115,20 @@ def time_tick_record(tick: TimeTick, end: LogEnd) -> Record:
 
 
 def end_after(records: Sequence[Record], end: LogEnd) -> LogEnd:
-    """Where the log goes on after these records."""
+    """Where the log goes on after these records, which change no transaction."""
     if not records:
         return end
     last = records[-1]
     return LogEnd(end.term, last.next_id, last.last_tick, end.open_txn_id)
+
+
+def closed_tick(tick: TimeTick, end: LogEnd) -> ClosedTick:
+    """What readers are told when `tick` is closed and no record of its own says so.
+
+    It carries the last confirmed id of the newest message as its id.
+    """
+    newest = _last_confirmed(MessageId(end.next_id - 1), end)
+    return ClosedTick(tick, newest, newest, end.term, persisted=False)
 
 
 def barrier_of(messages: Sequence[NewMessage]) -> TimeTick:
@@ -121,15 +139,16 @@ def barrier_of(messages: Sequence[NewMessage]) -> TimeTick:
 class _Run:
     """A record in the making: indexes into the group, and their bodies."""
 
-    __slots__ = ("bodies", "body_bytes", "indexes", "kind", "vchannel")
+    __slots__ = ("bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
 
-    def __init__(self, vchannel: str, kind: int) -> None:
-        self.vchannel, self.kind = vchannel, kind
+    def __init__(self, vchannel: str, kind: int, session: Session | None = None) -> None:
+        self.vchannel, self.kind, self.session = vchannel, kind, session
         self.indexes: list[int] = []
         self.bodies: list[bytes] = []
         self.body_bytes = 0
 
     def takes(self, message: NewMessage, admission: Admission) -> bool:
+        """The key that it grows under sees to the transaction."""
         return (
             message.type == self.kind
             and self.body_bytes + len(message.body) <= admission.record_bytes_max
@@ -142,8 +161,77 @@ class _Run:
         self.body_bytes += len(body)
 
 
+class _Group:
+    """Messages on their way through admission, in order, into runs."""
+
+    def __init__(
+        self,
+        messages: Sequence[NewMessage],
+        ticks: tuple[TimeTick, TimeTick],
+        admission: Admission,
+        transactions: Transactions,
+    ) -> None:
+        """`ticks`: the first that any of them may get, and one that all will be below."""
+        self.messages = messages
+        self.outcomes: list[Appended | Refusal | None] = [None] * len(messages)
+        self.runs: list[_Run] = []
+        self.begins: list[_Run] = []
+        """Placed last: what is exclusive in the group must not lie behind them."""
+        self.repeats: list[tuple[int, Session]] = []
+        self._first_tick, self._latest_tick = ticks
+        self._admission = admission
+        self._transactions = transactions
+        self._growing: dict[str | int, _Run] = {}
+
+    def admit(self, index: int, message: NewMessage) -> None:
+        """Closed, size, type, name, barrier; then its transaction; then its scope."""
+        refusal = _refusal(message, self._first_tick, self._admission)
+        if refusal is not None:
+            self.outcomes[index] = refusal
+        elif message.txn is not None:
+            self._admit_in_txn(index, message)
+        elif message.type in EXCLUSIVE_TYPES:
+            self._admit_exclusive(index, message)
+        else:
+            self._place_with(message.vchannel, index, message, None)
+
+    def _admit_in_txn(self, index: int, message: NewMessage) -> None:
+        # By the last tick that it may get: so none that is let in lands beyond its lease.
+        verdict = self._transactions.admit(message, self._latest_tick)
+        assert message.txn is not None
+        if isinstance(verdict, Refusal):
+            self.outcomes[index] = verdict
+        elif isinstance(verdict, Session):
+            self.repeats.append((index, verdict))
+        elif message.type == MessageType.BEGIN_TXN:
+            run = _Run(message.vchannel, message.type)
+            run.add(index, message.body)
+            self.begins.append(run)
+        else:
+            session = self._transactions.find(message.txn.id)
+            ends = message.type in _ENDS
+            key = message.vchannel if ends else message.txn.id
+            self._place_with(key, index, message, session)
+
+    def _admit_exclusive(self, index: int, message: NewMessage) -> None:
+        whole = _covers_pchannel(message, self._admission.pchannel)
+        self._transactions.exclude("" if whole else message.vchannel)
+        self._place_with(message.vchannel, index, message, None)
+        if whole:
+            self._growing.clear()
+
+    def _place_with(
+        self, key: str | int, index: int, message: NewMessage, session: Session | None
+    ) -> None:
+        run = self._growing.get(key)
+        if run is None or run.session is not session or not run.takes(message, self._admission):
+            run = self._growing[key] = _Run(message.vchannel, message.type, session)
+            self.runs.append(run)
+        run.add(index, message.body)
+
+
 def _refusal(message: NewMessage, first_tick: TimeTick, admission: Admission) -> Refusal | None:
-    """Every reason to say no, in order: closed, size, type, transaction, name, barrier."""
+    """Every reason to say no that lies in the message, in order."""
     if admission.closed is not None:
         return admission.closed
     if message.size > admission.message_bytes_max:
@@ -153,8 +241,8 @@ def _refusal(message: NewMessage, first_tick: TimeTick, admission: Admission) ->
         )
     if message.type not in APPENDABLE_TYPES:
         return _type_refusal(message.type)
-    if message.in_txn:
-        return _never("transactions are not supported yet; append without one")
+    if message.txn is None and message.type in _TXN_STEPS:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, "which transaction it is about is not said")
     if message.vchannel and not belongs_to(message.vchannel, admission.pchannel):
         return _never(f"vchannel {message.vchannel!r} is not on pchannel {admission.pchannel!r}")
     if message.barrier_tick >= first_tick:
@@ -167,8 +255,6 @@ def _refusal(message: NewMessage, first_tick: TimeTick, admission: Admission) ->
 
 
 def _type_refusal(kind: int) -> Refusal:
-    if kind in TXN_TYPES:
-        return _never("transactions are not supported yet; append without one")
     if kind in KNOWN_TYPES:
         return _never(f"{MessageType(kind).name} messages are written by the log itself")
     return Refusal(StreamingCode.INNER, f"message type {kind} is not known")
@@ -178,34 +264,88 @@ def _never(cause: str) -> Refusal:
     return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
 
+def _covers_pchannel(message: NewMessage, pchannel: PChannelName) -> bool:
+    return (
+        message.pchannel_level
+        or message.type in ALL_PCHANNEL_TYPES
+        or message.vchannel in ("", pchannel)
+    )
+
+
+def _rollbacks(dead: Sequence[Session]) -> list[_Run]:
+    """The records that end transactions on our own account; they come before all else."""
+    runs = [_Run(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
+    for run in runs:
+        run.bodies.append(b"")
+    return runs
+
+
 def _place(
     runs: Sequence[_Run],
     first_tick: TimeTick,
     end: LogEnd,
-    outcomes: list[Appended | Refusal | None],
-) -> tuple[Record, ...]:
+    transactions: Transactions,
+    group: _Group,
+) -> tuple[tuple[Record, ...], LogEnd]:
+    """Give each run its ids and ticks, in this order, and tell the transactions."""
     records: list[Record] = []
-    next_id, next_tick = end.next_id, first_tick
+    next_tick = first_tick
     for run in runs:
-        confirmed = _last_confirmed(next_id, end)
-        record = Record(
-            term=end.term,
-            base_id=next_id,
-            base_tick=next_tick,
-            last_confirmed_id=confirmed,
-            kind=run.kind,
-            vchannel=run.vchannel,
-            sizes=tuple(map(len, run.bodies)),
-            body=b"".join(run.bodies),
-        )
-        confirms_itself = confirmed == next_id
-        for index in run.indexes:
-            outcomes[index] = Appended(
-                next_id, next_tick, next_id if confirms_itself else confirmed
-            )
-            next_id, next_tick = MessageId(next_id + 1), TimeTick(next_tick + 1)
+        if run.kind == MessageType.BEGIN_TXN:
+            begin = group.messages[run.indexes[0]]
+            run.session = transactions.begun(begin, end.next_id, next_tick)
+        record = _record(run, next_tick, end)
         records.append(record)
-    return tuple(records)
+        next_tick = TimeTick(record.last_tick + 1)
+        end = end_after([record], end)
+        if run.session is None:
+            _answer(run, record, group.outcomes)
+        else:
+            _answer_in_txn(run.session, run, record, group.outcomes)
+            _tell(transactions, run.session, record)
+            end = replace(end, open_txn_id=transactions.oldest_begin_id)
+    return tuple(records), end
+
+
+def _record(run: _Run, tick: TimeTick, end: LogEnd) -> Record:
+    return Record(
+        term=end.term,
+        base_id=end.next_id,
+        base_tick=tick,
+        last_confirmed_id=_last_confirmed(end.next_id, end),
+        kind=run.kind,
+        vchannel=run.vchannel,
+        sizes=tuple(map(len, run.bodies)),
+        body=b"".join(run.bodies),
+        txn=None if run.session is None else run.session.part(),
+    )
+
+
+def _answer(run: _Run, record: Record, outcomes: list[Appended | Refusal | None]) -> None:
+    next_id, next_tick, confirmed = record.base_id, record.base_tick, record.last_confirmed_id
+    confirms_itself = confirmed == next_id
+    for index in run.indexes:
+        outcomes[index] = Appended(next_id, next_tick, next_id if confirms_itself else confirmed)
+        next_id, next_tick = MessageId(next_id + 1), TimeTick(next_tick + 1)
+
+
+def _answer_in_txn(
+    session: Session, run: _Run, record: Record, outcomes: list[Appended | Refusal | None]
+) -> None:
+    for index, landed in zip(run.indexes, record.messages(), strict=False):
+        outcomes[index] = AppendedInTxn(
+            landed.id, landed.tick, landed.last_confirmed_id, session.context
+        )
+
+
+def _tell(transactions: Transactions, session: Session, record: Record) -> None:
+    if record.kind in _ENDS:
+        outcome = AppendedInTxn(
+            record.base_id, record.base_tick, record.last_confirmed_id, session.context
+        )
+        transactions.ended(session, outcome)
+    elif record.kind != MessageType.BEGIN_TXN:
+        transactions.grown(session, len(record.sizes), record.last_tick)
 
 
 def _last_confirmed(own_id: MessageId, end: LogEnd) -> MessageId:

@@ -18,7 +18,7 @@ from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach
 from broker.edge.tick_frames import TickFrames
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.message import Delivered
+from broker.model.message import Delivered, DeliveredInTxn
 from broker.model.position import FromAll
 from broker.node.messages import (
     CloseScanner,
@@ -39,7 +39,8 @@ from schemas.generated.milvus.proto.streaming import (
     CreateConsumerResponse,
     CreateVChannelConsumerResponse,
 )
-from schemas.wire import CONSUMER_ID, consume_message
+from schemas.txn_context import TxnContext
+from schemas.wire import CONSUMER_ID, consume_in_txn, consume_message
 
 CLOSE: Final = bytes(ConsumeResponse(close=CloseConsumerResponse()))
 CREDIT_BYTES_MIN: Final = 32 * 1024
@@ -152,7 +153,9 @@ class ConsumeStream:
         parts: list[bytes] = []
         run: list[bytes] = []
         for item in delivery.items:
-            if isinstance(item, Delivered):
+            if isinstance(item, DeliveredInTxn):
+                run.append(_in_txn(item))
+            elif isinstance(item, Delivered):
                 run.append(
                     consume_message(
                         item.id, item.tick, item.last_confirmed_id, item.term, item.body
@@ -209,3 +212,10 @@ class ConsumeStream:
             self._scanner.tell(CloseScanner())
         except ActorError:
             pass  # it is gone already; a restarted one closes itself when nobody pulls
+
+
+def _in_txn(item: DeliveredInTxn) -> bytes:
+    begins = b""
+    if item.begins is not None:
+        begins = TxnContext(item.begins.id, item.begins.keepalive_ms).encode()
+    return consume_in_txn(item.id, item.tick, item.last_confirmed_id, item.term, item.body, begins)

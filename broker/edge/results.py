@@ -6,10 +6,16 @@ Next: schemas/splice.py
 """
 
 from broker.model.failure import Refusal
-from broker.model.message import Appended, MessageType
+from broker.model.message import Appended, AppendedInTxn, MessageType
 from schemas.generated.google.protobuf import Any
 from schemas.generated.milvus.proto import common, messages, streaming
-from schemas.wire import produce_error, produce_result, rocksmq_id_text
+from schemas.txn_context import TxnContext
+from schemas.wire import (
+    produce_error,
+    produce_result,
+    produce_result_in_txn,
+    rocksmq_id_text,
+)
 
 FLUSHED_NOTHING = Any(
     type_url="type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse",
@@ -21,6 +27,14 @@ def produce_answer(request_id: int, message_type: int, outcome: Appended | Refus
     """The ProduceResponse for one message."""
     if isinstance(outcome, Refusal):
         return produce_error(request_id, outcome.code, outcome.cause)
+    if isinstance(outcome, AppendedInTxn):
+        return produce_result_in_txn(
+            request_id,
+            outcome.id,
+            outcome.tick,
+            outcome.last_confirmed_id,
+            TxnContext(outcome.txn.id, outcome.txn.keepalive_ms).encode(),
+        )
     if message_type == MessageType.MANUAL_FLUSH:
         return _flush_result(request_id, outcome)
     return produce_result(request_id, outcome.id, outcome.tick, outcome.last_confirmed_id)

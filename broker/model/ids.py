@@ -17,6 +17,9 @@ PChannelName = NewType("PChannelName", str)
 VChannelName = NewType("VChannelName", str)
 """A stream inside one pchannel, such as `by-dev-rootcoord-dml_0_42v0`; empty: all of it."""
 
+TxnId = NewType("TxnId", int)
+"""A transaction, named by the time tick of its begin; never given twice on a pchannel."""
+
 CollectionId = NewType("CollectionId", int)
 NodeId = NewType("NodeId", int)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.txn import TxnContext
 
 
 class MessageType(IntEnum):
@@ -82,6 +83,27 @@ TXN_TYPES = frozenset(
     {MessageType.BEGIN_TXN, MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN, MessageType.TXN}
 )
 
+BODY_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
+"""What a transaction may hold."""
+
+ALL_PCHANNEL_TYPES = frozenset(
+    {MessageType.FLUSH_ALL, MessageType.ALTER_REPLICATE_CONFIG, MessageType.ALTER_WAL}
+)
+"""Exclusive on the whole pchannel, whatever vchannel they name."""
+
+EXCLUSIVE_TYPES = ALL_PCHANNEL_TYPES | {
+    MessageType.CREATE_COLLECTION,
+    MessageType.DROP_COLLECTION,
+    MessageType.TRUNCATE_COLLECTION,
+    MessageType.ALTER_COLLECTION,
+    MessageType.SCHEMA_CHANGE,
+    MessageType.CREATE_PARTITION,
+    MessageType.DROP_PARTITION,
+    MessageType.MANUAL_FLUSH,
+    MessageType.CREATE_SNAPSHOT,
+}
+"""These end every open transaction of their scope: their vchannel, or the whole pchannel."""
+
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
@@ -90,6 +112,8 @@ class NewMessage:
     `body` is the stored form: fields 2 and 3 of `milvus.proto.common.ImmutableMessage`.
     `size` is the estimate Milvus uses: payload plus keys plus values, in bytes.
     `barrier_tick` is 0, or a tick that the assigned tick must exceed.
+    `txn` is the transaction it belongs to; of a begin it holds the wanted keepalive, and no id.
+    `pchannel_level`: it concerns the whole pchannel, whatever vchannel it names.
     """
 
     vchannel: str
@@ -97,7 +121,8 @@ class NewMessage:
     body: bytes
     size: int
     barrier_tick: int = 0
-    in_txn: bool = False
+    txn: TxnContext | None = None
+    pchannel_level: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +135,13 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class AppendedInTxn(Appended):
+    """The same for a message of a transaction; of a begin, `txn` is the one that was opened."""
+
+    txn: TxnContext
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """One message handed to a reader."""
 
@@ -118,6 +150,16 @@ class Delivered:
     last_confirmed_id: MessageId
     term: Term
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredInTxn(Delivered):
+    """A begin or a body: tick and last confirmed id are those of the commit, which comes later.
+
+    `begins` is set on the begin alone, whose stored form does not know its transaction yet.
+    """
+
+    begins: TxnContext | None
 
 
 @dataclass(frozen=True, slots=True)

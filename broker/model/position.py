@@ -58,7 +58,14 @@ DeliverFilter = TimeTickGt | TimeTickGte | MessageTypes
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Everything below `next_id` is done with, and so is every tick up to `tick`."""
+    """Everything below `next_id` is done with, and so is every tick up to `tick`.
+
+    But for transactions that are open there: their messages lie from `open_id` on, and are handed
+    over at their commit. `open_id` is `next_id` when there are none, and None when nobody has
+    looked yet. `inside` messages of the transaction that commits at `next_id` were handed over.
+    """
 
     next_id: MessageId
     tick: TimeTick = TimeTick(0)
+    open_id: MessageId | None = None
+    inside: int = 0

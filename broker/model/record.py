@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import Delivered
+from broker.model.txn import TxnPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,7 @@ class Record:
 
     Message i has id `base_id + i`, tick `base_tick + i` and `sizes[i]` bytes of `body`.
     `last_confirmed_id` equal to `base_id` says that each message confirms itself; any smaller
-    value holds for all of them.
+    value holds for all of them. `txn` is the transaction that all of them belong to, if any.
     """
 
     term: Term
@@ -24,6 +25,7 @@ class Record:
     vchannel: str
     sizes: tuple[int, ...]
     body: bytes
+    txn: TxnPart | None = None
 
     @property
     def next_id(self) -> MessageId:

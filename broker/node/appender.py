@@ -1,6 +1,6 @@
 """The one writer of a pchannel: its actor term is the pchannel's term.
 
-It owns the open log, the next id and the last tick. It takes all that waits in its mailbox as one
+It owns the open log, the next id, the last tick and the open transactions. It takes all that waits in its mailbox as one
 group: while one group syncs, the next gathers. It never acknowledges what is not durable, and
 after a failed write it never writes again: the next incarnation reads back what survived.
 Next: broker/core/sequencer.py
@@ -11,21 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from actors import Actor, Context, Envelope, PlannedRestart
+from actors import Actor, ActorError, Context, Envelope, PlannedRestart
 from broker.core.backlog import Backlog
 from broker.core.sequencer import (
     Admission,
     LogEnd,
     Sequenced,
     barrier_of,
+    closed_tick,
     end_after,
     sequence,
     time_tick_record,
 )
+from broker.core.transaction import Transactions
 from broker.model.channel import PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import MessageId, PChannelName, Term, TimeTick
-from broker.model.message import ClosedTick, MessageType, NewMessage
+from broker.model.ids import PChannelName, Term, TimeTick
+from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.node.groups import gather
 from broker.node.messages import (
@@ -34,13 +36,19 @@ from broker.node.messages import (
     AppendOutcome,
     ChannelFailed,
     CloseTick,
+    ExpireTxns,
+    FinishTxns,
     ProbeStorage,
+    ShowTxns,
     Truncate,
+    TxnsMoved,
 )
 from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
+from broker.node.roster import ROSTER
 from broker.node.tail import Tail
+from broker.node.takeover import taken_over
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 PROBE = ProbeStorage()
@@ -61,6 +69,7 @@ class Appender(Actor[AppenderMessage]):
     _log: Log
     _tail: Tail
     _end: LogEnd
+    _transactions: Transactions
 
     def __init__(self, name: PChannelName, parts: NodeParts) -> None:
         self._name = name
@@ -70,6 +79,7 @@ class Appender(Actor[AppenderMessage]):
         self._backlog = Backlog(parts.limits.backlog_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
         self._groups = self._messages = 0
+        self._finishing: list[Envelope[AppenderMessage]] = []
 
     async def started(self, context: Context[AppenderMessage]) -> None:
         """Fence older terms, recover, and prove ownership by writing one tick."""
@@ -98,15 +108,24 @@ class Appender(Actor[AppenderMessage]):
                     await self._probe()
                 case Truncate():
                     await self._truncate()
+                case ShowTxns():
+                    envelope.reply(self._transactions.views())
+                case ExpireTxns():
+                    self._transactions.expire(self._end.last_tick)
+                case FinishTxns():
+                    self._transactions.closing = True
+                    self._finishing.append(envelope)
                 case _:
                     assert_never(envelope.message)
         groups = gather(appends, self._limits)
         for number, group in enumerate(groups, start=1):
             await self._commit(group, closes=bool(closes) and number == len(groups))
-        if closes and not groups:
-            await self._commit([], closes=True)
+        if not groups and (closes or self._transactions.rollbacks_due(())):
+            await self._commit([], closes=bool(closes))
         for envelope in closes:
             envelope.reply(self._admission.closed or self._tail.closed.tick)
+        if self._finishing:
+            self._tell_finished()
 
     async def stopped(self) -> None:
         """Close the log."""
@@ -124,6 +143,8 @@ class Appender(Actor[AppenderMessage]):
             "messages": self._messages,
             "tail_bytes": serving.tail.size_bytes,
             "backlog_bytes": serving.backlog.bytes_waiting,
+            "open_txns": self._transactions.open_count,
+            "open_txn_bytes": self._transactions.open_bytes,
             "state": "serving" if self._admission.closed is None else REFUSING,
         }
 
@@ -134,7 +155,9 @@ class Appender(Actor[AppenderMessage]):
         channels.hold(self._name, self._log)
         self._parts.ticks.drop()
         bounds = self._log.bounds()
-        end = LogEnd(term, bounds.next_id, bounds.last_tick)
+        self._transactions = await taken_over(self._log, self._limits)
+        oldest_id = self._transactions.oldest_begin_id
+        end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
         tick = await self._take(1, bounds.last_tick)
         if tick <= bounds.last_tick:
             cause = f"{self._name}: the oracle is at {tick}, behind the log's {bounds.last_tick}"
@@ -142,7 +165,8 @@ class Appender(Actor[AppenderMessage]):
         first = time_tick_record(tick, end)
         await self._log.append([first])
         self._end = end_after([first], end)
-        closed = _closed_by(first)
+        self._transactions.renew(tick)
+        closed = closed_tick(tick, self._end)
         self._tail = Tail(first.base_id, closed, self._limits, channels.memory)
         self._tail.push([first], closed, self._context.clock.monotonic_s())
         if self._limits.retention.bytes_max or self._limits.retention.age_ms_max:
@@ -164,16 +188,17 @@ class Appender(Actor[AppenderMessage]):
             self._answer(group, [self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
+        count = len(messages) + self._transactions.rollbacks_due(messages) + closes
         try:
-            first_tick = await self._take(len(messages) + closes, barrier_of(messages))
+            first_tick = await self._take(count, barrier_of(messages))
         except Refused as error:
             self._answer(group, [error.refusal] * len(messages))
             return
-        sequenced = sequence(messages, first_tick, self._end, self._admission)
-        tick = TimeTick(first_tick + len(messages)) if closes else None
+        sequenced = sequence(messages, first_tick, self._end, self._admission, self._transactions)
+        tick = TimeTick(first_tick + count - 1) if closes else None
         records = self._with_tick(sequenced, tick)
         try:
-            await self._store(records)
+            await self._store(records, sequenced.end)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
             self._answer(group, self._unknown(sequenced.outcomes))
@@ -193,24 +218,43 @@ class Appender(Actor[AppenderMessage]):
             return records
         return (*records, time_tick_record(tick, sequenced.end))
 
-    async def _store(self, records: tuple[Record, ...]) -> None:
-        """Make the records durable, then visible. No waiting between a tick and its place."""
+    async def _store(self, records: tuple[Record, ...], end: LogEnd) -> None:
+        """Make the records durable, then visible. No waiting between a tick and its place.
+
+        `end` is where the log stands after them, but for a tick that comes last.
+        """
         if not records:
             return
         await self._log.append(records)
         last = records[-1]
-        self._end = end_after(records, self._end)
+        self._end = end_after(records, end)
         self._unmarked = last.kind != MessageType.TIME_TICK
         self._groups += 1
         self._messages += sum([len(record.sizes) for record in records])
-        self._tail.push(records, _closed_by(last), self._context.clock.monotonic_s())
+        closed = closed_tick(last.last_tick, self._end)
+        self._tail.push(records, closed, self._context.clock.monotonic_s())
+        moved = self._transactions.stored()
+        if moved:
+            self._tell_roster(TxnsMoved(moved))
+
+    def _tell_roster(self, moved: TxnsMoved) -> None:
+        """Whoever watches over transactions; one that is away asks for itself when it is back."""
+        path = f"{self._context.path.rpartition('/')[0]}/{ROSTER}"
+        try:
+            self._context.tree.find(path).tell(moved)
+        except ActorError:
+            return
+
+    def _tell_finished(self) -> None:
+        if self._transactions.open_count == 0 or self._admission.closed is not None:
+            for envelope in self._finishing:
+                envelope.reply(None)
+            self._finishing = []
 
     def _announce(self, tick: TimeTick) -> None:
         """Close a tick that nobody needs to find in the log."""
-        newest = MessageId(self._end.next_id - 1)
-        closed = ClosedTick(tick, newest, newest, self._end.term, persisted=False)
         self._end = replace(self._end, last_tick=tick)
-        self._tail.close(closed, self._context.clock.monotonic_s())
+        self._tail.close(closed_tick(tick, self._end), self._context.clock.monotonic_s())
 
     async def _take(self, count: int, above: TimeTick) -> TimeTick:
         now_s = self._context.clock.monotonic_s()
@@ -262,7 +306,9 @@ class Appender(Actor[AppenderMessage]):
             return
         now_ms = self._context.clock.wall_ms()
         try:
-            await self._log.truncate(self._end.next_id, self._limits.retention, now_ms)
+            # Not below an open transaction: whoever takes over has to read it.
+            kept_id = min(self._end.next_id, self._end.open_txn_id or self._end.next_id)
+            await self._log.truncate(kept_id, self._limits.retention, now_ms)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
         except WalError as error:
@@ -278,9 +324,3 @@ def _messages(group: Sequence[Envelope[AppenderMessage]]) -> Sequence[NewMessage
 def _batch(envelope: Envelope[AppenderMessage]) -> AppendBatch:
     assert isinstance(envelope.message, AppendBatch)
     return envelope.message
-
-
-def _closed_by(record: Record) -> ClosedTick:
-    """The tick that a durable record closes: its own last one."""
-    newest = MessageId(record.next_id - 1)
-    return ClosedTick(record.last_tick, newest, newest, record.term, persisted=False)

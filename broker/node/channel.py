@@ -5,7 +5,9 @@
     └─ log (rest_for_one)          one assignment: what is here starts again with the Appender
        ├─ appender                 its actor term is the pchannel's term
        ├─ time_tick
-       └─ scanners (one_for_one)   one for each consumer
+       ├─ scanners (one_for_one)       one for each consumer
+       ├─ transactions (one_for_one)   one for each open transaction
+       └─ roster                       starts those and keeps them told
 
 It only describes them. Why `log` has a supervisor above it: opening a log may take long, and a
 supervisor that starts a child does nothing else meanwhile; so each pchannel waits for itself only.
@@ -25,6 +27,7 @@ from broker.core.delivery import Selection
 from broker.model.ids import PChannelName, Term
 from broker.node.appender import Appender
 from broker.node.parts import NodeParts
+from broker.node.roster import ROSTER, TRANSACTIONS, Roster
 from broker.node.scanner import Scanner
 from broker.node.terms import ChannelTerms
 from broker.node.time_tick import TimeTickBeat
@@ -62,10 +65,18 @@ def log_spec(name: PChannelName, term: Term, parts: NodeParts) -> SupervisorSpec
         mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
     )
     scanners = SupervisorSpec(name=SCANNERS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000)
+    transactions = SupervisorSpec(
+        name=TRANSACTIONS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000
+    )
+    roster = ChildSpec(
+        name=ROSTER,
+        build=lambda: Roster(name, parts),
+        mailbox=MailboxSpec(bound=1024, overflow=Overflow.SHED, batch_max=1024),
+    )
     return SupervisorSpec(
         name=LOG,
         strategy=Strategy.REST_FOR_ONE,
-        children=(appender, time_tick, scanners),
+        children=(appender, time_tick, scanners, transactions, roster),
         restarts_max=LOG_RESTARTS_MAX,
         backoff=Backoff(first_s=0.05, max_s=5.0),
     )

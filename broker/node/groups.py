@@ -11,8 +11,8 @@ from broker.node.limits import NodeLimits
 from broker.node.messages import AppendBatch, AppenderMessage
 from broker.ports.ticks import RESERVE_COUNT_MAX
 
-BATCH_MESSAGES_MAX = RESERVE_COUNT_MAX - 1
-"""A batch needs its ticks in one piece, and one more to close it."""
+BATCH_MESSAGES_MAX = RESERVE_COUNT_MAX // 2
+"""A batch needs its ticks in one piece, one more to close it, and some to end transactions."""
 
 Group = list[Envelope[AppenderMessage]]
 

@@ -39,6 +39,7 @@ from broker.node.messages import (
     ChannelReleased,
     CloseScanner,
     DirectoryMessage,
+    FinishTxns,
     OpenScanner,
     ScannerOpened,
 )
@@ -123,11 +124,22 @@ class Keeper(Actor[KeeperMessage]):
             self._parts.open_channels.report(failed)
 
     async def _close(self) -> None:
+        await self._finish_txns()
         try:
             await self._context.tree.stop_child(f"{self._channel_path}/{LOG}")
         except NoSuchActor:
             pass
         await self._parts.open_channels.release(self._name)
+
+    async def _finish_txns(self) -> None:
+        """Those who are in the middle of a transaction may end it here, if they are quick."""
+        opened = self._parts.open_channels.find(self._name)
+        if opened is None:
+            return
+        try:
+            await opened.appender.ask(FinishTxns(), deadline_s=self._parts.limits.txn_finish_s)
+        except ActorError:
+            return
 
     async def _start_scanner(self, start: StartScanner) -> None:
         """For nobody any more, nothing is started, or left behind."""

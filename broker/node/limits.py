@@ -5,6 +5,7 @@ Next: broker/node/parts.py
 
 from dataclasses import dataclass
 
+from broker.core.transaction import TxnLimits
 from broker.ports.wal import Retention
 
 MIB = 1024 * 1024
@@ -35,5 +36,10 @@ class NodeLimits:
     """A Scanner nobody pulls from leaves after this: its consumer is gone."""
     probe_s: float = 1.0
     """Between two looks at a storage that refused a write."""
+    txns: TxnLimits = TxnLimits()
+    txn_finish_s: float = 3.0
+    """How long an orderly close of a pchannel waits for open transactions."""
+    recovery_bytes_max: int = 16 * MIB
+    """Read back at an opening to remember ended transactions; open ones are always found."""
     retention: Retention = Retention()
     retention_period_s: float = 10.0

@@ -11,6 +11,7 @@ import anyio
 
 from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
+from broker.core.transaction import TxnView
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
@@ -52,7 +53,55 @@ class Truncate:
     """A timer: drop what retention lets go."""
 
 
-AppenderMessage = AppendBatch | CloseTick | ProbeStorage | Truncate
+@dataclass(frozen=True, slots=True)
+class ShowTxns(Request[tuple[TxnView, ...]]):
+    """Every open transaction as it is now, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireTxns:
+    """The lease of some transaction is over, as far as its actor can see: look, and end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTxns(Request[None]):
+    """Let no transaction begin any more; answered when none is open.
+
+    The channel is about to be closed. Ask with the deadline that its clients have; what is open
+    after that goes on with the next owner.
+    """
+
+
+AppenderMessage = (
+    AppendBatch | CloseTick | ProbeStorage | Truncate | ShowTxns | ExpireTxns | FinishTxns
+)
+
+# ---- Roster and Transaction: the transactions of one pchannel ----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TxnsMoved:
+    """What a group did to transactions, once it was durable."""
+
+    views: tuple[TxnView, ...]
+
+
+RosterMessage = TxnsMoved
+
+
+@dataclass(frozen=True, slots=True)
+class TxnMoved:
+    """How one transaction stands after a batch."""
+
+    view: TxnView
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOver:
+    """A timer: compare the closed tick with the lease."""
+
+
+TransactionMessage = TxnMoved | LeaseOver
 
 # ---- TimeTick: one per pchannel --------------------------------------------------------------
 

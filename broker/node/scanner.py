@@ -1,16 +1,19 @@
 """Serves one consumer: from the tail, from the log when it is behind, or waits.
 
 It keeps no position: each Pull brings a cursor, so a restarted Scanner just serves the next one.
-What it does keep is a cache, of records read from the log and not yet handed over.
+What it does keep are caches: records read from the log and not yet handed over, and the
+transactions that are open at the cursor, which it reads again when the cursor is another one.
 Next: broker/core/delivery.py
 """
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
-from broker.core.delivery import Picked, Selection, announce, deliver
+from broker.core.assembler import Assembler
+from broker.core.delivery import Picked, Selection, announce, deliver, prepare
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
 from broker.model.position import Cursor
@@ -26,6 +29,8 @@ READ_BYTES_MIN = 64 * 1024
 
 FRUITLESS_READS_MAX = 16
 """After this many reads that held nothing for the consumer it is told how far it has come."""
+
+log = logging.getLogger("broker.node")
 
 
 @dataclass(slots=True)
@@ -53,6 +58,8 @@ class Scanner(Actor[ScannerMessage]):
         self._parts = parts
         self._waiting: _Waiting | None = None
         self._cache: Sequence[Record] = ()
+        self._assembler: Assembler | None = None
+        self._broken = 0
         self._pulled_s = 0.0
 
     async def started(self, context: Context[ScannerMessage]) -> None:
@@ -87,6 +94,9 @@ class Scanner(Actor[ScannerMessage]):
             "vchannel": self._selection.vchannel,
             "waiting": int(self._waiting is not None),
             "cached_bytes": sum([len(record.body) for record in self._cache]),
+            "open_txns": self._assembler.open_count if self._assembler else 0,
+            "open_txn_bytes": self._assembler.held_bytes if self._assembler else 0,
+            "violations": self._broken,
         }
 
     def _take(self, envelope: Envelope[ScannerMessage], pull: Pull) -> None:
@@ -112,18 +122,61 @@ class Scanner(Actor[ScannerMessage]):
         tail = self._channel.tail
         if waiting.cursor.next_id > tail.next_id:
             return self._ahead(waiting.cursor)
+        assembler = self._assembler
+        if assembler is None or assembler.next_id != waiting.cursor.next_id:
+            prepared = await self._prepared(waiting)
+            if isinstance(prepared, Refusal):
+                return prepared
+            assembler = self._assembler = prepared
         for _ in range(FRUITLESS_READS_MAX):
             records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
             if isinstance(records, Refusal):
                 return records
-            picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max)
+            picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max, assembler)
             waiting.cursor = picked.cursor
+            if picked.broken and not picked.items:
+                return self._violated(picked)
             if picked.cursor.next_id == tail.next_id:
                 return self._at_end(waiting, picked)
             self._keep(records, picked.cursor.next_id)
             if picked.items:
                 return Delivery(picked.items, None, picked.cursor)
         return Delivery((), None, waiting.cursor)
+
+    async def _prepared(self, waiting: _Waiting) -> Assembler | Refusal:
+        """An assembler that knows what is open at the cursor: read again from where that begins."""
+        open_id = await self._open_id(waiting.cursor)
+        if isinstance(open_id, Refusal):
+            return open_id
+        assembler = Assembler(open_id)
+        while assembler.next_id < waiting.cursor.next_id:
+            records = await self._records(assembler.next_id, READ_BYTES_MIN)
+            if isinstance(records, Refusal):
+                return records
+            prepare(records, waiting.cursor, assembler)
+        waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
+        return assembler
+
+    async def _open_id(self, cursor: Cursor) -> MessageId | Refusal:
+        """Where the oldest transaction begins that is open at a cursor nobody has looked at yet."""
+        if cursor.open_id is not None:
+            return cursor.open_id
+        next_id = cursor.next_id
+        if next_id == self._channel.tail.next_id:
+            confirmed_id = self._channel.tail.closed.last_confirmed_id
+        else:
+            records = await self._records(next_id, 1)
+            if isinstance(records, Refusal):
+                return records
+            confirmed_id = records[0].last_confirmed_id
+        return max(min(confirmed_id, next_id), self._channel.log.bounds().first_id)
+
+    def _violated(self, picked: Picked) -> Refusal:
+        """What cannot be in a healthy log: said to the reader and to people, never passed over."""
+        self._broken += 1
+        cause = f"{self._name}: the log contradicts itself: {picked.broken}"
+        log.error("%s", cause)
+        return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
     def _at_end(self, waiting: _Waiting, picked: Picked) -> Delivery | None:
         """Everything is read: the tick that is closed now may be told as well.
@@ -134,7 +187,9 @@ class Scanner(Actor[ScannerMessage]):
         self._cache = ()
         tick = announce(self._channel.tail.closed, picked.cursor, self._selection)
         if tick is not None:
-            return Delivery(picked.items, tick, Cursor(picked.cursor.next_id, tick.tick))
+            assert self._assembler is not None
+            self._assembler.seen_tick = max(self._assembler.seen_tick, tick.tick)
+            return Delivery(picked.items, tick, replace(picked.cursor, tick=tick.tick))
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
         if picked.items:
             return Delivery(picked.items, None, picked.cursor)

@@ -46,7 +46,9 @@ class Life:
 
     def append(self, opened: Opened, records: int, *, messages: int, size: int) -> None:
         next_id = opened.writer.bounds().next_id
-        self.tried = group(next_id, records, term=self.term, messages=messages, size=size)
+        self.tried = group(
+            next_id, records, term=self.term, messages=messages, size=size, txn_every=2
+        )
         opened.writer.append(self.tried)
         self.acknowledged += self.tried
         self.tried = []

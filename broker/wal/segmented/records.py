@@ -8,6 +8,12 @@ Never does I/O beyond the window it is given, and never decides what damage mean
     count u32 | kind u32 | vchannel bytes u32
     vchannel | sizes u32 * count | body
 
+Version 2, for records of a transaction alone, has between sizes and body:
+
+    transaction id u64 | keepalive ms i64 | begin id i64 | bodies before u64
+
+and a mark over its checksum, because the version itself lies outside of what that covers.
+
 `length` counts the whole record. The checksum covers everything behind it, and is stored with the
 segment's salt over it (exclusive or), so that neither bytes left over from another segment nor a
 message whose payload looks like a record can pass for one. `group id` is the next id that was
@@ -22,19 +28,25 @@ from typing import NamedTuple
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
-from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.record import Record
+from broker.model.txn import TxnPart
 from broker.ports.files import Readable
 from broker.ports.wal import UnknownFormat
 
 MAGIC = b"\xd7TmR"
 VERSION = 1
+VERSION_IN_TXN = 2
 BODY_BYTES_MAX = 1 << 30
 _PREFIX = struct.Struct("<4sIII")
 _FIELDS = struct.Struct("<qqQqqIII")
 _FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
 FRAME_BYTES = _FRAME.size
+_TXN = struct.Struct("<QqqQ")
+_TXN_MARK = 0x54784E32
 _START = MAGIC + struct.pack("<I", VERSION)
+_START_IN_TXN = MAGIC + struct.pack("<I", VERSION_IN_TXN)
+_KNOWN = frozenset({VERSION, VERSION_IN_TXN})
 
 
 class BadRecord(Exception):
@@ -106,9 +118,13 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         name,
         *sizes,
     )
+    version, part = VERSION, record.txn
+    if part is not None:
+        version, salt = VERSION_IN_TXN, salt ^ _TXN_MARK
+        fields += _TXN.pack(part.id, part.keepalive_ms, part.begin_id, part.bodies)
     checksum = crc32c_extend(crc32c(fields), body) ^ salt
     length = _PREFIX.size + len(fields) + len(body)
-    return _PREFIX.pack(MAGIC, VERSION, length, checksum) + fields, body
+    return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
 
 
 @lru_cache(1024)
@@ -125,11 +141,12 @@ def frame_at(window: Window, offset: int) -> Frame:
     if magic != MAGIC:
         raise BadRecord(offset, "no record begins here")
     frame = Frame(*fields)
-    if version != VERSION:
+    if version not in _KNOWN:
         raise BadRecord(offset, f"unknown version {version}")
     if frame.length > window.end - offset:
         raise BadRecord(offset, "the record reaches beyond the end")
-    if FRAME_BYTES + frame.name_bytes + 4 * frame.messages > frame.length or not frame.messages:
+    before_body = FRAME_BYTES + frame.name_bytes + 4 * frame.messages + _txn_bytes(version)
+    if before_body > frame.length or not frame.messages:
         raise BadRecord(offset, "the record's lengths disagree")
     return frame
 
@@ -137,13 +154,15 @@ def frame_at(window: Window, offset: int) -> Frame:
 def record_at(window: Window, offset: int, salt: int) -> Stored:
     """The intact record at `offset`; raises BadRecord, or UnknownFormat when it is newer."""
     buffer, at = window.span(offset, FRAME_BYTES)
-    if len(buffer) - at < FRAME_BYTES or buffer[at : at + 8] != _START:
+    in_txn = buffer[at : at + 8] == _START_IN_TXN
+    if len(buffer) - at < FRAME_BYTES or not (in_txn or buffer[at : at + 8] == _START):
         _refuse_newer(window, offset, salt)
         frame_at(window, offset)
     _, _, length, checksum, term, base_id, base_tick, confirmed, group_id, count, kind, name = (
         _FRAME.unpack_from(buffer, at)
     )
-    body_from = FRAME_BYTES + name + 4 * count
+    txn_from = FRAME_BYTES + name + 4 * count
+    body_from = txn_from + (_TXN.size if in_txn else 0)
     if body_from > length or not count or length > window.end - offset:
         frame_at(window, offset)
     buffer, at = window.span(offset, length)
@@ -152,6 +171,7 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
     name_at = at + FRAME_BYTES
     body = buffer[at + body_from : at + length]
     head = buffer[at + _PREFIX.size : at + body_from]
+    salt = salt ^ _TXN_MARK if in_txn else salt
     if crc32c_extend(crc32c(head), body) ^ salt != checksum:
         raise BadRecord(offset, "the checksum does not match")
     record = Record(
@@ -163,8 +183,18 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
         buffer[name_at : name_at + name].decode(),
         _sizes_of(count).unpack_from(buffer, name_at + name),
         body,
+        _part_at(buffer, at + txn_from) if in_txn else None,
     )
     return Stored(offset, offset + length, group_id, record)
+
+
+def _part_at(buffer: bytes, at: int) -> TxnPart:
+    txn_id, keepalive_ms, begin_id, bodies = _TXN.unpack_from(buffer, at)
+    return TxnPart(TxnId(txn_id), keepalive_ms, MessageId(begin_id), bodies)
+
+
+def _txn_bytes(version: int) -> int:
+    return _TXN.size if version == VERSION_IN_TXN else 0
 
 
 def length_at(window: Window, offset: int) -> int:
@@ -177,7 +207,8 @@ def salt_of(window: Window, offset: int) -> int:
     """The salt that makes the record at `offset` intact, for a segment that lost its header."""
     frame = frame_at(window, offset)
     buffer, at = window.span(offset, frame.length)
-    return int(crc32c(buffer[at + _PREFIX.size : at + frame.length])) ^ frame.checksum
+    mark = _TXN_MARK if buffer[at : at + 8] == _START_IN_TXN else 0
+    return int(crc32c(buffer[at + _PREFIX.size : at + frame.length])) ^ frame.checksum ^ mark
 
 
 @lru_cache(1024)
@@ -191,8 +222,8 @@ def _refuse_newer(window: Window, offset: int, salt: int) -> None:
     if len(buffer) - at < _PREFIX.size:
         return
     magic, version, length, checksum = _PREFIX.unpack_from(buffer, at)
-    if magic != MAGIC or version in (0, VERSION) or length > window.end - offset:
+    if magic != MAGIC or version == 0 or version in _KNOWN or length > window.end - offset:
         return
     buffer, at = window.span(offset, length)
     if crc32c(buffer[at + _PREFIX.size : at + length]) ^ salt == checksum:
-        raise UnknownFormat(window.path, version, VERSION)
+        raise UnknownFormat(window.path, version, VERSION_IN_TXN)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.assembler import Assembler
 from broker.core.delivery import (
     MESSAGE_OVERHEAD_BYTES,
     Selection,
@@ -107,10 +108,11 @@ def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
     end = log.records[-1].next_id if log.records else MessageId(1)
     cursor = Cursor(log.records[0].base_id if log.records else MessageId(1))
     found: list[Delivered | ClosedTick] = []
+    assembler = Assembler(cursor.next_id)
     pulls = 0
     while cursor.next_id < end:
         left = [record for record in log.records if record.next_id > cursor.next_id]
-        picked = deliver(left, cursor, selection, credits[pulls % len(credits)])
+        picked = deliver(left, cursor, selection, credits[pulls % len(credits)], assembler)
         assert picked.items or picked.cursor.next_id == end
         assert picked.cursor.tick == (picked.items[-1].tick if picked.items else cursor.tick)
         found += picked.items
@@ -122,7 +124,7 @@ def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
 @given(logs(), st.integers(0, 500))
 def test_a_credit_bounds_what_is_given_but_for_one_message(log: Log, credit: int) -> None:
     start = Cursor(log.records[0].base_id if log.records else MessageId(1))
-    items = deliver(log.records, start, ALL, credit).items
+    items = deliver(log.records, start, ALL, credit, Assembler(start.next_id)).items
     sizes = [
         (len(item.body) if isinstance(item, Delivered) else 0) + MESSAGE_OVERHEAD_BYTES
         for item in items
@@ -133,7 +135,7 @@ def test_a_credit_bounds_what_is_given_but_for_one_message(log: Log, credit: int
 @given(logs(), st.integers(0, 60))
 def test_a_cursor_with_a_tick_never_gives_that_tick_again(log: Log, tick: int) -> None:
     start = log.records[0].base_id if log.records else MessageId(1)
-    picked = deliver(log.records, Cursor(start, TimeTick(tick)), ALL, 1 << 20)
+    picked = deliver(log.records, Cursor(start, TimeTick(tick)), ALL, 1 << 20, Assembler(start))
     assert list(picked.items) == naive(log, "", [TimeTickGt(TimeTick(tick))])
 
 
@@ -155,6 +157,8 @@ def test_a_type_filter_passes_its_types_and_what_the_log_says_itself() -> None:
         for i, kind in enumerate(kinds, start=1)
     ]
     filters = (MessageTypes(frozenset({2, 3})), MessageTypes(frozenset({3, 5})))
-    picked = deliver(records, Cursor(MessageId(1)), select("p_1v0", filters), 1 << 20)
+    picked = deliver(
+        records, Cursor(MessageId(1)), select("p_1v0", filters), 1 << 20, Assembler(MessageId(1))
+    )
     assert [item.id for item in picked.items] == [2, 3]
-    assert picked.cursor == Cursor(MessageId(5), TimeTick(3))
+    assert picked.cursor == Cursor(MessageId(5), TimeTick(3), MessageId(5))

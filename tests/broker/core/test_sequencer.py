@@ -15,6 +15,7 @@ from broker.core.sequencer import (
     sequence,
     time_tick_record,
 )
+from broker.core.transaction import Transactions
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, MessageType, NewMessage
@@ -40,7 +41,6 @@ MESSAGES = st.lists(
         body=st.binary(max_size=40),
         size=st.sampled_from((1, 100, 101)),
         barrier_tick=st.sampled_from((0, 1_999, 2_000)),
-        in_txn=st.booleans() | st.just(False),
     ),
     max_size=30,
 )
@@ -50,7 +50,6 @@ def naively_admitted(message: NewMessage) -> bool:
     return (
         message.size <= 100
         and message.type in (2, 3, 5)
-        and not message.in_txn
         and message.vchannel in VCHANNELS
         and message.barrier_tick < FIRST_TICK
     )
@@ -60,7 +59,7 @@ def naively_admitted(message: NewMessage) -> bool:
 def test_exactly_the_admitted_messages_are_stored_and_found_by_their_outcome(
     messages: list[NewMessage],
 ) -> None:
-    result = sequence(messages, FIRST_TICK, END, ADMISSION)
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
     assert len(result.outcomes) == len(messages)
     stored = {each.id: (each, record) for record in result.records for each in record.messages()}
     admitted = 0
@@ -83,7 +82,7 @@ def test_exactly_the_admitted_messages_are_stored_and_found_by_their_outcome(
 def test_ids_and_ticks_are_contiguous_and_go_on_where_the_log_ends(
     messages: list[NewMessage],
 ) -> None:
-    result = sequence(messages, FIRST_TICK, END, ADMISSION)
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
     stored = [each for record in result.records for each in record.messages()]
     assert [each.id for each in stored] == [50 + index for index in range(len(stored))]
     assert [each.tick for each in stored] == [2_000 + index for index in range(len(stored))]
@@ -97,7 +96,7 @@ def test_ids_and_ticks_are_contiguous_and_go_on_where_the_log_ends(
 
 @given(MESSAGES)
 def test_order_within_a_vchannel_is_kept(messages: list[NewMessage]) -> None:
-    result = sequence(messages, FIRST_TICK, END, ADMISSION)
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
     for vchannel in VCHANNELS:
         ids = [
             outcome.id
@@ -111,14 +110,14 @@ def test_order_within_a_vchannel_is_kept(messages: list[NewMessage]) -> None:
 def test_a_record_holds_one_vchannel_and_one_type_within_its_limits(
     messages: list[NewMessage],
 ) -> None:
-    for record in sequence(messages, FIRST_TICK, END, ADMISSION).records:
+    for record in sequence(messages, FIRST_TICK, END, ADMISSION, Transactions()).records:
         assert len(record.sizes) <= ADMISSION.record_messages_max
         assert len(record.body) <= ADMISSION.record_bytes_max or len(record.sizes) == 1
 
 
 def test_neighbours_of_one_vchannel_and_type_share_a_record() -> None:
     messages = [new_message(), new_message(vchannel=VCHANNELS[2]), new_message()]
-    result = sequence(messages, FIRST_TICK, END, ADMISSION)
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
     assert [len(record.sizes) for record in result.records] == [2, 1]
     assert [outcome.id for outcome in result.outcomes if isinstance(outcome, Appended)] == [
         50, 52, 51,
@@ -131,8 +130,8 @@ def test_neighbours_of_one_vchannel_and_type_share_a_record() -> None:
         (new_message(size=101), StreamingCode.UNRECOVERABLE, "101 bytes"),
         (new_message(type=1), StreamingCode.UNRECOVERABLE, "TIME_TICK"),
         (new_message(type=10), StreamingCode.UNRECOVERABLE, "CREATE_SEGMENT"),
-        (new_message(type=901), StreamingCode.UNRECOVERABLE, "transactions"),
-        (new_message(in_txn=True), StreamingCode.UNRECOVERABLE, "transactions"),
+        (new_message(type=901), StreamingCode.INVALID_ARGUMENT, "transaction"),
+        (new_message(type=999), StreamingCode.UNRECOVERABLE, "TXN"),
         (new_message(type=4321), StreamingCode.INNER, "4321"),
         (new_message(vchannel="x_1v0"), StreamingCode.UNRECOVERABLE, "x_1v0"),
         (new_message(barrier_tick=2_000), StreamingCode.INVALID_ARGUMENT, "2000"),
@@ -141,7 +140,7 @@ def test_neighbours_of_one_vchannel_and_type_share_a_record() -> None:
 def test_a_message_that_is_not_admitted_is_told_why(
     message: NewMessage, code: StreamingCode, part: str
 ) -> None:
-    result = sequence([message], FIRST_TICK, END, ADMISSION)
+    result = sequence([message], FIRST_TICK, END, ADMISSION, Transactions())
     (refusal,) = result.outcomes
     assert isinstance(refusal, Refusal)
     assert refusal.code is code
@@ -153,13 +152,16 @@ def test_a_closed_channel_gives_its_reason_to_everything() -> None:
     closed = Refusal(StreamingCode.CHANNEL_FENCED, "a newer term")
     admission = replace(ADMISSION, closed=closed)
     messages = [new_message(), new_message(type=4321)]
-    assert sequence(messages, FIRST_TICK, END, admission).outcomes == (closed, closed)
+    assert sequence(messages, FIRST_TICK, END, admission, Transactions()).outcomes == (
+        closed,
+        closed,
+    )
 
 
 @given(st.integers(1, 60))
 def test_last_confirmed_is_held_back_by_the_oldest_open_transaction(begin: int) -> None:
     end = replace(END, open_txn_id=MessageId(begin))
-    result = sequence([new_message(), new_message()], FIRST_TICK, end, ADMISSION)
+    result = sequence([new_message(), new_message()], FIRST_TICK, end, ADMISSION, Transactions())
     confirmed = [each.last_confirmed_id for r in result.records for each in r.messages()]
     outcomes = [o.last_confirmed_id for o in result.outcomes if isinstance(o, Appended)]
     assert outcomes == confirmed
@@ -179,7 +181,7 @@ def test_a_tick_record_says_nothing_but_its_tick() -> None:
 
 def test_a_tick_that_is_not_new_is_a_broken_invariant() -> None:
     with pytest.raises(AssertionError):
-        sequence([new_message()], TimeTick(1_000), END, ADMISSION)
+        sequence([new_message()], TimeTick(1_000), END, ADMISSION, Transactions())
     with pytest.raises(AssertionError):
         time_tick_record(TimeTick(1_000), END)
 
@@ -190,5 +192,5 @@ def test_the_barrier_of_a_group_is_its_highest() -> None:
 
 
 def test_a_client_may_append_all_but_what_the_log_writes_itself() -> None:
-    assert {1, 4, 10, 900, 901, 902, 999}.isdisjoint(APPENDABLE_TYPES)
-    assert {2, 3, 5, 37, 800} <= APPENDABLE_TYPES
+    assert {1, 4, 10, 999}.isdisjoint(APPENDABLE_TYPES)
+    assert {2, 3, 5, 37, 800, 900, 901, 902} <= APPENDABLE_TYPES

@@ -3,8 +3,9 @@
 import random
 from collections.abc import Sequence
 
-from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.record import Record
+from broker.model.txn import TxnPart
 
 MEBI = 1 << 20
 
@@ -17,6 +18,7 @@ def record(
     size: int = 20,
     tick: int | None = None,
     vchannel: str = "by-dev-rootcoord-dml_0_1v0",
+    in_txn: bool = False,
 ) -> Record:
     """Message i has tick 10 * base_id + i unless told otherwise; the bytes tell ids apart."""
     body = b"".join(
@@ -31,15 +33,25 @@ def record(
         vchannel=vchannel,
         sizes=(size,) * messages,
         body=body,
+        txn=TxnPart(TxnId(7), -1000, MessageId(3), base_id) if in_txn else None,
     )
 
 
 def group(
-    first_id: int, records: int, *, term: int = 1, messages: int = 3, size: int = 20
+    first_id: int,
+    records: int,
+    *,
+    term: int = 1,
+    messages: int = 3,
+    size: int = 20,
+    txn_every: int = 0,
 ) -> list[Record]:
-    """Contiguous records."""
+    """Contiguous records; every so many of them belong to a transaction (0: none)."""
     ids = range(first_id, first_id + records * messages, messages)
-    return [record(i, term=term, messages=messages, size=size) for i in ids]
+    return [
+        record(i, term=term, messages=messages, size=size, in_txn=bool(txn_every and i % txn_every))
+        for i in ids
+    ]
 
 
 def seek_in(records: Sequence[Record], tick: int, next_id: int) -> int:

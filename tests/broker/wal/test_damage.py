@@ -9,11 +9,11 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.wal.segmented import SegmentedSettings, SegmentedWal
-from broker.wal.segmented.records import encode
+from broker.wal.segmented.records import BadRecord, Window, encode, record_at, salt_of
 from broker.wal.segmented.segment import HEADER_BYTES
 from broker.wal.segmented.wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
-from tests.broker.wal.some_records import group
+from tests.broker.wal.some_records import group, record
 
 CHANNEL = PChannelName("c")
 RECORD_BYTES = 68 + 26 + 2 * 4 + 2 * 100
@@ -203,7 +203,7 @@ def test_an_unknown_version_of_a_record_is_named_beside_the_known_one(segment: i
     shelf = Shelf().fill()
     path = shelf.segments()[segment]
     shelf.flip(path, shelf.offset_of(4) + 4, 1)
-    with pytest.raises(UnknownFormat, match="version 3; this program reads version 1"):
+    with pytest.raises(UnknownFormat, match="version 3; this program reads version 2"):
         read_on(shelf.open())
 
 
@@ -240,3 +240,21 @@ def test_random_damage_never_changes_what_is_read() -> None:
             continue
         known = {r.base_id: r for r in shelf.written}
         assert [known[r.base_id] for r in found] == found
+
+
+@pytest.mark.parametrize("in_txn", [False, True])
+def test_the_version_of_a_record_lies_outside_its_checksum_and_is_guarded_all_the_same(
+    in_txn: bool,
+) -> None:
+    """Version 1 read as 2, or 2 as 1, would cut its body somewhere else."""
+    good = record(3, in_txn=in_txn)
+    head, body = encode(good, 3, 77)
+    files = FaultyFiles()
+    file = files.open("r", create=True)
+    file.write_durable(0, [head + body])
+    window = Window(file, "r", len(head + body), 1 << 16)
+    assert record_at(window, 0, 77).record == good
+    assert salt_of(window, 0) == 77
+    file.write_durable(4, [bytes([1 if in_txn else 2])])
+    with pytest.raises(BadRecord, match="checksum|lengths"):
+        record_at(Window(file, "r", len(head + body), 1 << 16), 0, 77)

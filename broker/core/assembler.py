@@ -1,0 +1,135 @@
+"""Puts transactions together for one reader: what is open, until its commit or rollback is read.
+
+It owns the records of open transactions and what each one is turned into at its commit: begin,
+bodies, commit, all at the commit's tick. It never reads a log and never decides what is committed:
+the log says so. Its state depends on nothing but the records from a cursor's `open_id` to its
+`next_id`, so it is a cache that can be built again.
+
+What it holds is bounded by the writer's limit on open transactions, and is shared with the tail
+while that has it.
+Next: broker/core/delivery.py
+"""
+
+from dataclasses import dataclass, field
+
+from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.message import Delivered, DeliveredInTxn, MessageType
+from broker.model.record import Record
+from broker.model.txn import TxnContext, TxnPart
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A committed transaction as a reader gets it: begin, bodies, commit; `sizes` of their bodies."""
+
+    messages: list[Delivered]
+    sizes: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Building:
+    """One open transaction; `members` is made at its commit, once."""
+
+    begin: Record
+    bodies: list[Record] = field(default_factory=list)
+    count: int = 0
+    members: Members | None = None
+
+
+class Assembler:
+    """For one reader of one vchannel, or of a whole pchannel. Give it records in order.
+
+    `since_id`: it has seen everything from there on; what began before is none of its business.
+    `seen_tick`: no record with a tick up to it may come any more.
+    """
+
+    __slots__ = ("_open", "next_id", "seen_tick", "since_id")
+
+    def __init__(self, since_id: MessageId) -> None:
+        self.since_id = since_id
+        self.next_id = since_id
+        self.seen_tick = TimeTick(0)
+        self._open: dict[TxnId, _Building] = {}
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of bodies whose commit has not come."""
+        bodies = [record for each in self._open.values() for record in each.bodies]
+        return sum([len(record.body) for record in bodies])
+
+    def open_id(self, next_id: MessageId) -> MessageId:
+        """Where a reader who goes on at `next_id` must begin to look for open transactions."""
+        oldest = next(iter(self._open.values()), None)
+        return next_id if oldest is None else oldest.begin.base_id
+
+    def absorb(self, record: Record) -> str:
+        """Take a record of a transaction in, other than a commit; what is wrong with it, or ""."""
+        part = record.txn
+        assert part is not None
+        match record.kind:
+            case MessageType.BEGIN_TXN:
+                self._open[part.id] = _Building(record)
+                return ""
+            case MessageType.ROLLBACK_TXN | MessageType.COMMIT_TXN:
+                self._open.pop(part.id, None)
+                return ""
+            case _:
+                return self._absorb_bodies(part, record)
+
+    def committed(self, record: Record, kinds: frozenset[int] | None) -> Members | str | None:
+        """The messages of a transaction whose commit this is; None when it began before our time.
+
+        Stays known until `absorb` is given the commit. A text says what is missing.
+        """
+        part = record.txn
+        assert part is not None
+        building = self._open.get(part.id)
+        if building is None:
+            return self._unknown(part, record)
+        if building.count != part.bodies:
+            return _short(part, record, building.count)
+        if building.members is None:
+            building.members = _members(building, record, kinds)
+        return building.members
+
+    def _absorb_bodies(self, part: TxnPart, record: Record) -> str:
+        building = self._open.get(part.id)
+        if building is None:
+            return self._unknown(part, record) or ""
+        if building.count != part.bodies:
+            return _short(part, record, building.count)
+        building.bodies.append(record)
+        building.count += len(record.sizes)
+        return ""
+
+    def _unknown(self, part: TxnPart, record: Record) -> str | None:
+        if part.begin_id < self.since_id:
+            return None
+        return f"message {record.base_id} is of transaction {part.id}, whose begin was not read"
+
+
+def _short(part: TxnPart, record: Record, count: int) -> str:
+    return (
+        f"message {record.base_id} says that {part.bodies} bodies of transaction {part.id} lie"
+        f" before it, and {count} were read"
+    )
+
+
+def _members(building: _Building, commit: Record, kinds: frozenset[int] | None) -> Members:
+    part, (end,) = building.begin.txn, commit.messages()
+    assert part is not None
+    context = TxnContext(part.id, part.keepalive_ms)
+    members: list[Delivered] = [_member(each, end, context) for each in building.begin.messages()]
+    for record in building.bodies:
+        if kinds is None or record.kind in kinds:
+            members += [_member(each, end, None) for each in record.messages()]
+    members.append(end)
+    return Members(members, tuple([len(each.body) for each in members]))
+
+
+def _member(each: Delivered, end: Delivered, begins: TxnContext | None) -> DeliveredInTxn:
+    return DeliveredInTxn(each.id, end.tick, end.last_confirmed_id, each.term, each.body, begins)

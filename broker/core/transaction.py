@@ -1,0 +1,412 @@
+"""The transactions of one pchannel as its writer knows them: who is open, who ended, and how.
+
+It owns admission to a transaction, its lease and its limits; it never gives ids or ticks. It is
+told what was placed and what became durable, and says which transactions must be rolled back.
+
+Why every end is a record: a transaction that expired, or that an exclusive message failed, gets a
+rollback record like one that was rolled back. So a transaction is open exactly until the log has
+its commit or its rollback, for readers and for a writer that takes over alike, and nobody else has
+to know what a lease is.
+Next: broker/core/sequencer.py
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick, TxnId
+from broker.model.message import (
+    BODY_TYPES,
+    EXCLUSIVE_TYPES,
+    AppendedInTxn,
+    MessageType,
+    NewMessage,
+)
+from broker.model.record import Record
+from broker.model.txn import TxnContext, TxnPart
+
+MIB = 1024 * 1024
+_TICKS_PER_MS = 1 << TICK_LOGICAL_BITS
+
+
+class TxnState(Enum):
+    """Where a transaction is. The middle two hold until the record of the end is durable."""
+
+    IN_FLIGHT = "in flight"
+    ON_COMMIT = "on commit"
+    ON_ROLLBACK = "on rollback"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    EXPIRED = "expired"
+    FAILED = "failed"
+
+
+class TxnEvent(Enum):
+    """What can happen to a transaction."""
+
+    BODY = "a body"
+    COMMIT = "a commit"
+    ROLLBACK = "a rollback"
+    STORED = "its end became durable"
+    EXPIRE = "its time ran out"
+    EXCLUDE = "an exclusive message"
+
+
+_GONE = StreamingCode.TRANSACTION_EXPIRED
+_WRONG = StreamingCode.INVALID_TRANSACTION_STATE
+_S, _E = TxnState, TxnEvent
+_ENDED = {_E.STORED: None, _E.EXPIRE: None, _E.EXCLUDE: None}
+
+NEXT: Mapping[TxnState, Mapping[TxnEvent, TxnState | StreamingCode | None]] = {
+    _S.IN_FLIGHT: {
+        _E.BODY: _S.IN_FLIGHT,
+        _E.COMMIT: _S.ON_COMMIT,
+        _E.ROLLBACK: _S.ON_ROLLBACK,
+        _E.STORED: None,
+        _E.EXPIRE: _S.EXPIRED,
+        _E.EXCLUDE: _S.FAILED,
+    },
+    _S.ON_COMMIT: _ENDED
+    | {
+        _E.BODY: _WRONG,
+        _E.COMMIT: _S.ON_COMMIT,
+        _E.ROLLBACK: _WRONG,
+        _E.STORED: _S.COMMITTED,
+    },
+    _S.ON_ROLLBACK: _ENDED
+    | {
+        _E.BODY: _WRONG,
+        _E.COMMIT: _WRONG,
+        _E.ROLLBACK: _S.ON_ROLLBACK,
+        _E.STORED: _S.ROLLED_BACK,
+    },
+    _S.COMMITTED: _ENDED | {_E.BODY: _WRONG, _E.COMMIT: _S.COMMITTED, _E.ROLLBACK: _WRONG},
+    _S.ROLLED_BACK: _ENDED | {_E.BODY: _WRONG, _E.COMMIT: _WRONG, _E.ROLLBACK: _S.ROLLED_BACK},
+    _S.EXPIRED: _ENDED | {_E.BODY: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE},
+    _S.FAILED: _ENDED | {_E.BODY: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE},
+}
+"""What each event leads to: a state, the code that refuses it, or None where it changes nothing.
+
+A commit after a commit, and a rollback after a rollback, are answered like the first one: the
+reply to that may have been lost.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TxnLimits:
+    """How much the transactions of one pchannel may hold, and for how long.
+
+    `open_bytes_max` also bounds what one reader holds of transactions that are not committed yet.
+    """
+
+    open_max: int = 1024
+    txn_bytes_max: int = 32 * MIB
+    open_bytes_max: int = 128 * MIB
+    keepalive_default_ms: int = 10_000
+    age_ms_max: int = 600_000
+    """Whatever its keepalive: an open transaction holds back what is confirmed, and truncation."""
+    finished_max: int = 4096
+    finished_ms: int = 60_000
+    """How long, and how many, ended ones are remembered for a repeated commit."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One transaction. `outcome` is where its commit or rollback landed."""
+
+    context: TxnContext
+    vchannel: str
+    begin_id: MessageId
+    last_tick: TimeTick
+    bodies: int = 0
+    size_bytes: int = 0
+    state: TxnState = TxnState.IN_FLIGHT
+    outcome: AppendedInTxn | None = None
+
+    def part(self) -> TxnPart:
+        """What the next record of it says."""
+        return TxnPart(self.context.id, self.context.keepalive_ms, self.begin_id, self.bodies)
+
+    def overdue(self, tick: TimeTick, age_ms_max: int) -> bool:
+        """Whether its lease, or its life, is over at this tick."""
+        keepalive_ms = self.context.keepalive_ms
+        leased = keepalive_ms < 0 or tick < _later(self.last_tick, keepalive_ms)
+        return not leased or tick >= _later(TimeTick(self.context.id), age_ms_max)
+
+
+@dataclass(frozen=True, slots=True)
+class TxnView:
+    """One transaction as it is now, for who watches it."""
+
+    context: TxnContext
+    vchannel: str
+    last_tick: TimeTick
+    bodies: int
+    size_bytes: int
+    state: TxnState
+
+
+class Transactions:
+    """See the module. Not to be used any more once a write of what it admitted has failed."""
+
+    def __init__(self, limits: TxnLimits | None = None) -> None:
+        self.limits = limits or TxnLimits()
+        self.closing = False
+        """No transaction begins any more; those that are open go on."""
+        self._open: dict[TxnId, Session] = {}
+        self._ended: dict[TxnId, Session] = {}
+        self._dead: list[Session] = []
+        self._moved: dict[TxnId, Session] = {}
+        self._open_bytes = 0
+        self._beginning = 0
+
+    # ---- what is known ----------------------------------------------------------------------
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    @property
+    def open_bytes(self) -> int:
+        """Bytes of bodies whose transaction is not resolved."""
+        return self._open_bytes
+
+    @property
+    def oldest_begin_id(self) -> MessageId | None:
+        """Where the oldest transaction begins that the log does not see resolved."""
+        return next((session.begin_id for session in self._open.values()), None)
+
+    def find(self, txn_id: TxnId) -> Session | None:
+        """A transaction that is open or remembered."""
+        return self._open.get(txn_id) or self._ended.get(txn_id)
+
+    def views(self) -> tuple[TxnView, ...]:
+        """Every open transaction, the oldest first."""
+        return tuple([_view(session) for session in self._open.values()])
+
+    # ---- admission --------------------------------------------------------------------------
+
+    def admit(self, message: NewMessage, tick: TimeTick) -> Refusal | Session | None:
+        """Let a message of a transaction in, as of `tick`; a refusal leaves everything as it was.
+
+        None: place it. A Session: it is a repetition, whose answer is the session's `outcome`, once
+        it is there.
+        """
+        assert message.txn is not None
+        if message.type == MessageType.BEGIN_TXN:
+            return self._admit_begin(message.txn.keepalive_ms)
+        session = self.find(message.txn.id)
+        if session is None:
+            return _gone(message.txn.id, "is not known: it ended, or never began here")
+        if session.vchannel != message.vchannel:
+            return _bad(
+                f"transaction {message.txn.id} is on vchannel {session.vchannel!r},"
+                f" not on {message.vchannel!r}"
+            )
+        if session.state is TxnState.IN_FLIGHT and session.overdue(tick, self.limits.age_ms_max):
+            self._kill(session, TxnEvent.EXPIRE)
+        match message.type:
+            case MessageType.COMMIT_TXN:
+                return self._end(session, TxnEvent.COMMIT)
+            case MessageType.ROLLBACK_TXN:
+                return self._end(session, TxnEvent.ROLLBACK)
+            case _:
+                return self._admit_body(session, message)
+
+    def exclude(self, vchannel: str) -> None:
+        """An exclusive message was admitted: fail what is in flight in its scope ("": all)."""
+        for session in self._in_flight():
+            if vchannel in ("", session.vchannel):
+                self._kill(session, TxnEvent.EXCLUDE)
+
+    def expire(self, tick: TimeTick) -> None:
+        """End what is overdue at this tick, and forget what ended long ago."""
+        for session in self._in_flight():
+            if session.overdue(tick, self.limits.age_ms_max):
+                self._kill(session, TxnEvent.EXPIRE)
+        self._forget(tick)
+
+    def rollbacks_due(self, messages: Sequence[NewMessage]) -> int:
+        """At most so many rollback records of our own go with these messages.
+
+        What an exclusive message fails must end in the same group; what expires may wait for the
+        next one.
+        """
+        if not self._open or EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
+            return len(self._dead)
+        return len(self._open)
+
+    def take_dead(self, count_max: int) -> list[Session]:
+        """Those that get a rollback record now; they stay open until it is placed."""
+        dead = self._dead[:count_max]
+        del self._dead[:count_max]
+        return dead
+
+    # ---- placement and durability -----------------------------------------------------------
+
+    def begun(self, message: NewMessage, id: MessageId, tick: TimeTick) -> Session:
+        """A begin that was let in got its place; its tick is the transaction's id."""
+        assert message.txn is not None
+        keepalive_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
+        context = TxnContext(TxnId(tick), keepalive_ms)
+        session = Session(context, message.vchannel, id, tick)
+        self._open[context.id] = self._moved[context.id] = session
+        self._beginning -= 1
+        return session
+
+    def grown(self, session: Session, bodies: int, tick: TimeTick) -> None:
+        """Bodies that were let in got their places, the last of them at `tick`."""
+        session.bodies += bodies
+        session.last_tick = tick
+        self._moved[session.context.id] = session
+
+    def ended(self, session: Session, outcome: AppendedInTxn) -> None:
+        """The commit or the rollback got its place: the transaction is resolved."""
+        session.outcome = outcome
+        session.last_tick = outcome.tick
+        del self._open[session.context.id]
+        self._open_bytes -= session.size_bytes
+        self._ended[session.context.id] = self._moved[session.context.id] = session
+
+    def stored(self) -> tuple[TxnView, ...]:
+        """What was placed is durable; the transactions it concerns."""
+        if not self._moved:
+            return ()
+        for session in self._moved.values():
+            after = NEXT[session.state][TxnEvent.STORED]
+            if isinstance(after, TxnState):
+                session.state = after
+        views = tuple([_view(session) for session in self._moved.values()])
+        self._moved = {}
+        return views
+
+    def _admit_begin(self, keepalive_ms: int) -> Refusal | None:
+        if keepalive_ms < 0:
+            return _bad(f"a keepalive of {keepalive_ms} ms; it must be 0 (the default) or more")
+        if self.closing:
+            return Refusal(_GONE, "the channel is being closed: no transaction begins any more")
+        if len(self._open) + self._beginning >= self.limits.open_max:
+            cause = f"{len(self._open)} transactions are open, at most {self.limits.open_max} may"
+            return Refusal(StreamingCode.INNER, f"{cause}; try again later")
+        self._beginning += 1
+        return None
+
+    def _admit_body(self, session: Session, message: NewMessage) -> Refusal | None:
+        if message.type not in BODY_TYPES:
+            return _bad(f"a message of type {message.type} cannot be part of a transaction")
+        refusal = _refusal(session, TxnEvent.BODY)
+        if refusal is not None:
+            return refusal
+        if session.size_bytes + message.size > self.limits.txn_bytes_max:
+            cause = f"transaction {session.context.id} would exceed {self.limits.txn_bytes_max}"
+            return Refusal(StreamingCode.UNRECOVERABLE, f"{cause} bytes; commit earlier")
+        if self._open_bytes + message.size > self.limits.open_bytes_max:
+            cause = f"open transactions hold {self._open_bytes} bytes"
+            return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
+        session.size_bytes += message.size
+        self._open_bytes += message.size
+        return None
+
+    def _end(self, session: Session, event: TxnEvent) -> Refusal | Session | None:
+        refusal = _refusal(session, event)
+        if refusal is not None:
+            return refusal
+        before = session.state
+        after = NEXT[before][event]
+        assert isinstance(after, TxnState), (before, event)
+        session.state = after
+        return session if after is before else None
+
+    def _kill(self, session: Session, event: TxnEvent) -> None:
+        after = NEXT[session.state][event]
+        assert isinstance(after, TxnState), (session.state, event)
+        session.state = after
+        self._dead.append(session)
+
+    def _in_flight(self) -> Iterator[Session]:
+        return (it for it in self._open.values() if it.state is TxnState.IN_FLIGHT)
+
+    def _forget(self, tick: TimeTick) -> None:
+        ended, limits = self._ended, self.limits
+        while ended:
+            oldest = next(iter(ended.values()))
+            fresh = tick < _later(oldest.last_tick, limits.finished_ms)
+            if fresh and len(ended) <= limits.finished_max:
+                return
+            del ended[oldest.context.id]
+
+    # ---- taking over ------------------------------------------------------------------------
+
+    def replay(self, record: Record) -> None:
+        """Learn from a durable record what an earlier writer did. In the order of the log.
+
+        Bodies and ends of a transaction whose begin was not replayed are passed over.
+        """
+        part = record.txn
+        if part is None:
+            return
+        if record.kind == MessageType.BEGIN_TXN:
+            context = TxnContext(part.id, part.keepalive_ms)
+            self._open[part.id] = Session(context, record.vchannel, part.begin_id, record.last_tick)
+            return
+        session = self._open.get(part.id)
+        if session is None:
+            return
+        if record.kind in BODY_TYPES:
+            session.bodies += len(record.sizes)
+            session.size_bytes += len(record.body)
+            session.last_tick = record.last_tick
+            self._open_bytes += len(record.body)
+            return
+        committed = record.kind == MessageType.COMMIT_TXN
+        session.state = TxnState.COMMITTED if committed else TxnState.ROLLED_BACK
+        outcome = AppendedInTxn(
+            record.base_id, record.base_tick, record.last_confirmed_id, session.context
+        )
+        self.ended(session, outcome)
+
+    def renew(self, tick: TimeTick) -> None:
+        """Whoever is open gets a whole lease from `tick` on: nobody could reach the log before."""
+        self._moved = dict(self._open)
+        for session in self._open.values():
+            session.last_tick = tick
+
+
+def lease_left_ms(view: TxnView, tick: TimeTick, limits: TxnLimits) -> int:
+    """Milliseconds of ticks that a transaction in flight still has at this tick; 0: it is over."""
+    ends = _later(TimeTick(view.context.id), limits.age_ms_max)
+    if view.context.keepalive_ms >= 0:
+        ends = min(ends, _later(view.last_tick, view.context.keepalive_ms))
+    return max(0, (ends - tick + _TICKS_PER_MS - 1) >> TICK_LOGICAL_BITS)
+
+
+def _refusal(session: Session, event: TxnEvent) -> Refusal | None:
+    code = NEXT[session.state][event]
+    if not isinstance(code, StreamingCode):
+        return None
+    name = f"transaction {session.context.id}"
+    return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
+
+
+def _gone(txn_id: TxnId, why: str) -> Refusal:
+    return Refusal(_GONE, f"transaction {txn_id} {why}")
+
+
+def _bad(cause: str) -> Refusal:
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _later(tick: TimeTick, ms: int) -> int:
+    return tick + (ms << TICK_LOGICAL_BITS)
+
+
+def _view(session: Session) -> TxnView:
+    return TxnView(
+        session.context,
+        session.vchannel,
+        session.last_tick,
+        session.bodies,
+        session.size_bytes,
+        session.state,
+    )
