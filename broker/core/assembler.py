@@ -20,7 +20,7 @@ from broker.model.txn import TxnContext, TxnPart
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A committed transaction as a reader gets it: begin, bodies, commit; `sizes` of their bodies."""
+    """A committed transaction as a reader gets it: begin, bodies, commit; and their sizes."""
 
     messages: list[Delivered]
     sizes: tuple[int, ...]

@@ -1,8 +1,9 @@
 """The one writer of a pchannel: its actor term is the pchannel's term.
 
-It owns the open log, the next id, the last tick and the open transactions. It takes all that waits in its mailbox as one
-group: while one group syncs, the next gathers. It never acknowledges what is not durable, and
-after a failed write it never writes again: the next incarnation reads back what survived.
+It owns the open log, the next id, the last tick and the open transactions. It takes all that waits
+in its mailbox as one group: while one group syncs, the next gathers. It never acknowledges what is
+not durable, and after a failed write it never writes again: the next incarnation reads back what
+survived.
 Next: broker/core/sequencer.py
 """
 
@@ -108,13 +109,8 @@ class Appender(Actor[AppenderMessage]):
                     await self._probe()
                 case Truncate():
                     await self._truncate()
-                case ShowTxns():
-                    envelope.reply(self._transactions.views())
-                case ExpireTxns():
-                    self._transactions.expire(self._end.last_tick)
-                case FinishTxns():
-                    self._transactions.closing = True
-                    self._finishing.append(envelope)
+                case ShowTxns() | ExpireTxns() | FinishTxns() as about:
+                    self._about_txns(about, envelope)
                 case _:
                     assert_never(envelope.message)
         groups = gather(appends, self._limits)
@@ -126,6 +122,20 @@ class Appender(Actor[AppenderMessage]):
             envelope.reply(self._admission.closed or self._tail.closed.tick)
         if self._finishing:
             self._tell_finished()
+
+    def _about_txns(
+        self, about: ShowTxns | ExpireTxns | FinishTxns, envelope: Envelope[AppenderMessage]
+    ) -> None:
+        match about:
+            case ShowTxns():
+                envelope.reply(self._transactions.views())
+            case ExpireTxns():
+                self._transactions.expire(self._end.last_tick)
+            case FinishTxns():
+                self._transactions.closing = True
+                self._finishing.append(envelope)
+            case _:
+                assert_never(about)
 
     async def stopped(self) -> None:
         """Close the log."""

@@ -86,7 +86,12 @@ class TxnsMoved:
     views: tuple[TxnView, ...]
 
 
-RosterMessage = TxnsMoved
+@dataclass(frozen=True, slots=True)
+class LookAround:
+    """A timer: ask which transactions are open."""
+
+
+RosterMessage = TxnsMoved | LookAround
 
 
 @dataclass(frozen=True, slots=True)

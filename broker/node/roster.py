@@ -7,11 +7,12 @@ Next: broker/node/transaction.py
 """
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from actors import Actor, ActorError, ChildSpec, Context, Envelope, MailboxSpec, Overflow, Restart
 from broker.core.transaction import TxnState, TxnView
 from broker.model.ids import PChannelName, TxnId
-from broker.node.messages import RosterMessage, ShowTxns, TxnMoved, TxnsMoved
+from broker.node.messages import LookAround, RosterMessage, ShowTxns, TxnMoved, TxnsMoved
 from broker.node.parts import NodeParts
 from broker.node.transaction import Transaction
 
@@ -33,24 +34,37 @@ class Roster(Actor[RosterMessage]):
         self._started = 0
 
     async def started(self, context: Context[RosterMessage]) -> None:
-        """Those that are open already: an earlier owner's, or of a Roster that died."""
+        """There may be some that are open already: an earlier owner's, or of a Roster that died."""
         self._context = context
         self._children = f"{context.path.rpartition('/')[0]}/{TRANSACTIONS}"
-        opened = self._parts.open_channels.find(self._name)
-        if opened is not None:
-            views = await opened.appender.ask(ShowTxns(), deadline_s=SHOW_S)
-            await self._follow(views)
+        context.after(0.0, LookAround())
 
     async def receive(self, batch: Sequence[Envelope[RosterMessage]]) -> None:
         """Of each transaction only the newest view counts; one that came and went needs nobody."""
         views: dict[TxnId, TxnView] = {}
         for envelope in batch:
-            views |= {view.context.id: view for view in envelope.message.views}
+            match envelope.message:
+                case TxnsMoved(moved):
+                    views |= {view.context.id: view for view in moved}
+                case LookAround():
+                    views |= {view.context.id: view for view in await self._open_now()}
+                case _:
+                    assert_never(envelope.message)
         await self._follow(list(views.values()))
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """How many transactions have an actor now, and how many had one in this life."""
         return {"open": len(self._watched), "started": self._started}
+
+    async def _open_now(self) -> Sequence[TxnView]:
+        """Never waits in `started`: what stands beside it may be going away meanwhile."""
+        opened = self._parts.open_channels.find(self._name)
+        try:
+            if opened is not None:
+                return await opened.appender.ask(ShowTxns(), deadline_s=SHOW_S)
+        except ActorError:
+            self._context.after(self._parts.limits.tick_interval_s, LookAround())
+        return ()
 
     async def _follow(self, views: Sequence[TxnView]) -> None:
         for view in views:

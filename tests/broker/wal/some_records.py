@@ -17,7 +17,6 @@ def record(
     messages: int = 1,
     size: int = 20,
     tick: int | None = None,
-    vchannel: str = "by-dev-rootcoord-dml_0_1v0",
     in_txn: bool = False,
 ) -> Record:
     """Message i has tick 10 * base_id + i unless told otherwise; the bytes tell ids apart."""
@@ -30,7 +29,7 @@ def record(
         base_tick=TimeTick(10 * base_id if tick is None else tick),
         last_confirmed_id=MessageId(base_id),
         kind=2,
-        vchannel=vchannel,
+        vchannel="by-dev-rootcoord-dml_0_1v0",
         sizes=(size,) * messages,
         body=body,
         txn=TxnPart(TxnId(7), -1000, MessageId(3), base_id) if in_txn else None,

@@ -256,5 +256,5 @@ def test_the_version_of_a_record_lies_outside_its_checksum_and_is_guarded_all_th
     assert record_at(window, 0, 77).record == good
     assert salt_of(window, 0) == 77
     file.write_durable(4, [bytes([1 if in_txn else 2])])
-    with pytest.raises(BadRecord, match="checksum|lengths"):
+    with pytest.raises(BadRecord, match=r"checksum|lengths"):
         record_at(Window(file, "r", len(head + body), 1 << 16), 0, 77)
