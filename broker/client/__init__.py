@@ -16,6 +16,7 @@ from broker.client.errors import (
     AppendsFailed,
     BadAddress,
     BadTarget,
+    BadTransaction,
     ChannelFenced,
     ChannelNotExist,
     ClosedClient,
@@ -47,6 +48,7 @@ from broker.client.errors import (
 from broker.client.message import Appended, Batch, Message, Received
 from broker.client.outbox import Limits
 from broker.client.reader import Reader
+from broker.client.txn import Txn
 from broker.client.watch import Watch
 from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.collection import Collection
@@ -59,6 +61,7 @@ __all__ = [
     "AppendsFailed",
     "BadAddress",
     "BadTarget",
+    "BadTransaction",
     "Barrier",
     "BarrierPeer",
     "BarrierView",
@@ -99,6 +102,7 @@ __all__ = [
     "TermMismatch",
     "TidemarkError",
     "TransactionExpired",
+    "Txn",
     "UnknownRefusal",
     "Unrecoverable",
     "WalNameMismatch",

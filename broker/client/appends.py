@@ -42,6 +42,24 @@ class Appends:
         pending = await self._offer(vchannel, encoded, self._now_s() + deadline_s)
         return await _landed(vchannel, pending)
 
+    async def in_txn(
+        self,
+        vchannel: VChannelName,
+        message: Message,
+        txn: str,
+        deadline_s: float,
+        *,
+        once: bool = False,
+    ) -> tuple[Appended, bytes]:
+        """One message of a transaction, and the transaction as the server names it.
+
+        `once`: OutcomeUnknown rather than a second one, as is right for what is not idempotent.
+        """
+        encoded = _encoded(message, vchannel, txn)
+        deadline_at_s = self._now_s() + deadline_s
+        pending = await self._offer(vchannel, encoded, deadline_at_s, once=once)
+        return await _landed(vchannel, pending), pending.waiter.result().txn_context
+
     async def many(
         self, shards: Shards, messages: Iterable[Message], deadline_s: float
     ) -> list[Appended]:
@@ -76,12 +94,12 @@ class Appends:
                 await producer.ended.wait()
 
     async def _offer(
-        self, vchannel: VChannelName, encoded: bytes, deadline_at_s: float
+        self, vchannel: VChannelName, encoded: bytes, deadline_at_s: float, *, once: bool = False
     ) -> Pending[Waiter]:
         producer = self._by_vchannel.get(vchannel) or self._producer(vchannel)
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
-        return producer.offer(encoded, deadline_at_s)
+        return producer.offer(encoded, deadline_at_s, once=once)
 
     async def _offer_or_fail(
         self, vchannel: VChannelName, encoded: bytes, deadline_at_s: float
@@ -132,8 +150,8 @@ def _abandon(offered: Iterable[Pending[Waiter] | TidemarkError]) -> None:
             pending.waiter.cancel()
 
 
-def _encoded(message: Message, vchannel: VChannelName) -> bytes:
-    encoded = encode(message, vchannel)
+def _encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:
+    encoded = encode(message, vchannel, txn)
     if len(encoded) > MESSAGE_BYTES_MAX:
         raise MessageTooLarge(
             f"a message of {len(encoded)} bytes; the client sends at most {MESSAGE_BYTES_MAX}"

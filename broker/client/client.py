@@ -6,18 +6,19 @@ Next: broker/client/appends.py
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
 from broker.client.appends import Appends
+from broker.client.atomic import append_atomically
 from broker.client.barrier import CLUSTER, Barrier, KindName
 from broker.client.collections import Collections
 from broker.client.deadlines import Deadlines
-from broker.client.errors import ClosedClient, ForkedClient
-from broker.client.message import Appended, Key, Message
+from broker.client.errors import BadTarget, ClosedClient, ForkedClient, InvalidArgument
+from broker.client.message import Appended, Key, Kind, Message
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
@@ -26,20 +27,13 @@ from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
 from broker.client.targets import Targets
 from broker.client.time_sync import TimeSync
+from broker.client.txn import Txn
 from broker.model.barrier import BarrierView
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
-from broker.model.ids import MessageId
+from broker.model.ids import MessageId, VChannelName
 
 NO_PROPERTIES: Mapping[str, str] = {}
-
-
-class Kind(TypedDict, total=False):
-    """What Milvus's own messages need; see `Message`."""
-
-    type: int
-    version: int
-    header: bytes
 
 
 class Client:
@@ -108,16 +102,49 @@ class Client:
         return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
 
     async def append_messages(
-        self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        atomic: bool = False,
+        deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages at once; the results are in the order of the messages.
 
-        Each message stands for itself: this is no transaction. Always waits for all of them; when
-        any failed it raises AppendsFailed, which has the result of every single one.
+        Always waits for all of them; when any failed it raises AppendsFailed, which has the result
+        of every single one. By default each message stands for itself. With `atomic` those of one
+        vchannel are read together or never, as one transaction, tried again as a whole when it
+        expired; between vchannels there is no such promise. That takes three writes one after the
+        other instead of one, which is why it must be asked for.
         """
         self._check_usable()
         shards = self._targets.known(target) or await self._targets.resolve(target)
-        return await self._appends.many(shards, messages, deadline_s or self._deadlines.append_s)
+        append = append_atomically if atomic else Appends.many
+        return await append(self._appends, shards, messages, deadline_s or self._deadlines.append_s)
+
+    def txn(
+        self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
+    ) -> Txn:
+        """A transaction on one vchannel: `async with log.txn("flights_1") as txn`.
+
+        Leaving the block commits, an exception rolls back. `target`: a vchannel, or a collection of
+        one shard; BadTarget, at the beginning, for any other. `keepalive_s`: so long after its
+        newest append the transaction expires, None for the server's default of 10 s; at least 1 ms,
+        else InvalidArgument. `deadline_s` holds for every step by itself.
+        """
+        self._check_usable()
+        keepalive_ms = 0 if keepalive_s is None else int(keepalive_s * 1000)
+        if keepalive_s is not None and keepalive_ms <= 0:
+            raise InvalidArgument(f"a keepalive of {keepalive_s} s; at least 1 ms is needed")
+
+        async def vchannel() -> VChannelName:
+            self._check_usable()
+            shards = await self._targets.resolve(target)
+            if len(shards.vchannels) != 1:
+                raise BadTarget(f"a transaction is on one vchannel; {target} has more, name one")
+            return shards.vchannels[0]
+
+        return Txn(self._appends, vchannel, keepalive_ms, deadline_s or self._deadlines.append_s)
 
     # ---- reading --------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Turns the frames of a Consume stream into batches for the reader.
 
-Pure. It drops what the reader has seen, hides what is not a message, and knows where a bounded
-read ends. Next: broker/client/progress.py
+Pure. It drops what the reader has seen, hides what is not a message, keeps a transaction until it
+is whole, and knows where a bounded read ends. Next: broker/client/progress.py
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from broker.client.errors import ProtocolBroken, refusal
 from broker.client.message import Batch, Received
 from broker.client.progress import Progress
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
-from broker.model.message import TXN_TYPES, MessageType
+from broker.model.message import MessageType
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
 
 
@@ -45,6 +45,8 @@ class Decoder:
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted = wanted
         self._progress = progress
+        self._txn: list[Received] = []
+        """What has come of a transaction whose commit has not; kept when the stream breaks."""
         self.done = False
         """The end of a bounded read was reached; nothing after it is handed over."""
 
@@ -74,36 +76,48 @@ class Decoder:
     def _take(self, consumed: Consumed, messages: list[Received]) -> None:
         tags = consumed.properties
         kind = int(tags.get("_t", "0"))
-        id = MessageId(consumed.message_id)
-        tick = TimeTick(consumed.tick)
+        in_txn = "_tx" in tags and kind != MessageType.COMMIT_TXN
         end = self._wanted.end
-        if end is not None and id >= end.id and "_np" not in tags:
+        # A transaction belongs to the range that holds its commit.
+        if end is not None and not in_txn and consumed.message_id >= end.id and "_np" not in tags:
             self.done = True
             return
         if kind != MessageType.TIME_TICK and end is not None and tick > end.tick:
             self.done = True
             return
         if kind == MessageType.TIME_TICK:
-            new = self._progress.close(tick, MessageId(consumed.last_confirmed_id))
-            self.done = end is not None and tick >= end.tick
-            shown = new and self._wanted.with_ticks
+            self._take_tick(consumed, messages)
+            return
+        new = self._progress.admit(
+            MessageId(consumed.message_id),
+            TimeTick(consumed.tick),
+            MessageId(consumed.last_confirmed_id),
+            whole=not in_txn,
+        )
+        if not new:
+            return
+        if kind == MessageType.COMMIT_TXN:
+            messages += self._txn
+            self._txn = []
+        elif kind == MessageType.BEGIN_TXN:
+            self._txn = []
         else:
-            new = self._progress.admit(
-                id,
-                tick,
-                MessageId(consumed.last_confirmed_id),
-                whole="_tx" not in tags or kind == MessageType.COMMIT_TXN,
-            )
-            shown = new and kind not in TXN_TYPES
-        if shown:
-            messages.append(
-                Received(
-                    consumed.payload,
-                    id,
-                    tick,
-                    tags.get("_vc", ""),
-                    self._wanted.collection,
-                    kind,
-                    tags,
-                )
-            )
+            (self._txn if in_txn else messages).append(self._received(consumed, kind))
+
+    def _take_tick(self, consumed: Consumed, messages: list[Received]) -> None:
+        tick, end = TimeTick(consumed.tick), self._wanted.end
+        new = self._progress.close(tick, MessageId(consumed.last_confirmed_id))
+        self.done = end is not None and tick >= end.tick
+        if new and self._wanted.with_ticks:
+            messages.append(self._received(consumed, MessageType.TIME_TICK))
+
+    def _received(self, consumed: Consumed, kind: int) -> Received:
+        return Received(
+            consumed.payload,
+            MessageId(consumed.message_id),
+            TimeTick(consumed.tick),
+            consumed.properties.get("_vc", ""),
+            self._wanted.collection,
+            kind,
+            consumed.properties,
+        )

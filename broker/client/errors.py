@@ -55,6 +55,10 @@ class BadAddress(TidemarkError, ValueError):
     """What should name a server is not HOST:PORT."""
 
 
+class BadTransaction(TidemarkError):
+    """A transaction was used before its begin, after its end, or ended with appends under way."""
+
+
 class ProtocolBroken(TidemarkError):
     """The server sent what the protocol does not allow."""
 

@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from broker.model.message import MessageType
@@ -47,6 +47,14 @@ class Message:
             raise TypeError(f"payload must be bytes, not {kind}{mend}")
 
 
+class Kind(TypedDict, total=False):
+    """What Milvus's own messages need; see `Message`."""
+
+    type: int
+    version: int
+    header: bytes
+
+
 class Appended(NamedTuple):
     """Where one message landed. When this exists, the message survives a power cut."""
 
@@ -58,6 +66,9 @@ class Appended(NamedTuple):
 
 class Received(NamedTuple):
     """One message of a log. `id` grows along a vchannel, and so does `tick`.
+
+    The messages of a transaction come together, where it was committed: all have the tick of the
+    commit, and ids of their own, smaller than that.
 
     `collection` is the name that was read, None for a vchannel read by its own name. `tags` are
     all properties as stored, the reserved ones included.
@@ -113,15 +124,17 @@ def key_bytes(key: Key) -> bytes:
     return key.to_bytes(8, "little", signed=True)
 
 
-def encode(message: Message, vchannel: str) -> bytes:
+def encode(message: Message, vchannel: str, txn: str = "") -> bytes:
     """The `milvus.proto.messages.Message` to append; ValueError for a reserved property name.
+
+    `txn`: the property that says which transaction it belongs to, if any.
 
     The reserved properties come last and in one order, so that the server, which remembers what it
     has parsed, finds the same bytes behind the payload of every plain message.
     """
     plain = not message.properties and message.key is None
     own = {} if plain else _own_properties(message)
-    reserved = _reserved(message.type, message.version, message.header, vchannel)
+    reserved = _reserved(message.type, message.version, message.header, vchannel, txn)
     return wire_message(message.payload, own) + reserved
 
 
@@ -142,11 +155,13 @@ def _check_text(name: object, value: object) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _reserved(type: int, version: int, header: bytes, vchannel: str) -> bytes:
+def _reserved(type: int, version: int, header: bytes, vchannel: str, txn: str) -> bytes:
     properties = {
         "_t": str(int(type)),
         "_v": str(version),
         "_h": b64encode(header).decode(),
         "_vc": vchannel,
     }
+    if txn:
+        properties["_tx"] = txn
     return wire_message(b"", properties)

@@ -21,15 +21,25 @@ class Pending(Generic[W]):
     """One append. `waiter` belongs to the shell; the outbox hands it back and never looks at it.
 
     `unanswered` says that it may have been written: a stream broke while the append was on it, or
-    the server could not tell.
+    the server could not tell. One that is to be written `once` is never sent again after that.
     """
 
-    __slots__ = ("abandoned", "deadline_s", "message", "order", "refusal", "unanswered", "waiter")
+    __slots__ = (
+        "abandoned",
+        "deadline_s",
+        "message",
+        "once",
+        "order",
+        "refusal",
+        "unanswered",
+        "waiter",
+    )
 
-    def __init__(self, message: bytes, deadline_s: float, waiter: W) -> None:
+    def __init__(self, message: bytes, deadline_s: float, waiter: W, once: bool = False) -> None:
         self.message = message
         self.deadline_s = deadline_s
         self.waiter = waiter
+        self.once = once
         self.order = 0
         self.abandoned = False
         self.unanswered = False
@@ -138,7 +148,9 @@ class Outbox(Generic[W]):
             return None
         verdict = append_verdict(code)
         pending.unanswered = pending.unanswered or may_be_written(code)
-        if verdict is not Verdict.SURFACE and (resend or not pending.unanswered):
+        if verdict is not Verdict.SURFACE and (
+            (resend and not pending.once) or not pending.unanswered
+        ):
             pending.refusal = (code, cause)
             self._return(pending)
         return verdict, pending
@@ -154,9 +166,9 @@ class Outbox(Generic[W]):
         for pending in lost:
             self.bytes_held -= len(pending.message)
             pending.unanswered = True
-            if resend:
+            if resend and not pending.once:
                 self._return(pending)
-        return [] if resend else lost
+        return [pending for pending in lost if pending.once or not resend]
 
     def expire(self, now_s: float) -> tuple[list[Expired[W]], float | None]:
         """Remove what has run out of time; also the earliest deadline among the rest."""

@@ -65,14 +65,15 @@ class Producer(Answers):
         """Whether `offer` may be called; otherwise `wait_for_room` first."""
         return not self._for_room and self._outbox.has_room
 
-    def offer(self, message: bytes, deadline_at_s: float) -> Pending[Waiter]:
+    def offer(self, message: bytes, deadline_at_s: float, *, once: bool = False) -> Pending[Waiter]:
         """Take one encoded message in; its waiter gets the answer or the error.
 
-        `deadline_at_s` is a time of the loop's clock. Set `abandoned` when nobody waits any more.
+        `once`: rather fail it than send it again when it may have been written. `deadline_at_s` is
+        a time of the loop's clock. Set `abandoned` when nobody waits any more.
         """
         if self._closing:
             raise ClosedClient("the client is closed")
-        pending = Pending(message, deadline_at_s, self._loop.create_future())
+        pending = Pending(message, deadline_at_s, self._loop.create_future(), once)
         self._outbox.offer(pending)
         self._work.set()
         if self._timer is None or deadline_at_s < self._timer.when():
@@ -170,7 +171,7 @@ class Producer(Answers):
             self._last_error = error
             if verdict is Verdict.REROUTE and self._location is not None:
                 self._network.assignments.report(self._location.channel, error)
-            if pending.unanswered and not self._resend:
+            if pending.unanswered and (pending.once or not self._resend):
                 self._fail(Expired(pending, maybe_written=True), None)
         elif not pending.waiter.done():
             pending.waiter.set_exception(error)

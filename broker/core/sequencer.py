@@ -214,11 +214,16 @@ class _Group:
             self._place_with(key, index, message, session)
 
     def _admit_exclusive(self, index: int, message: NewMessage) -> None:
+        """In a record of its own, behind all that it ends and before all that comes after it."""
         whole = _covers_pchannel(message, self._admission.pchannel)
-        self._transactions.exclude("" if whole else message.vchannel)
-        self._place_with(message.vchannel, index, message, None)
+        failed = self._transactions.exclude("" if whole else message.vchannel)
+        self.runs += _rollbacks(failed)
         if whole:
             self._growing.clear()
+        else:
+            self._growing.pop(message.vchannel, None)
+        self._place_with(message.vchannel, index, message, None)
+        self._growing.pop(message.vchannel)
 
     def _place_with(
         self, key: str | int, index: int, message: NewMessage, session: Session | None
@@ -273,7 +278,7 @@ def _covers_pchannel(message: NewMessage, pchannel: PChannelName) -> bool:
 
 
 def _rollbacks(dead: Sequence[Session]) -> list[_Run]:
-    """The records that end transactions on our own account; they come before all else."""
+    """The records that end transactions on our own account."""
     runs = [_Run(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
     for run in runs:
         run.bodies.append(b"")

@@ -205,7 +205,7 @@ class Transactions:
                 f" not on {message.vchannel!r}"
             )
         if session.state is TxnState.IN_FLIGHT and session.overdue(tick, self.limits.age_ms_max):
-            self._kill(session, TxnEvent.EXPIRE)
+            self._expire(session)
         match message.type:
             case MessageType.COMMIT_TXN:
                 return self._end(session, TxnEvent.COMMIT)
@@ -214,17 +214,21 @@ class Transactions:
             case _:
                 return self._admit_body(session, message)
 
-    def exclude(self, vchannel: str) -> None:
-        """An exclusive message was admitted: fail what is in flight in its scope ("": all)."""
-        for session in self._in_flight():
-            if vchannel in ("", session.vchannel):
-                self._kill(session, TxnEvent.EXCLUDE)
+    def exclude(self, vchannel: str) -> list[Session]:
+        """An exclusive message was admitted: fail what is in flight in its scope ("": all).
+
+        Their rollback records belong right before the message.
+        """
+        failed = [it for it in self._in_flight() if vchannel in ("", it.vchannel)]
+        for session in failed:
+            session.state = _after(session.state, TxnEvent.EXCLUDE)
+        return failed
 
     def expire(self, tick: TimeTick) -> None:
         """End what is overdue at this tick, and forget what ended long ago."""
         for session in self._in_flight():
             if session.overdue(tick, self.limits.age_ms_max):
-                self._kill(session, TxnEvent.EXPIRE)
+                self._expire(session)
         self._forget(tick)
 
     def rollbacks_due(self, messages: Sequence[NewMessage]) -> int:
@@ -312,16 +316,11 @@ class Transactions:
         refusal = _refusal(session, event)
         if refusal is not None:
             return refusal
-        before = session.state
-        after = NEXT[before][event]
-        assert isinstance(after, TxnState), (before, event)
-        session.state = after
-        return session if after is before else None
+        before, session.state = session.state, _after(session.state, event)
+        return session if session.state is before else None
 
-    def _kill(self, session: Session, event: TxnEvent) -> None:
-        after = NEXT[session.state][event]
-        assert isinstance(after, TxnState), (session.state, event)
-        session.state = after
+    def _expire(self, session: Session) -> None:
+        session.state = _after(session.state, TxnEvent.EXPIRE)
         self._dead.append(session)
 
     def _in_flight(self) -> Iterator[Session]:
@@ -387,6 +386,12 @@ def _refusal(session: Session, event: TxnEvent) -> Refusal | None:
         return None
     name = f"transaction {session.context.id}"
     return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
+
+
+def _after(state: TxnState, event: TxnEvent) -> TxnState:
+    after = NEXT[state][event]
+    assert isinstance(after, TxnState), (state, event)
+    return after
 
 
 def _gone(txn_id: TxnId, why: str) -> Refusal:

@@ -1,0 +1,93 @@
+"""Messages that are read together or never: one transaction for each vchannel they go to.
+
+It owns the trying again: what expired, or cannot be committed, was never read and never will be.
+Next: broker/client/appends.py
+"""
+
+from collections.abc import Iterable, Sequence
+
+import anyio
+
+from broker.client.appends import Appends
+from broker.client.errors import (
+    AppendsFailed,
+    OutcomeUnknown,
+    TidemarkError,
+    TransactionExpired,
+)
+from broker.client.message import Appended, Message
+from broker.client.targets import Shards
+from broker.client.txn import Txn
+from broker.model.ids import VChannelName
+
+
+async def append_atomically(
+    appends: Appends, shards: Shards, messages: Iterable[Message], deadline_s: float
+) -> list[Appended]:
+    """Results in the order of the messages, with the ticks that they are read with.
+
+    Vchannels go on beside each other; AppendsFailed says for each message what became of it.
+    """
+    everything = list(messages)
+    places: dict[VChannelName, list[int]] = {}
+    for index, message in enumerate(everything):
+        places.setdefault(shards.choose(message.key), []).append(index)
+    results: dict[int, Appended | TidemarkError] = {}
+
+    async def one_vchannel(vchannel: VChannelName, indexes: Sequence[int]) -> None:
+        part = [everything[index] for index in indexes]
+        try:
+            landed = await append_whole(appends, vchannel, part, deadline_s)
+        except TidemarkError as error:
+            results.update(dict.fromkeys(indexes, error))
+        else:
+            results.update(zip(indexes, landed, strict=True))
+
+    async with anyio.create_task_group() as tasks:
+        for vchannel, indexes in places.items():
+            tasks.start_soon(one_vchannel, vchannel, indexes)
+    ordered = [results[index] for index in range(len(everything))]
+    good = [it for it in ordered if isinstance(it, Appended)]
+    if len(good) < len(ordered):
+        raise AppendsFailed(ordered)
+    return good
+
+
+async def append_whole(
+    appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+) -> list[Appended]:
+    """All of them in one transaction, tried again as a whole; with the tick of their commit.
+
+    Raises DeadlineExceeded when it never was, OutcomeUnknown when the commit may have been heard,
+    and what refuses the messages themselves.
+    """
+    try:
+        with anyio.fail_after(deadline_s):
+            while True:
+                landed = await _try_whole(appends, vchannel, messages, deadline_s)
+                if landed is not None:
+                    return landed
+    except TimeoutError as error:
+        raise OutcomeUnknown(f"{vchannel}: a transaction was not answered in time") from error
+
+
+async def _try_whole(
+    appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+) -> list[Appended] | None:
+    """None: nothing of it will ever be read, so it may be tried again."""
+
+    async def resolved() -> VChannelName:
+        return vchannel
+
+    txn = Txn(appends, resolved, 0, deadline_s)
+    try:
+        async with txn:
+            landed = await txn.append_messages(messages)
+            commit = await txn.commit()
+    except TransactionExpired:
+        return None
+    except OutcomeUnknown:
+        if not txn.hopeless:
+            raise
+        return None
+    return [each._replace(tick=commit.tick) for each in landed]

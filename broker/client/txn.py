@@ -1,0 +1,176 @@
+"""A transaction of a program: what is appended in it is read together, or never.
+
+It owns the transaction's name and its end. A body is sent once: when its outcome is unknown the
+whole is rolled back, so that nothing is in it twice. A begin that nobody heard of expires, and a
+commit may be repeated, so these are sent again when an answer is lost.
+Next: broker/client/atomic.py
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Unpack
+
+import anyio
+
+from broker.client.appends import Appends
+from broker.client.errors import BadTransaction, OutcomeUnknown, TidemarkError
+from broker.client.message import Appended, Key, Kind, Message
+from broker.model.ids import VChannelName
+from broker.model.message import MessageType
+from schemas.properties import TXN
+from schemas.txn_context import TxnContext, begin_header
+
+Resolve = Callable[[], Awaitable[VChannelName]]
+"""Finds out on which vchannel it is to be."""
+
+NO_PROPERTIES: Mapping[str, str] = {}
+ROLLBACK_S = 5.0
+"""A rollback that is not heard of by then is left to the keepalive."""
+
+_VERSION = 2
+
+
+class Txn:
+    """One transaction on one vchannel; use it as `async with`. Made by `Client.txn`.
+
+    Leaving the block commits, and an exception rolls back. Raises TransactionExpired when the
+    keepalive has passed since the newest append, or an exclusive message (a flush, a change of the
+    collection) came between: nothing of it will be read then, and all of it may be tried again.
+    """
+
+    def __init__(
+        self, appends: Appends, resolve: Resolve, keepalive_ms: int, deadline_s: float
+    ) -> None:
+        self._appends = appends
+        self._resolve = resolve
+        self._vchannel = VChannelName("")
+        self._keepalive_ms = keepalive_ms
+        self._deadline_s = deadline_s
+        self._context: TxnContext | None = None
+        self._name = ""
+        self._under_way = 0
+        self._unknown: OutcomeUnknown | None = None
+        self._ended = False
+
+    @property
+    def id(self) -> int:
+        """Unique on its pchannel; 0 before it began."""
+        return self._context.txn_id if self._context else 0
+
+    @property
+    def keepalive_s(self) -> float:
+        """What the server granted: so long after its newest append it lives."""
+        return self._context.keepalive_ms / 1000 if self._context else 0.0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether an append of unknown outcome keeps it from ever being committed."""
+        return self._unknown is not None
+
+    async def begin(self) -> None:
+        """Open it; `async with` does. Raises InvalidArgument for a bad keepalive."""
+        self._vchannel = await self._resolve()
+        header = begin_header(self._keepalive_ms)
+        begin = Message(b"", type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
+        _, context = await self._appends.in_txn(self._vchannel, begin, "", self._deadline_s)
+        self._context = TxnContext.decode(context)
+        self._name = TXN.encode(self._context)
+
+    async def append(
+        self,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Append one message, an Insert unless told otherwise; durable, but not visible yet.
+
+        The tick it is read with is that of the commit. After OutcomeUnknown the transaction cannot
+        be committed any more.
+        """
+        return await self._append(Message(payload, key, properties, **kind), deadline_s)
+
+    async def append_messages(
+        self, messages: Iterable[Message], *, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """Append many at once; raises the first error when any failed."""
+        results: dict[int, Appended] = {}
+        errors: list[TidemarkError] = []
+
+        async def one(index: int, message: Message) -> None:
+            try:
+                results[index] = await self._append(message, deadline_s)
+            except TidemarkError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for index, message in enumerate(messages):
+                tasks.start_soon(one, index, message)
+        if errors:
+            raise errors[0]
+        return [results[index] for index in sorted(results)]
+
+    async def commit(self) -> Appended:
+        """Make all of it visible; where the commit landed. Leaving the block does it.
+
+        Raises OutcomeUnknown when it may or may not be committed, TransactionExpired when it is
+        not and never will be.
+        """
+        if self._unknown is not None:
+            await self.rollback()
+            raise self._unknown
+        return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
+
+    async def rollback(self) -> None:
+        """Forget all of it."""
+        await self._end(MessageType.ROLLBACK_TXN, min(ROLLBACK_S, self._deadline_s))
+
+    async def __aenter__(self) -> "Txn":
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            await self.commit()
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.rollback()
+            except TidemarkError:  # it expires by itself; what led here is what counts
+                return
+
+    async def _append(self, message: Message, deadline_s: float | None) -> Appended:
+        self._check_open()
+        self._under_way += 1
+        try:
+            landed, _ = await self._appends.in_txn(
+                self._vchannel, message, self._name, deadline_s or self._deadline_s, once=True
+            )
+        except OutcomeUnknown as error:
+            self._unknown = error
+            raise
+        finally:
+            self._under_way -= 1
+        return landed
+
+    async def _end(self, kind: MessageType, deadline_s: float) -> Appended:
+        self._check_open()
+        if self._under_way and kind == MessageType.COMMIT_TXN:
+            raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
+        self._ended = True
+        end = Message(b"", type=kind, version=_VERSION)
+        landed, _ = await self._appends.in_txn(self._vchannel, end, self._name, deadline_s)
+        return landed
+
+    def _check_open(self) -> None:
+        if self._context is None or self._ended:
+            raise BadTransaction("the transaction has ended" if self._ended else "it never began")

@@ -1,0 +1,325 @@
+"""Transactions of a writer: the state table exhaustively, and whole lives against a naive model."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.core.sequencer import Admission, LogEnd, Sequenced, sequence
+from broker.core.transaction import (
+    NEXT,
+    Transactions,
+    TxnEvent,
+    TxnLimits,
+    TxnState,
+    lease_left_ms,
+)
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
+from broker.model.message import Appended, AppendedInTxn, NewMessage
+from broker.model.record import Record
+from broker.model.txn import KEEPALIVE_INFINITE_MS, TxnContext
+
+P = PChannelName("by-dev-rootcoord-dml_3")
+V = (f"{P}_7v0", f"{P}_7v1")
+ADMISSION = Admission(P, message_bytes_max=1000, record_bytes_max=100, record_messages_max=3)
+MS = 1 << 18
+EXPIRED, WRONG = StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE
+
+
+@dataclass
+class Writer:
+    """An Appender without its surroundings: what it was given, and the log that came of it."""
+
+    limits: TxnLimits = field(default_factory=TxnLimits)
+    tick: int = 1_000 * MS
+    records: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.transactions = Transactions(self.limits)
+        self.end = LogEnd(Term(1), MessageId(1), TimeTick(self.tick))
+
+    def group(self, *messages: NewMessage) -> Sequenced:
+        due = self.transactions.rollbacks_due(messages)
+        result = sequence(
+            messages, TimeTick(self.end.last_tick + 1), self.end, ADMISSION, self.transactions
+        )
+        used = sum(len(record.sizes) for record in result.records)
+        assert used <= len(messages) + due
+        self.records += result.records
+        self.end = result.end
+        assert self.end.open_txn_id == self.transactions.oldest_begin_id
+        self.transactions.stored()
+        return result
+
+    def one(self, message: NewMessage) -> Appended | Refusal:
+        (outcome,) = self.group(message).outcomes
+        return outcome
+
+    def begin(self, vchannel: str = V[0], keepalive_ms: int = 0) -> TxnContext:
+        outcome = self.one(begin(vchannel, keepalive_ms))
+        assert isinstance(outcome, AppendedInTxn), outcome
+        return outcome.txn
+
+    def wait(self, ms: float) -> None:
+        self.end = LogEnd(
+            self.end.term,
+            self.end.next_id,
+            TimeTick(self.end.last_tick + int(ms * MS)),
+            self.end.open_txn_id,
+        )
+
+    def restart(self) -> None:
+        self.transactions = Transactions(self.limits)
+        for record in self.records:
+            self.transactions.replay(record)
+        self.transactions.renew(self.end.last_tick)
+        assert self.end.open_txn_id == self.transactions.oldest_begin_id
+
+
+def begin(vchannel: str = V[0], keepalive_ms: int = 0) -> NewMessage:
+    return NewMessage(vchannel, 900, b"B", 1, txn=TxnContext(TxnId(0), keepalive_ms))
+
+
+def of(txn: TxnContext, kind: int, vchannel: str = V[0], size: int = 4) -> NewMessage:
+    return NewMessage(vchannel, kind, b"x" * size, size, txn=txn)
+
+
+def plain(vchannel: str = V[0], kind: int = 2, **more: bool) -> NewMessage:
+    return NewMessage(vchannel, kind, b"p", 1, **more)
+
+
+def code(outcome: object) -> StreamingCode | None:
+    return outcome.code if isinstance(outcome, Refusal) else None
+
+
+def test_the_state_table_says_something_about_every_event_in_every_state() -> None:
+    assert set(NEXT) == set(TxnState)
+    for state, row in NEXT.items():
+        assert set(row) == set(TxnEvent), state
+    over = {TxnState.EXPIRED, TxnState.FAILED}
+    for state in over:
+        assert {row for row in NEXT[state].values() if row is not None} == {EXPIRED}
+    for state in set(TxnState) - over - {TxnState.IN_FLIGHT}:
+        assert NEXT[state][TxnEvent.BODY] is WRONG
+
+
+@pytest.mark.parametrize(("end", "other"), [(901, 902), (902, 901)])
+def test_an_end_is_answered_once_more_and_nothing_else_follows_it(end: int, other: int) -> None:
+    writer = Writer()
+    txn = writer.begin()
+    both = writer.group(of(txn, 2), of(txn, end), of(txn, end), of(txn, 2), of(txn, other))
+    _, first, again, body, opposite = both.outcomes
+    assert isinstance(first, AppendedInTxn)
+    assert again == first == writer.one(of(txn, end))
+    assert (code(body), code(opposite)) == (WRONG, WRONG)
+    assert code(writer.one(of(txn, 2))) is WRONG
+    writer.restart()
+    assert writer.one(of(txn, end)) == first
+    writer.wait(61_000)
+    writer.transactions.expire(writer.end.last_tick)
+    assert code(writer.one(of(txn, end))) is EXPIRED
+
+
+def test_what_the_transaction_cannot_hold_is_refused() -> None:
+    writer = Writer(TxnLimits(open_max=2, txn_bytes_max=10, open_bytes_max=15))
+    first, second = writer.begin(), writer.begin(V[1])
+    assert code(writer.one(begin())) is StreamingCode.INNER
+    assert code(writer.one(of(first, 2, size=11))) is StreamingCode.UNRECOVERABLE
+    assert code(writer.one(of(first, 2, size=10))) is None
+    assert code(writer.one(of(second, 2, V[1], size=6))) is StreamingCode.INNER
+    assert code(writer.one(of(first, 5))) is StreamingCode.INVALID_ARGUMENT
+    assert code(writer.one(of(first, 2, V[1]))) is StreamingCode.INVALID_ARGUMENT
+    assert code(writer.one(begin(keepalive_ms=-1))) is StreamingCode.INVALID_ARGUMENT
+    assert (writer.transactions.open_count, writer.transactions.open_bytes) == (2, 10)
+    assert code(writer.one(of(first, 901))) is None
+    assert writer.transactions.open_bytes == 0
+    writer.transactions.closing = True
+    assert code(writer.one(begin())) is EXPIRED
+    assert code(writer.one(of(second, 2, V[1]))) is None
+
+
+def test_begins_in_one_group_count_together_and_each_has_a_record() -> None:
+    writer = Writer(TxnLimits(open_max=2))
+    outcomes = writer.group(begin(), begin(), begin()).outcomes
+    assert [code(outcome) for outcome in outcomes] == [None, None, StreamingCode.INNER]
+    assert [len(record.sizes) for record in writer.records] == [1, 1]
+
+
+def test_a_lease_is_renewed_by_bodies_and_its_end_is_in_the_log() -> None:
+    writer = Writer()
+    txn = writer.begin(keepalive_ms=100)
+    for _ in range(3):
+        writer.wait(90)
+        assert code(writer.one(of(txn, 2))) is None
+    (view,) = writer.transactions.views()
+    assert 99 <= lease_left_ms(view, writer.end.last_tick, writer.limits) <= 100
+    writer.wait(100)
+    assert lease_left_ms(view, writer.end.last_tick, writer.limits) == 0
+    assert code(writer.one(of(txn, 2))) is EXPIRED
+    assert writer.transactions.oldest_begin_id == 1
+    writer.group()
+    assert writer.records[-1].kind == 902
+    assert writer.transactions.oldest_begin_id is None
+    assert code(writer.one(of(txn, 901))) is EXPIRED
+
+
+def test_a_lease_without_end_ends_with_the_age_that_is_allowed() -> None:
+    writer = Writer(TxnLimits(age_ms_max=500))
+    txn = writer.begin()
+    session = writer.transactions.find(txn.id)
+    assert session is not None
+    session.context = TxnContext(txn.id, KEEPALIVE_INFINITE_MS)
+    (view,) = writer.transactions.views()
+    assert lease_left_ms(view, TimeTick(txn.id), writer.limits) == 500
+    writer.wait(400)
+    writer.transactions.expire(writer.end.last_tick)
+    assert code(writer.one(of(txn, 2))) is None
+    writer.wait(101)
+    writer.transactions.expire(writer.end.last_tick)
+    assert code(writer.one(of(txn, 2))) is EXPIRED
+
+
+def test_ended_ones_are_forgotten_when_there_are_too_many() -> None:
+    writer = Writer(TxnLimits(finished_max=1))
+    txns = [writer.begin() for _ in range(3)]
+    writer.group(*[of(txn, 901) for txn in txns])
+    writer.transactions.expire(writer.end.last_tick)
+    found = [code(writer.one(of(txn, 901))) for txn in txns]
+    assert found == [EXPIRED, EXPIRED, None]
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "fails"),
+    [
+        (plain(V[0], 6), (True, False)),
+        (plain("", 6), (True, True)),
+        (plain(P, 8), (True, True)),
+        (plain(V[1], 37), (True, True)),
+        (plain(V[1], 9, pchannel_level=True), (True, True)),
+        (plain(V[0], 14), (False, False)),
+    ],
+)
+def test_an_exclusive_message_fails_its_scope_before_it(
+    exclusive: NewMessage, fails: tuple[bool, bool]
+) -> None:
+    writer = Writer()
+    txns = [writer.begin(vchannel) for vchannel in V]
+    result = writer.group(of(txns[0], 2), exclusive, begin(), plain(V[1]), of(txns[0], 901))
+    assert (code(result.outcomes[4]) is EXPIRED) is fails[0]
+    assert (code(writer.one(of(txns[1], 901, V[1]))) is EXPIRED) is fails[1]
+    kinds = [record.kind for record in result.records]
+    at = kinds.index(exclusive.type)
+    assert kinds.count(902) == sum(fails)
+    assert all(kinds.index(902, i) < at for i, kind in enumerate(kinds) if kind == 902)
+    assert kinds.index(900) > at
+
+
+def test_a_record_of_an_unknown_transaction_is_passed_over_by_who_takes_over() -> None:
+    writer = Writer()
+    txn = writer.begin()
+    writer.group(of(txn, 2))
+    late = Transactions()
+    late.replay(writer.records[1])
+    assert late.views() == ()
+    assert late.oldest_begin_id is None
+
+
+STEPS = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("begin", "body", "commit", "rollback", "plain", "drop", "flush all")),
+            st.integers(0, 5),
+            st.integers(0, 1),
+        ),
+        max_size=6,
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=400)
+@given(STEPS, st.lists(st.integers(0, 60), min_size=14, max_size=14), st.sets(st.integers(0, 13)))
+def test_any_life_keeps_to_the_naive_rules(
+    steps: list[list[tuple[str, int, int]]], pauses: list[int], restarts: set[int]
+) -> None:
+    """A model with one dict: txn id to (vchannel, newest tick, state, bodies)."""
+    writer = Writer()
+    known: list[tuple[TxnContext, str]] = []
+    state: dict[int, str] = {}
+    bodies: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        writer.wait(pauses[number])
+        if number in restarts:
+            writer.restart()
+        messages: list[NewMessage] = []
+        for what, which, shard in step:
+            txn, vchannel = known[which % len(known)] if known else (TxnContext(TxnId(9), 1), V[0])
+            kinds = {"body": 2, "commit": 901, "rollback": 902}
+            if what == "begin":
+                messages.append(begin(V[shard], 100))
+            elif what in kinds:
+                messages.append(of(txn, kinds[what], vchannel))
+            else:
+                messages.append(plain(V[shard], {"plain": 2, "drop": 6, "flush all": 37}[what]))
+        result = writer.group(*messages)
+        for message, outcome in zip(messages, result.outcomes, strict=True):
+            if message.type in (6, 37):
+                for context, vchannel in known:
+                    scope = message.type == 37 or vchannel == message.vchannel
+                    if scope and state.get(context.id) == "open":
+                        state[context.id] = "dead"
+            if message.txn is None or message.type == 900:
+                assert code(outcome) is None
+                continue
+            now = state.get(message.txn.id, "dead")
+            if now == "open" and code(outcome) is EXPIRED:
+                state[message.txn.id] = "dead"  # its lease: looked at below
+            elif now == "open":
+                assert isinstance(outcome, AppendedInTxn)
+                state[message.txn.id] = {2: "open", 901: "committed", 902: "rolled back"}[
+                    message.type
+                ]
+                bodies[message.txn.id] = bodies.get(message.txn.id, 0) + (message.type == 2)
+            else:
+                expected = {
+                    ("committed", 901): None,
+                    ("rolled back", 902): None,
+                    ("dead", message.type): EXPIRED,
+                }.get((now, message.type), WRONG)
+                assert code(outcome) is expected
+        for message, outcome in zip(messages, result.outcomes, strict=True):
+            if message.type == 900 and isinstance(outcome, AppendedInTxn):
+                known.append((outcome.txn, message.vchannel))
+                state[outcome.txn.id] = "open"
+    check_log(writer.records)
+    for record in writer.records:
+        if record.kind == 901 and record.txn is not None:
+            assert state[record.txn.id] == "committed"
+            assert record.txn.bodies == bodies.get(record.txn.id, 0)
+
+
+def check_log(records: list[Record]) -> None:
+    """P1, P7, P8, P15, P18 as plain loops over what was written."""
+    ends = {r.txn.id: r for r in records if r.txn and r.kind in (901, 902)}
+    begins = {r.txn.id: r for r in records if r.txn and r.kind == 900}
+    last_tick = last_confirmed = 0
+    for record in records:
+        assert record.base_tick > last_tick
+        assert record.last_confirmed_id >= last_confirmed
+        last_tick, last_confirmed = record.last_tick, record.last_confirmed_id
+        unresolved = [
+            begins[txn_id].base_id
+            for txn_id in begins
+            if begins[txn_id].base_id <= record.base_id
+            and (txn_id not in ends or ends[txn_id].base_id >= record.base_id)
+        ]
+        assert record.last_confirmed_id == min([record.base_id, *unresolved])
+        if record.txn is not None and record.kind in (2, 901):
+            assert record.txn.id not in ends or ends[record.txn.id].base_id >= record.base_id
+        if record.kind in (6, 37):
+            for txn_id, begun in begins.items():
+                scope = record.kind == 37 or begun.vchannel == record.vchannel
+                if scope and begun.base_id < record.base_id:
+                    assert ends[txn_id].base_id < record.base_id
