@@ -358,8 +358,7 @@ class Transactions:
             session.last_tick = record.last_tick
             self._open_bytes += len(record.body)
             return
-        committed = record.kind == MessageType.COMMIT_TXN
-        session.state = TxnState.COMMITTED if committed else TxnState.ROLLED_BACK
+        session.state = _replayed_end(record)
         outcome = AppendedInTxn(
             record.base_id, record.base_tick, record.last_confirmed_id, session.context
         )
@@ -386,6 +385,13 @@ def _refusal(session: Session, event: TxnEvent) -> Refusal | None:
         return None
     name = f"transaction {session.context.id}"
     return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
+
+
+def _replayed_end(record: Record) -> TxnState:
+    """A rollback of our own has no message in it."""
+    if record.kind == MessageType.COMMIT_TXN:
+        return TxnState.COMMITTED
+    return TxnState.ROLLED_BACK if record.body else TxnState.EXPIRED
 
 
 def _after(state: TxnState, event: TxnEvent) -> TxnState:

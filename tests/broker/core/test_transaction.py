@@ -239,65 +239,82 @@ STEPS = st.lists(
 )
 
 
+@dataclass
+class Model:
+    """The rules of transactions, said plainly: "open", "dead", "committed", "rolled back"."""
+
+    known: list[tuple[TxnContext, str]] = field(default_factory=list)
+    state: dict[int, str] = field(default_factory=dict)
+    bodies: dict[int, int] = field(default_factory=dict)
+
+    def messages(self, step: list[tuple[str, int, int]]) -> list[NewMessage]:
+        kinds = {"body": 2, "commit": 901, "rollback": 902, "plain": 2, "drop": 6, "flush all": 37}
+        found: list[NewMessage] = []
+        for what, which, shard in step:
+            if what == "begin":
+                found.append(begin(V[shard], 100))
+            elif what in ("body", "commit", "rollback"):
+                txn, vchannel = self.known[which % len(self.known)] if self.known else NOBODY
+                found.append(of(txn, kinds[what], vchannel))
+            else:
+                found.append(plain(V[shard], kinds[what]))
+        return found
+
+    def check(self, message: NewMessage, outcome: Appended | Refusal) -> None:
+        if message.txn is not None and message.type != 900:
+            self.check_in_txn(message.txn.id, message.type, outcome)
+            return
+        assert code(outcome) is None
+        for context, vchannel in self.known:
+            scope = message.type == 37 or (message.type == 6 and vchannel == message.vchannel)
+            if scope and self.state[context.id] == "open":
+                self.state[context.id] = "dead"
+
+    def check_in_txn(self, txn_id: int, kind: int, outcome: Appended | Refusal) -> None:
+        now = self.state.get(txn_id, "dead")
+        if now == "open" and code(outcome) is EXPIRED:
+            self.state[txn_id] = "dead"  # its lease: see `check_leases`
+        elif now == "open":
+            assert isinstance(outcome, AppendedInTxn)
+            self.state[txn_id] = {2: "open", 901: "committed", 902: "rolled back"}[kind]
+            self.bodies[txn_id] = self.bodies.get(txn_id, 0) + (kind == 2)
+        elif (now, kind) not in (("committed", 901), ("rolled back", 902)):
+            assert code(outcome) is (EXPIRED if now == "dead" else WRONG)
+        else:
+            assert code(outcome) is None
+
+    def learn(self, message: NewMessage, outcome: Appended | Refusal) -> None:
+        if message.type == 900 and isinstance(outcome, AppendedInTxn):
+            self.known.append((outcome.txn, message.vchannel))
+            self.state[outcome.txn.id] = "open"
+
+
+NOBODY = (TxnContext(TxnId(9), 1), V[0])
+
+
 @settings(max_examples=400)
 @given(STEPS, st.lists(st.integers(0, 60), min_size=14, max_size=14), st.sets(st.integers(0, 13)))
 def test_any_life_keeps_to_the_naive_rules(
     steps: list[list[tuple[str, int, int]]], pauses: list[int], restarts: set[int]
 ) -> None:
-    """A model with one dict: txn id to (vchannel, newest tick, state, bodies)."""
-    writer = Writer()
-    known: list[tuple[TxnContext, str]] = []
-    state: dict[int, str] = {}
-    bodies: dict[int, int] = {}
+    writer, model = Writer(), Model()
     for number, step in enumerate(steps):
         writer.wait(pauses[number])
         if number in restarts:
             writer.restart()
-        messages: list[NewMessage] = []
-        for what, which, shard in step:
-            txn, vchannel = known[which % len(known)] if known else (TxnContext(TxnId(9), 1), V[0])
-            kinds = {"body": 2, "commit": 901, "rollback": 902}
-            if what == "begin":
-                messages.append(begin(V[shard], 100))
-            elif what in kinds:
-                messages.append(of(txn, kinds[what], vchannel))
-            else:
-                messages.append(plain(V[shard], {"plain": 2, "drop": 6, "flush all": 37}[what]))
-        result = writer.group(*messages)
-        for message, outcome in zip(messages, result.outcomes, strict=True):
-            if message.type in (6, 37):
-                for context, vchannel in known:
-                    scope = message.type == 37 or vchannel == message.vchannel
-                    if scope and state.get(context.id) == "open":
-                        state[context.id] = "dead"
-            if message.txn is None or message.type == 900:
-                assert code(outcome) is None
-                continue
-            now = state.get(message.txn.id, "dead")
-            if now == "open" and code(outcome) is EXPIRED:
-                state[message.txn.id] = "dead"  # its lease: looked at below
-            elif now == "open":
-                assert isinstance(outcome, AppendedInTxn)
-                state[message.txn.id] = {2: "open", 901: "committed", 902: "rolled back"}[
-                    message.type
-                ]
-                bodies[message.txn.id] = bodies.get(message.txn.id, 0) + (message.type == 2)
-            else:
-                expected = {
-                    ("committed", 901): None,
-                    ("rolled back", 902): None,
-                    ("dead", message.type): EXPIRED,
-                }.get((now, message.type), WRONG)
-                assert code(outcome) is expected
-        for message, outcome in zip(messages, result.outcomes, strict=True):
-            if message.type == 900 and isinstance(outcome, AppendedInTxn):
-                known.append((outcome.txn, message.vchannel))
-                state[outcome.txn.id] = "open"
+        messages = model.messages(step)
+        outcomes = writer.group(*messages).outcomes
+        for message, outcome in zip(messages, outcomes, strict=True):
+            model.check(message, outcome)
+        for message, outcome in zip(messages, outcomes, strict=True):
+            model.learn(message, outcome)
     check_log(writer.records)
+    if not restarts:
+        check_leases(writer.records)
     for record in writer.records:
         if record.kind == 901 and record.txn is not None:
-            assert state[record.txn.id] == "committed"
-            assert record.txn.bodies == bodies.get(record.txn.id, 0)
+            assert model.state[record.txn.id] == "committed"
+            assert record.txn.bodies == model.bodies.get(record.txn.id, 0)
 
 
 def check_log(records: list[Record]) -> None:
@@ -323,3 +340,14 @@ def check_log(records: list[Record]) -> None:
                 scope = record.kind == 37 or begun.vchannel == record.vchannel
                 if scope and begun.base_id < record.base_id:
                     assert ends[txn_id].base_id < record.base_id
+
+
+def check_leases(records: list[Record]) -> None:
+    """P15: nothing of a transaction lands beyond its lease."""
+    newest: dict[int, int] = {}
+    for record in records:
+        if record.txn is None or (record.kind == 902 and not record.body):
+            continue
+        if record.kind != 900:
+            assert record.base_tick < newest[record.txn.id] + record.txn.keepalive_ms * MS
+        newest[record.txn.id] = record.last_tick
