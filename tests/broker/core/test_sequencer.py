@@ -11,6 +11,7 @@ from broker.core.sequencer import (
     Admission,
     LogEnd,
     barrier_of,
+    closed_tick,
     end_after,
     sequence,
     time_tick_record,
@@ -194,3 +195,14 @@ def test_the_barrier_of_a_group_is_its_highest() -> None:
 def test_a_client_may_append_all_but_what_the_log_writes_itself() -> None:
     assert {1, 4, 10, 999}.isdisjoint(APPENDABLE_TYPES)
     assert {2, 3, 5, 37, 800, 900, 901, 902} <= APPENDABLE_TYPES
+
+
+def test_a_tick_without_a_record_carries_what_is_confirmed() -> None:
+    end = replace(END, next_id=MessageId(60))
+    free, held = (closed_tick(TimeTick(2_000), it) for it in (end, replace(end, open_txn_id=9)))
+    assert (free.tick, free.id, free.last_confirmed_id, free.term) == (2_000, 59, 59, 4)
+    assert (held.id, held.last_confirmed_id, held.persisted) == (9, 9, False)
+
+
+def test_no_records_change_nothing() -> None:
+    assert end_after([], END) is END
