@@ -82,12 +82,17 @@ class Decoder:
         if end is not None and not in_txn and consumed.message_id >= end.id and "_np" not in tags:
             self.done = True
             return
-        if kind != MessageType.TIME_TICK and end is not None and tick > end.tick:
-            self.done = True
-            return
         if kind == MessageType.TIME_TICK:
             self._take_tick(consumed, messages)
             return
+        if end is not None and consumed.tick > end.tick:
+            self.done = True
+            return
+        self._take_message(consumed, kind, messages, in_txn=in_txn)
+
+    def _take_message(
+        self, consumed: Consumed, kind: int, messages: list[Received], *, in_txn: bool
+    ) -> None:
         new = self._progress.admit(
             MessageId(consumed.message_id),
             TimeTick(consumed.tick),

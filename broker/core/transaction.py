@@ -10,10 +10,10 @@ to know what a lease is.
 Next: broker/core/sequencer.py
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from broker.core.txn_state import NEXT, TxnEvent, TxnState, after
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick, TxnId
 from broker.model.message import (
@@ -28,69 +28,6 @@ from broker.model.txn import TxnContext, TxnPart
 
 MIB = 1024 * 1024
 _TICKS_PER_MS = 1 << TICK_LOGICAL_BITS
-
-
-class TxnState(Enum):
-    """Where a transaction is. The middle two hold until the record of the end is durable."""
-
-    IN_FLIGHT = "in flight"
-    ON_COMMIT = "on commit"
-    ON_ROLLBACK = "on rollback"
-    COMMITTED = "committed"
-    ROLLED_BACK = "rolled back"
-    EXPIRED = "expired"
-    FAILED = "failed"
-
-
-class TxnEvent(Enum):
-    """What can happen to a transaction."""
-
-    BODY = "a body"
-    COMMIT = "a commit"
-    ROLLBACK = "a rollback"
-    STORED = "its end became durable"
-    EXPIRE = "its time ran out"
-    EXCLUDE = "an exclusive message"
-
-
-_GONE = StreamingCode.TRANSACTION_EXPIRED
-_WRONG = StreamingCode.INVALID_TRANSACTION_STATE
-_S, _E = TxnState, TxnEvent
-_ENDED = {_E.STORED: None, _E.EXPIRE: None, _E.EXCLUDE: None}
-
-NEXT: Mapping[TxnState, Mapping[TxnEvent, TxnState | StreamingCode | None]] = {
-    _S.IN_FLIGHT: {
-        _E.BODY: _S.IN_FLIGHT,
-        _E.COMMIT: _S.ON_COMMIT,
-        _E.ROLLBACK: _S.ON_ROLLBACK,
-        _E.STORED: None,
-        _E.EXPIRE: _S.EXPIRED,
-        _E.EXCLUDE: _S.FAILED,
-    },
-    _S.ON_COMMIT: _ENDED
-    | {
-        _E.BODY: _WRONG,
-        _E.COMMIT: _S.ON_COMMIT,
-        _E.ROLLBACK: _WRONG,
-        _E.STORED: _S.COMMITTED,
-    },
-    _S.ON_ROLLBACK: _ENDED
-    | {
-        _E.BODY: _WRONG,
-        _E.COMMIT: _WRONG,
-        _E.ROLLBACK: _S.ON_ROLLBACK,
-        _E.STORED: _S.ROLLED_BACK,
-    },
-    _S.COMMITTED: _ENDED | {_E.BODY: _WRONG, _E.COMMIT: _S.COMMITTED, _E.ROLLBACK: _WRONG},
-    _S.ROLLED_BACK: _ENDED | {_E.BODY: _WRONG, _E.COMMIT: _WRONG, _E.ROLLBACK: _S.ROLLED_BACK},
-    _S.EXPIRED: _ENDED | {_E.BODY: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE},
-    _S.FAILED: _ENDED | {_E.BODY: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE},
-}
-"""What each event leads to: a state, the code that refuses it, or None where it changes nothing.
-
-A commit after a commit, and a rollback after a rollback, are answered like the first one: the
-reply to that may have been lost.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +158,7 @@ class Transactions:
         """
         failed = [it for it in self._in_flight() if vchannel in ("", it.vchannel)]
         for session in failed:
-            session.state = _after(session.state, TxnEvent.EXCLUDE)
+            session.state = after(session.state, TxnEvent.EXCLUDE)
         return failed
 
     def expire(self, tick: TimeTick) -> None:
@@ -278,9 +215,7 @@ class Transactions:
         if not self._moved:
             return ()
         for session in self._moved.values():
-            after = NEXT[session.state][TxnEvent.STORED]
-            if isinstance(after, TxnState):
-                session.state = after
+            session.state = after(session.state, TxnEvent.STORED)
         views = tuple([_view(session) for session in self._moved.values()])
         self._moved = {}
         return views
@@ -289,7 +224,10 @@ class Transactions:
         if keepalive_ms < 0:
             return _bad(f"a keepalive of {keepalive_ms} ms; it must be 0 (the default) or more")
         if self.closing:
-            return Refusal(_GONE, "the channel is being closed: no transaction begins any more")
+            return Refusal(
+                StreamingCode.TRANSACTION_EXPIRED,
+                "the channel is being closed: no transaction begins any more",
+            )
         if len(self._open) + self._beginning >= self.limits.open_max:
             cause = f"{len(self._open)} transactions are open, at most {self.limits.open_max} may"
             return Refusal(StreamingCode.INNER, f"{cause}; try again later")
@@ -316,11 +254,11 @@ class Transactions:
         refusal = _refusal(session, event)
         if refusal is not None:
             return refusal
-        before, session.state = session.state, _after(session.state, event)
+        before, session.state = session.state, after(session.state, event)
         return session if session.state is before else None
 
     def _expire(self, session: Session) -> None:
-        session.state = _after(session.state, TxnEvent.EXPIRE)
+        session.state = after(session.state, TxnEvent.EXPIRE)
         self._dead.append(session)
 
     def _in_flight(self) -> Iterator[Session]:
@@ -394,14 +332,8 @@ def _replayed_end(record: Record) -> TxnState:
     return TxnState.ROLLED_BACK if record.body else TxnState.EXPIRED
 
 
-def _after(state: TxnState, event: TxnEvent) -> TxnState:
-    after = NEXT[state][event]
-    assert isinstance(after, TxnState), (state, event)
-    return after
-
-
 def _gone(txn_id: TxnId, why: str) -> Refusal:
-    return Refusal(_GONE, f"transaction {txn_id} {why}")
+    return Refusal(StreamingCode.TRANSACTION_EXPIRED, f"transaction {txn_id} {why}")
 
 
 def _bad(cause: str) -> Refusal:

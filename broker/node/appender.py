@@ -113,15 +113,20 @@ class Appender(Actor[AppenderMessage]):
                     self._about_txns(about, envelope)
                 case _:
                     assert_never(envelope.message)
-        groups = gather(appends, self._limits)
-        for number, group in enumerate(groups, start=1):
-            await self._commit(group, closes=bool(closes) and number == len(groups))
-        if not groups and (closes or self._transactions.rollbacks_due(())):
-            await self._commit([], closes=bool(closes))
+        await self._commit_all(appends, closes=bool(closes))
         for envelope in closes:
             envelope.reply(self._admission.closed or self._tail.closed.tick)
         if self._finishing:
             self._tell_finished()
+
+    async def _commit_all(
+        self, appends: Sequence[Envelope[AppenderMessage]], *, closes: bool
+    ) -> None:
+        groups = gather(appends, self._limits)
+        for number, group in enumerate(groups, start=1):
+            await self._commit(group, closes=closes and number == len(groups))
+        if not groups and (closes or self._transactions.rollbacks_due(())):
+            await self._commit([], closes=closes)
 
     def _about_txns(
         self, about: ShowTxns | ExpireTxns | FinishTxns, envelope: Envelope[AppenderMessage]

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from actors import Actor, ActorError, ChildSpec, Context, Envelope, MailboxSpec, Overflow, Restart
-from broker.core.transaction import TxnState, TxnView
+from broker.core.transaction import TxnView
+from broker.core.txn_state import TxnState
 from broker.model.ids import PChannelName, TxnId
 from broker.node.messages import LookAround, RosterMessage, ShowTxns, TxnMoved, TxnsMoved
 from broker.node.parts import NodeParts

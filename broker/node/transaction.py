@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Timer
-from broker.core.transaction import TxnState, TxnView, lease_left_ms
+from broker.core.transaction import TxnView, lease_left_ms
+from broker.core.txn_state import TxnState
 from broker.model.ids import PChannelName, TxnId
 from broker.node.messages import ExpireTxns, LeaseOver, ShowTxns, TransactionMessage, TxnMoved
 from broker.node.open_channels import OpenChannel

@@ -64,7 +64,10 @@ def _clamp(span: Span, held: offsets.Held) -> Span:
 
 
 def read_span(partition: SpanPartition) -> Iterator["pa.RecordBatch"]:
-    """Record batches of one span, exactly its ids, in order."""
+    """Record batches of one span, exactly its ids, in order.
+
+    A transaction belongs, whole, to the span that holds its commit.
+    """
     with Gateway(partition.server, partition.cluster) as gateway:
         for messages in _messages(gateway, partition):
             yield _rows(partition, messages)

@@ -5,6 +5,7 @@
 
 import logging
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -137,7 +138,7 @@ async def read_for_ever(log: Client, vchannel: str, read: list[tuple[int, bytes]
         read += [(message.tick, message.payload) for message in batch.messages]
 
 
-def check(found: list[tuple[int, bytes]], told: Told) -> None:
+def check(found: Sequence[tuple[int, bytes]], told: Told) -> None:
     """Each committed one stands in one piece, in the order of its appends, at one tick."""
     pieces: dict[int, list[bytes]] = {}
     for tick, payload in found:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from broker.model.failure import StreamingCode as Code
+from schemas.generated.milvus.proto import messages
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.properties import TXN
 from schemas.txn_context import TxnContext, begin_header
@@ -169,7 +170,9 @@ async def test_a_reader_of_one_type_sees_the_frame_of_a_transaction_it_wants_not
     await txn.of("3", b"gone")
     last = await txn.of(COMMIT)
     assert isinstance(last, Produced)
-    deletes = wire.DeliverFilter(message_type=wire.DeliverFilterMessageType(message_types=[3]))
+    deletes = wire.DeliverFilter(
+        message_type=wire.DeliverFilterMessageType(message_types=[messages.MessageType(3)])
+    )
     found = await until_tick(await opened(peer, request(ALL, filters=[deletes])), last.tick)
     assert kinds(found) == [BEGIN, "3", COMMIT]
 

@@ -53,4 +53,13 @@ def test_a_read_ends_at_its_tick_when_nothing_follows() -> None:
 def test_a_transaction_that_was_open_at_a_cut_is_not_inside_it() -> None:
     """Its messages have ids before the end and, once committed, the tick of the commit."""
     assert read(frame(8, 80), frame(7, 130, _tx="x"), frame(9, 130, _tx="x")) == ([8], True)
-    assert read(frame(7, 90, _tx="x"), frame(9, 90, _tx="x"), time_tick(9, 100)) == ([7, 9], True)
+    inside = [frame(6, 90, _tx="x"), frame(8, 90, _tx="x"), frame(9, 90, _tx="x", _t="901")]
+    assert read(*inside, time_tick(9, 100)) == ([6, 8], True)
+
+
+def test_a_transaction_is_handed_over_whole_and_only_with_its_commit() -> None:
+    half = [frame(6, 90, _tx="x", _t="900"), frame(7, 90, _tx="x")]
+    again = [*half, frame(8, 90, _tx="x"), frame(9, 90, _tx="x", _t="901"), time_tick(9, 100)]
+    assert read(*half) == ([], False)
+    assert read(*half, *again) == ([7, 8], True)
+    assert read(*half, frame(10, 90, _tx="x", _t="901")) == ([], True)

@@ -57,7 +57,7 @@ def naive(records: list[Record], selection: Selection, from_id: int = 1) -> list
             kinds = selection.kinds
             if record.txn is None and (kinds is None or record.kind in kinds):
                 found.append((each.id, each.tick, each.last_confirmed_id, each.body))
-            elif record.kind == 901:
+            elif record.txn is not None and record.kind == 901:
                 for member in records:
                     if member.txn and member.txn.id == record.txn.id:
                         found += [

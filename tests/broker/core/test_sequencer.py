@@ -199,7 +199,9 @@ def test_a_client_may_append_all_but_what_the_log_writes_itself() -> None:
 
 def test_a_tick_without_a_record_carries_what_is_confirmed() -> None:
     end = replace(END, next_id=MessageId(60))
-    free, held = (closed_tick(TimeTick(2_000), it) for it in (end, replace(end, open_txn_id=9)))
+    free, held = (
+        closed_tick(TimeTick(2_000), it) for it in (end, replace(end, open_txn_id=MessageId(9)))
+    )
     assert (free.tick, free.id, free.last_confirmed_id, free.term) == (2_000, 59, 59, 4)
     assert (held.id, held.last_confirmed_id, held.persisted) == (9, 9, False)
 

@@ -1,4 +1,4 @@
-"""Transactions of a writer: the state table exhaustively, and whole lives against a naive model."""
+"""Transactions of a writer: one rule each, and whole lives against a naive model."""
 
 from dataclasses import dataclass, field
 
@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 
 from broker.core.sequencer import Admission, LogEnd, Sequenced, sequence
 from broker.core.transaction import (
-    NEXT,
     Transactions,
-    TxnEvent,
     TxnLimits,
-    TxnState,
     lease_left_ms,
 )
 from broker.model.failure import Refusal, StreamingCode
@@ -86,23 +83,12 @@ def of(txn: TxnContext, kind: int, vchannel: str = V[0], size: int = 4) -> NewMe
     return NewMessage(vchannel, kind, b"x" * size, size, txn=txn)
 
 
-def plain(vchannel: str = V[0], kind: int = 2, **more: bool) -> NewMessage:
-    return NewMessage(vchannel, kind, b"p", 1, **more)
+def plain(vchannel: str = V[0], kind: int = 2, *, pchannel_level: bool = False) -> NewMessage:
+    return NewMessage(vchannel, kind, b"p", 1, pchannel_level=pchannel_level)
 
 
 def code(outcome: object) -> StreamingCode | None:
     return outcome.code if isinstance(outcome, Refusal) else None
-
-
-def test_the_state_table_says_something_about_every_event_in_every_state() -> None:
-    assert set(NEXT) == set(TxnState)
-    for state, row in NEXT.items():
-        assert set(row) == set(TxnEvent), state
-    over = {TxnState.EXPIRED, TxnState.FAILED}
-    for state in over:
-        assert {row for row in NEXT[state].values() if row is not None} == {EXPIRED}
-    for state in set(TxnState) - over - {TxnState.IN_FLIGHT}:
-        assert NEXT[state][TxnEvent.BODY] is WRONG
 
 
 @pytest.mark.parametrize(("end", "other"), [(901, 902), (902, 901)])
@@ -158,10 +144,10 @@ def test_a_lease_is_renewed_by_bodies_and_its_end_is_in_the_log() -> None:
     writer.wait(100)
     assert lease_left_ms(view, writer.end.last_tick, writer.limits) == 0
     assert code(writer.one(of(txn, 2))) is EXPIRED
-    assert writer.transactions.oldest_begin_id == 1
+    assert writer.transactions.open_count == 1
     writer.group()
     assert writer.records[-1].kind == 902
-    assert writer.transactions.oldest_begin_id is None
+    assert writer.transactions.open_count == 0
     assert code(writer.one(of(txn, 901))) is EXPIRED
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.record import Record
@@ -17,7 +18,7 @@ def record(
     messages: int = 1,
     size: int = 20,
     tick: int | None = None,
-    in_txn: bool = False,
+    vchannel: str = "by-dev-rootcoord-dml_0_1v0",
 ) -> Record:
     """Message i has tick 10 * base_id + i unless told otherwise; the bytes tell ids apart."""
     body = b"".join(
@@ -29,11 +30,15 @@ def record(
         base_tick=TimeTick(10 * base_id if tick is None else tick),
         last_confirmed_id=MessageId(base_id),
         kind=2,
-        vchannel="by-dev-rootcoord-dml_0_1v0",
+        vchannel=vchannel,
         sizes=(size,) * messages,
         body=body,
-        txn=TxnPart(TxnId(7), -1000, MessageId(3), base_id) if in_txn else None,
     )
+
+
+def in_txn(plain: Record) -> Record:
+    """The same as part of a transaction, which is stored in another version of the format."""
+    return replace(plain, txn=TxnPart(TxnId(7), -1000, MessageId(3), plain.base_id))
 
 
 def group(
@@ -47,10 +52,8 @@ def group(
 ) -> list[Record]:
     """Contiguous records; every so many of them belong to a transaction (0: none)."""
     ids = range(first_id, first_id + records * messages, messages)
-    return [
-        record(i, term=term, messages=messages, size=size, in_txn=bool(txn_every and i % txn_every))
-        for i in ids
-    ]
+    plain = [record(i, term=term, messages=messages, size=size) for i in ids]
+    return [in_txn(it) if txn_every and it.base_id % txn_every else it for it in plain]
 
 
 def seek_in(records: Sequence[Record], tick: int, next_id: int) -> int:
