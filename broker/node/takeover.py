@@ -6,10 +6,14 @@ back as one bounded read reaches.
 Next: broker/core/transaction.py
 """
 
+import logging
+
 from broker.core.transaction import Transactions
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
 from broker.node.limits import NodeLimits
-from broker.ports.wal import Log, LogBounds
+from broker.ports.wal import Corrupt, Log, LogBounds
+
+notes = logging.getLogger("broker.node")
 
 READ_BYTES = 4 * 1024 * 1024
 REMEMBERED_MS = (60_000, 10_000, 1_000, 100)
@@ -17,12 +21,27 @@ REMEMBERED_MS = (60_000, 10_000, 1_000, 100)
 
 
 async def taken_over(log: Log, limits: NodeLimits) -> Transactions:
-    """The transactions as the last writer left them. Raises what the log raises."""
-    transactions = Transactions(limits.txns)
+    """The transactions as the last writer left them. Raises what the log raises.
+
+    Damage among what is only looked at for ended transactions does not keep a log from opening.
+    """
     bounds = log.bounds()
     if bounds.first_id == bounds.next_id:
-        return transactions
-    at = min(await _oldest_open(log, bounds), await _remembered(log, bounds, limits))
+        return Transactions(limits.txns)
+    oldest_open = await _oldest_open(log, bounds)
+    try:
+        since = min(oldest_open, await _remembered(log, bounds, limits))
+        return await _replayed(log, since, bounds, limits)
+    except Corrupt as damage:
+        notes.warning("transactions that ended before the damage are forgotten: %s", damage)
+        return await _replayed(log, oldest_open, bounds, limits)
+
+
+async def _replayed(
+    log: Log, since: MessageId, bounds: LogBounds, limits: NodeLimits
+) -> Transactions:
+    transactions = Transactions(limits.txns)
+    at = since
     while at < bounds.next_id:
         for record in await log.read(at, READ_BYTES):
             transactions.replay(record)
