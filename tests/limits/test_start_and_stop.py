@@ -80,7 +80,7 @@ def test_a_setting_that_is_unknown_or_out_of_bounds_is_named(
         check=False,
     )
     assert ended.returncode == 2
-    assert re.match(rf"tidemark: setting {named}: .*\n\Z", ended.stderr)
+    assert re.match(rf"tidemark: .*\b{named}\b.*\n\Z", ended.stderr)
     assert not (tmp_path / "data").exists()
 
 
