@@ -3,6 +3,7 @@
 Next: actors/cell.py
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,7 +17,7 @@ from actors.timer import Timer
 M = TypeVar("M")
 
 
-class Actor(Generic[M]):
+class Actor(ABC, Generic[M]):
     """State with one thread of control: `receive` is never entered twice at once.
 
     What `started` or `receive` raise ends the incarnation; the supervisor decides what follows.
@@ -25,9 +26,9 @@ class Actor(Generic[M]):
     async def started(self, context: "Context[M]") -> None:
         """Before the first message, within `start_deadline_s`; build the state here."""
 
+    @abstractmethod
     async def receive(self, batch: Sequence[Envelope[M]]) -> None:
         """Handle 1 to `batch_max` envelopes, in arrival order."""
-        raise NotImplementedError
 
     async def stopped(self) -> None:
         """At an orderly stop only, after the last batch; within `stop_deadline_s`."""

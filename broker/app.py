@@ -62,6 +62,7 @@ EDGE_SHARE = 0.5
 TREE_SHARE = 0.25
 """Of the time a stop has; the tree may need its share twice, to stop in order and to be killed."""
 LISTEN_BACKLOG = 1024
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005
 """The log's threads ask for the interpreter twice a write; Python's own 5 ms is a whole group."""
 ROOT = "/root"
@@ -106,10 +107,18 @@ def _leave(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
+def _stop(running: anyio.CancelScope) -> None:
+    """Once told is enough: a second signal must not cut the drain, nor change the exit code."""
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    running.cancel()
+
+
 async def _serve(settings: Settings, folder: DataFolder, bound: socket.socket) -> None:
     with anyio.CancelScope() as running:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, _stop, running)
         async with run_broker(settings, folder, bound) as broker:
             sys.stdout.write(f"tidemark ready listen={broker.address} data={settings.data_dir}\n")
             sys.stdout.flush()

@@ -1,5 +1,6 @@
 """A real `tidemark serve` process for tests: started on loopback, ended by its pid."""
 
+import itertools
 import os
 import selectors
 import signal
@@ -72,6 +73,16 @@ class BrokerProcess:
         finally:
             self.kill()
         return self._process.returncode
+
+    def stop_again_and_again(self) -> int:
+        """Both stop signals in turn, a hundred a second, until it has ended; the exit code."""
+        for number in itertools.cycle((signal.SIGINT, signal.SIGTERM)):
+            self._process.send_signal(number)
+            try:
+                return self._process.wait(timeout=0.01)
+            except subprocess.TimeoutExpired:
+                continue
+        raise AssertionError("a cycle does not end")
 
     def kill(self) -> None:
         """kill -9; nothing happens when it is gone already."""

@@ -1,8 +1,10 @@
 """What an actor gets from the runtime."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from actors import Actor, ChildSpec
+from actors import Actor, ChildSpec, Envelope
 from tests.actors.troupe import Leave, Player, Raise, Say, Troupe, seeded, settle
 
 
@@ -106,14 +108,23 @@ async def test_an_actor_may_stop_itself_while_it_starts() -> None:
 
 
 class Bare(Actor[Say]):
-    """Defines nothing."""
+    """Defines what it must and nothing else."""
+
+    async def receive(self, batch: Sequence[Envelope[Say]]) -> None:
+        for envelope in batch:
+            envelope.reply(None)
 
 
 @seeded
 async def test_all_but_receive_may_be_left_out() -> None:
     async with Troupe(ChildSpec("a", Bare)) as troupe:
-        ref = troupe.ref("a")
         assert troupe.system.statistics()[1].extra == {}
-        with pytest.raises(Exception, match="NotImplementedError"):
-            await ref.ask(Say(), deadline_s=1)
-        await settle()
+        assert await troupe.ref("a").ask(Say(), deadline_s=1) is None
+
+
+def test_an_actor_that_receives_nothing_cannot_be_made() -> None:
+    class Deaf(Actor[Say]):
+        pass
+
+    with pytest.raises(TypeError, match="receive"):
+        Deaf()  # type: ignore[abstract]
