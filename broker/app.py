@@ -36,6 +36,7 @@ from broker.edge.admin_service import ServerFacts
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
+from broker.edge.stored_headers import StoredHeaders
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.failure import Refused
@@ -44,7 +45,7 @@ from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
 from broker.node.limits import NodeLimits
 from broker.node.messages import Drain
-from broker.node.parts import node_parts
+from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
 from broker.ports.wal import Corrupt, Retention, UnknownFormat
@@ -174,14 +175,14 @@ class _Tree:
         """The coordinator needs the oracle first and the node last; so does a restart."""
         node = LocalNode(self._node_id, self._address, lambda: self._find(DIRECTORY))
         coordinator = coordinator_tree(CoordinatorParts(store, (node,), pchannels), ROOT)
-        parts = node_parts(
-            node_id=self._node_id,
+        ports = NodePorts(
             wal=self.wal,
             terms=StoredTerms(store, self._node_id),
             ticks=OracleTicks(self._find, ORACLE),
             observer=NodeNews(self._find, ASSIGNER),
-            limits=_node_limits(self._settings),
+            headers=StoredHeaders(),
         )
+        parts = node_parts(self._node_id, ports, _node_limits(self._settings))
         source = LocalClosedTicks(pchannels, lambda: self._find(DIRECTORY))
         timing = _timesync_timing(self._settings)
         timesync = timesync_tree(TimesyncParts(source, pchannels, timing), ROOT)

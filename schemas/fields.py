@@ -36,6 +36,19 @@ def field(tag: int, content: bytes) -> bytes:
     return b"".join((varint(tag), varint(len(content)), content))
 
 
+def copied(data: bytes, tag: int, first: int, stop: int) -> bytes:
+    """Encode one field of `fields` again."""
+    match tag & 7:
+        case 0:
+            return varint(tag) + varint(first)
+        case 2:
+            return field(tag, data[first:stop])
+        case 3:
+            return varint(tag) + data[first:stop] + varint(tag + 1)
+        case _:
+            return varint(tag) + data[first:stop]
+
+
 def read_tag(data: bytes, position: int, end: int) -> tuple[int, int]:
     """The tag at `position` and the position after it."""
     tag, after = read_varint(data, position, end)

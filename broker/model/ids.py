@@ -21,6 +21,11 @@ TxnId = NewType("TxnId", int)
 """A transaction, named by the time tick of its begin; never given twice on a pchannel."""
 
 CollectionId = NewType("CollectionId", int)
+PartitionId = NewType("PartitionId", int)
+
+SegmentId = NewType("SegmentId", int)
+"""What rows of one partition are gathered in; a time tick that no message has, so never twice."""
+
 NodeId = NewType("NodeId", int)
 
 FIRST_MESSAGE_ID = MessageId(1)

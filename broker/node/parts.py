@@ -10,10 +10,22 @@ from broker.model.ids import NodeId
 from broker.node.limits import NodeLimits
 from broker.node.open_channels import OpenChannels
 from broker.node.ticks import TickCache
+from broker.ports.headers import Headers
 from broker.ports.nodes import ChannelObserver
 from broker.ports.terms import Terms
 from broker.ports.ticks import TickSource
 from broker.ports.wal import Wal
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """What a node needs of the outside."""
+
+    wal: Wal
+    terms: Terms
+    ticks: TickSource
+    observer: ChannelObserver
+    headers: Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +37,21 @@ class NodeParts:
     terms: Terms
     ticks: TickCache
     observer: ChannelObserver
+    headers: Headers
     limits: NodeLimits
     open_channels: OpenChannels
 
 
-def node_parts(
-    *,
-    node_id: NodeId,
-    wal: Wal,
-    terms: Terms,
-    ticks: TickSource,
-    observer: ChannelObserver,
-    limits: NodeLimits | None = None,
-) -> NodeParts:
+def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None) -> NodeParts:
     """The parts of a node over its ports."""
     limits = limits or NodeLimits()
     return NodeParts(
         node_id=node_id,
-        wal=wal,
-        terms=terms,
-        ticks=TickCache(ticks),
-        observer=observer,
+        wal=ports.wal,
+        terms=ports.terms,
+        ticks=TickCache(ports.ticks),
+        observer=ports.observer,
+        headers=ports.headers,
         limits=limits,
         open_channels=OpenChannels(limits.tail_total_bytes_max),
     )

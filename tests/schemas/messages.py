@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from schemas.fields import field
+from schemas.fields import field, fields
 from schemas.varint import Malformed, varint
 
 SERVER_KEYS = ("_tt", "_lc", "_lcs", "_wt", "_np")
@@ -95,3 +95,11 @@ def offset_of_fault(scan: Callable[[bytes], object], data: bytes) -> int:
     except Malformed as error:
         return error.offset
     return 0
+
+
+def contents(data: bytes) -> list[tuple[int, int | bytes]]:
+    """Tags and values in order, however long their encoding is."""
+    return [
+        (tag, data[first:stop] if tag & 7 else first)
+        for tag, first, stop in fields(data, 0, len(data))
+    ]

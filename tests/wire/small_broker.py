@@ -18,12 +18,13 @@ from broker.edge.admin_service import ServerFacts
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
+from broker.edge.stored_headers import StoredHeaders
 from broker.meta.memory import MemoryMetaStore
 from broker.model.ids import NodeId, PChannelName
 from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
 from broker.node.messages import CollectStatus
-from broker.node.parts import node_parts
+from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaStore
 from broker.ports.wal import Wal
@@ -99,13 +100,14 @@ async def small_broker(
         return lambda: look_up(path)
 
     news = NodeNews(look_up, "/root/coordinator/assigner")
-    parts = node_parts(
-        node_id=NODE,
+    ports = NodePorts(
         wal=wal,
         terms=StoredTerms(store, NODE),
         ticks=OracleTicks(look_up, "/root/coordinator/oracle"),
         observer=news,
+        headers=StoredHeaders(),
     )
+    parts = node_parts(NODE, ports)
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     coordinator = CoordinatorParts(store, (node,), names)
     timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)

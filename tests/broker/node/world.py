@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from actors import ActorError, Clock, Strategy, SupervisorSpec, System
 from actors.testing import VirtualClock
+from broker.edge.stored_headers import StoredHeaders
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
@@ -27,7 +28,7 @@ from broker.node.messages import (
     RemoveChannel,
     ScannerOpened,
 )
-from broker.node.parts import NodeParts, node_parts
+from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
@@ -226,9 +227,14 @@ async def running_node(
     clock = clock or VirtualClock()
     wal = wal or MemoryWal()
     terms, observer, oracle = TermsFake(), ObserverFake(), OracleFake(clock, oracle_pause_s)
-    parts = node_parts(
-        node_id=NODE, wal=wal, terms=terms, ticks=oracle, observer=observer, limits=limits
+    ports = NodePorts(
+        wal=wal,
+        terms=terms,
+        ticks=oracle,
+        observer=observer,
+        headers=StoredHeaders(),
     )
+    parts = node_parts(NODE, ports, limits)
     root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(parts),))
     async with System(root, clock=clock, random=random.Random(seed)) as system:
         yield World(system, parts, wal, terms, observer, oracle, clock)

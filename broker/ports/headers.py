@@ -1,0 +1,41 @@
+"""What a stored message says of collections and segments, and how the log writes into it.
+
+Implemented at the rim, in `broker/edge/stored_headers.py`: nobody else sees a wire format. Every
+call is pure and cheap enough for the write path of collections (microseconds for an insert).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.model.effect import Effect, SegmentCreated, SegmentFlushed
+from broker.model.ids import SegmentId
+
+
+class BadHeader(Exception):
+    """A message whose header cannot be what its type asks for; says what is wrong with it."""
+
+
+class Headers(Protocol):
+    """Reads and writes the stored form of a message (`NewMessage.body`)."""
+
+    def effect(self, kind: int, stored: bytes) -> Effect | None:
+        """What the message means; None when it means nothing to collections and segments.
+
+        Raises BadHeader, also for an insert that does not name exactly one partition.
+        """
+        ...
+
+    def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
+        """An insert that `effect` could read, in this segment; nothing else of it is changed.
+
+        `size_bytes` is noted where the producer gave no size.
+        """
+        ...
+
+    def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
+        """A message that flushes, naming what it flushed; the same where its type names nothing."""
+        ...
+
+    def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:
+        """A message that the log itself writes: its CreateSegment, or its Flush."""
+        ...

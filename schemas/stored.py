@@ -1,0 +1,59 @@
+"""The stored form of a message, taken apart and put together outside the hot streams.
+
+It reads and replaces the header property and makes messages of the log's own. It never decodes a
+payload. Next: schemas/insert_header.py
+"""
+
+from typing import Final
+
+from schemas.base64_text import base64_text, read_base64
+from schemas.entries import read_entry, write_entry
+from schemas.fields import field, fields
+
+_HEADER: Final = "_h"
+_PAYLOAD_TAG: Final = 0x12
+_ENTRY_TAG: Final = 0x1A
+_PROPERTY: Final = b"\x1a"
+
+
+def payload_of(stored: bytes) -> bytes:
+    """The payload; empty when there is none. Raises Malformed."""
+    parts = [
+        stored[first:stop]
+        for tag, first, stop in fields(stored, 0, len(stored))
+        if tag == _PAYLOAD_TAG
+    ]
+    return parts[-1] if parts else b""
+
+
+def header_of(stored: bytes) -> bytes:
+    """The bytes of the header message; empty when it is empty or missing. Raises Malformed."""
+    text = ""
+    for tag, first, stop in fields(stored, 0, len(stored)):
+        if tag == _ENTRY_TAG:
+            key, value = read_entry(stored[first:stop])
+            if key == _HEADER:
+                text = value
+    return read_base64(text)
+
+
+def with_header(stored: bytes, header: bytes) -> bytes:
+    """The same message with this header; whatever else it holds is kept. Raises Malformed."""
+    parts: list[bytes] = []
+    for tag, first, stop in fields(stored, 0, len(stored)):
+        content = stored[first:stop]
+        if tag == _PAYLOAD_TAG or (tag == _ENTRY_TAG and read_entry(content)[0] != _HEADER):
+            parts.append(field(tag, content))
+    parts.append(write_entry(_PROPERTY, _HEADER, base64_text(header)))
+    return b"".join(parts)
+
+
+def stored_form(kind: int, version: int, vchannel: str, header: bytes) -> bytes:
+    """A message without payload, as a producer's would be stored."""
+    properties = {
+        "_t": str(kind),
+        "_v": str(version),
+        "_h": base64_text(header),
+        "_vc": vchannel,
+    }
+    return b"".join([write_entry(_PROPERTY, key, value) for key, value in properties.items()])
