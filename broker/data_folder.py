@@ -2,7 +2,7 @@
 
 Owns `tidemark.lock` (held by flock for the life of the process, so a killed broker leaves no stale
 lock) and `format.json` (which layout version wrote the folder). It never looks into the log or the
-metadata. Next: broker/app.py
+metadata. Next: broker/app/process.py
 """
 
 import fcntl

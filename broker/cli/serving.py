@@ -1,6 +1,6 @@
 """`tidemark serve`: settings from flags, environment and file, then the broker itself.
 
-Next: broker/app.py
+Next: broker/app/process.py
 """
 
 import tomllib

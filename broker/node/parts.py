@@ -1,6 +1,6 @@
 """What every actor of one node stands on: the ports, the shared tick cache, what is open, limits.
 
-It owns nothing else and does nothing; `broker/app.py` makes one.
+It owns nothing else and does nothing; `broker/app` makes one.
 Next: broker/node/tree.py
 """
 

@@ -1,0 +1,12 @@
+"""Puts the parts together: the only package that knows every other one.
+
+One file is one role a process can play; what several roles need stands beside them.
+Next: broker/app/process.py
+"""
+
+from broker.app.failures import CannotStart
+from broker.app.listening import bind
+from broker.app.process import serve
+from broker.app.single import Broker, run_broker
+
+__all__ = ["Broker", "CannotStart", "bind", "run_broker", "serve"]

@@ -1,0 +1,43 @@
+"""What each part may take and how fast it goes, from the settings. Owns the mapping only."""
+
+from broker.config import Settings
+from broker.edge.limits import EdgeLimits
+from broker.node.limits import NodeLimits
+from broker.ports.wal import Retention
+from broker.timesync.timing import TimesyncTiming
+from broker.transport import ListenerLimits
+
+
+def node_limits(settings: Settings) -> NodeLimits:
+    """Of the node."""
+    return NodeLimits(
+        message_bytes_max=settings.message_bytes_max,
+        tick_interval_s=settings.tick_interval_ms / 1000,
+        tail_bytes_max=settings.tail_bytes_max,
+        tail_total_bytes_max=settings.tail_total_bytes_max,
+        tail_age_s=settings.tail_age_s,
+        retention=Retention(settings.retention_bytes, settings.retention_ms),
+    )
+
+
+def timesync_timing(settings: Settings) -> TimesyncTiming:
+    """Of the cluster's time."""
+    return TimesyncTiming(
+        poll_s=settings.tick_interval_ms / 1000,
+        interval_ms=settings.soft_tick_interval_ms,
+        pchannel_lease_s=settings.silent_pchannel_s,
+    )
+
+
+def edge_limits(settings: Settings) -> EdgeLimits:
+    """Of the port."""
+    return EdgeLimits(
+        message_bytes_max=settings.message_bytes_max,
+        frame_bytes_max=settings.frame_bytes_max,
+        produce_inflight_bytes_max=settings.produce_inflight_bytes_max,
+        consume_credit_bytes=settings.consume_credit_bytes,
+        idle_peer_s=settings.idle_peer_s,
+        listener=ListenerLimits(
+            connections_max=settings.connections_max, idle_peer_s=settings.idle_peer_s
+        ),
+    )

@@ -1,0 +1,35 @@
+"""The socket a process listens on, had before anything else is opened. Never accepts a call."""
+
+import errno
+import socket
+
+from broker.app.failures import CannotStart
+from broker.config import split_address
+
+LISTEN_BACKLOG = 1024
+
+
+def bind(listen: str) -> socket.socket:
+    """A socket bound to HOST:PORT, so that a taken port is told before anything is opened."""
+    host, port = split_address(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(LISTEN_BACKLOG)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CannotStart(
+                f"{listen} is in use by another program; stop it, or pass another --listen"
+            ) from error
+        raise CannotStart(f"cannot listen on {listen}: {error.strerror or error}") from error
+    return bound
+
+
+def address_of(bound: socket.socket) -> str:
+    """HOST:PORT of a bound socket."""
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

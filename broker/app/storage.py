@@ -1,0 +1,69 @@
+"""Opens what a process keeps its data in, and says in one sentence why it cannot.
+
+Owns the choice of drivers. Next: broker/wal/segmented/wal.py
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from broker.app.failures import CannotStart
+from broker.config import Settings
+from broker.coordinator.founding import found_cluster
+from broker.data_folder import DataFolder
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.failure import Refused
+from broker.model.ids import PChannelName
+from broker.ports.meta import MetaError
+from broker.ports.wal import Corrupt, UnknownFormat
+from broker.wal.segmented import SegmentedWal
+from broker.wal.segmented.os_files import OsFiles
+from broker.wal.segmented.settings import SegmentedSettings
+from broker.wal.watched import Unreadable
+
+log = structlog.get_logger("tidemark")
+
+
+@asynccontextmanager
+async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
+    """The metadata of the folder, open until the block ends. Raises CannotStart."""
+    try:
+        store = await SqliteMetaStore.open(folder.metadata)
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+    async with store:
+        yield store
+
+
+async def found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> None:
+    """Have the store belong to a cluster of these pchannels. Raises CannotStart."""
+    try:
+        await found_cluster(store, pchannels)
+    except Refused as refused:
+        raise CannotStart(refused.refusal.cause) from refused
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+
+
+def segmented_wal(settings: Settings, folder: DataFolder) -> SegmentedWal:
+    """The log of the folder."""
+    sizes = SegmentedSettings(
+        segment_bytes=settings.segment_bytes, skip_damage=settings.skip_damage
+    )
+    return SegmentedWal(OsFiles(folder.log), sizes, on_damage=_tell_damage)
+
+
+def of_damage(log_folder: Path, unreadable: Unreadable) -> str:
+    """What a person can do about a log that no further try would open."""
+    if isinstance(unreadable, UnknownFormat):
+        return f"cannot open {log_folder}/{unreadable}; start the program that wrote it"
+    return (
+        f"cannot open {log_folder}/{unreadable}; put the file back from a copy, or set"
+        " TIDEMARK_SKIP_DAMAGE=true to lose what is damaged and read the rest"
+    )
+
+
+def _tell_damage(damage: Corrupt) -> None:
+    log.error("damaged record skipped", file=damage.file, offset=damage.offset, why=damage.reason)
