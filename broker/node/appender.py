@@ -14,6 +14,7 @@ from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, PlannedRestart
 from broker.core.backlog import Backlog
+from broker.core.mvcc import MvccTicks
 from broker.core.sequencer import (
     Admission,
     LogEnd,
@@ -71,6 +72,7 @@ class Appender(Actor[AppenderMessage]):
     _tail: Tail
     _end: LogEnd
     _transactions: Transactions
+    _mvcc: MvccTicks
 
     def __init__(self, name: PChannelName, parts: NodeParts) -> None:
         self._name = name
@@ -181,6 +183,7 @@ class Appender(Actor[AppenderMessage]):
         await self._log.append([first])
         self._end = end_after([first], end)
         self._transactions.renew(tick)
+        self._mvcc = MvccTicks(tick)
         closed = closed_tick(tick, self._end)
         self._tail = Tail(first.base_id, closed, self._limits, channels.memory)
         self._tail.push([first], closed, self._context.clock.monotonic_s())
@@ -193,6 +196,7 @@ class Appender(Actor[AppenderMessage]):
                 tail=self._tail,
                 appender=self._context.self,
                 backlog=self._backlog,
+                mvcc=self._mvcc,
             )
         )
 
@@ -246,6 +250,7 @@ class Appender(Actor[AppenderMessage]):
         self._unmarked = last.kind != MessageType.TIME_TICK
         self._groups += 1
         self._messages += sum([len(record.sizes) for record in records])
+        self._mvcc.stored(records)
         closed = closed_tick(last.last_tick, self._end)
         self._tail.push(records, closed, self._context.clock.monotonic_s())
         moved = self._transactions.stored()

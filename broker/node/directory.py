@@ -33,7 +33,7 @@ from broker.core.lifetime import (
     opened,
     settle,
 )
-from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal
+from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal, pchannel_of
 from broker.core.opening import starting_cursor
 from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
@@ -50,6 +50,7 @@ from broker.node.messages import (
     DirectoryMessage,
     Drain,
     FindScanner,
+    LatestMvcc,
     Locate,
     Located,
     NodeStatus,
@@ -113,7 +114,9 @@ class Directory(Actor[DirectoryMessage]):
             "waiting": sum([len(asked) for asked in self._asked.values()]),
         }
 
-    def _answer(self, question: Locate | FindScanner | CollectStatus | Describe) -> object:
+    def _answer(
+        self, question: Locate | FindScanner | CollectStatus | Describe | LatestMvcc
+    ) -> object:
         match question:
             case Locate(name, term):
                 found = self._find(name, term)
@@ -124,6 +127,9 @@ class Directory(Actor[DirectoryMessage]):
                 return self._status()
             case Describe(names):
                 return tuple([self._describe(name) for name in names])
+            case LatestMvcc(vchannel):
+                found = self._find(pchannel_of(vchannel), None)
+                return found if isinstance(found, Refusal) else found.mvcc.of(vchannel)
             case _:
                 assert_never(question)
 
@@ -270,8 +276,8 @@ class Directory(Actor[DirectoryMessage]):
             ChannelStatus(
                 channel=each.channel,
                 offsets=each.offsets(),
-                mvcc_tick=each.tail.closed.tick,
-                recovery_tick=each.tail.closed.tick,
+                mvcc_tick=each.mvcc.persisted_tick,
+                recovery_tick=each.mvcc.persisted_tick,
             )
             for each in self._parts.open_channels.all()
         ]

@@ -264,7 +264,11 @@ class RemoveChannel(Request[Refusal | None]):
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """One serving pchannel for CollectStatus and Admin."""
+    """One serving pchannel for CollectStatus and Admin.
+
+    `mvcc_tick` is the newest tick that a stored record says is closed, `recovery_tick` how far the
+    log need not be read back at a restart.
+    """
 
     channel: PChannel
     offsets: ChannelOffsets
@@ -290,6 +294,17 @@ class Describe(Request[tuple[ChannelOffsets | Refusal, ...]]):
     """What these pchannels hold, in the order asked."""
 
     names: tuple[PChannelName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LatestMvcc(Request[TimeTick | Refusal]):
+    """A tick that no durable data of the vchannel exceeds; it is closed already.
+
+    Of a vchannel without data since its pchannel opened: the tick of the opening. Refusals: those
+    of Locate, for the pchannel that the vchannel belongs to.
+    """
+
+    vchannel: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +350,7 @@ DirectoryMessage = (
     | RemoveChannel
     | CollectStatus
     | Describe
+    | LatestMvcc
     | Drain
     | ChannelEvent
     | Terminated

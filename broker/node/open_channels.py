@@ -11,6 +11,7 @@ import anyio
 
 from actors import ActorError, Ref
 from broker.core.backlog import Backlog
+from broker.core.mvcc import MvccTicks
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.node.messages import (
@@ -33,6 +34,7 @@ class OpenChannel:
     tail: Tail
     appender: Ref[AppenderMessage]
     backlog: Backlog
+    mvcc: MvccTicks
     left: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:

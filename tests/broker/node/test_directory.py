@@ -11,6 +11,7 @@ from broker.core.naming import PCHANNELS_MAX
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term, TimeTick
+from broker.model.message import Appended
 from broker.model.position import FromLatest
 from broker.node.control import LocalNode
 from broker.node.messages import (
@@ -20,6 +21,7 @@ from broker.node.messages import (
     Describe,
     Drain,
     FindScanner,
+    LatestMvcc,
     Locate,
     NodeStatus,
     OpenScanner,
@@ -102,6 +104,28 @@ def test_locate_says_what_is_wrong_in_the_order_of_the_facts() -> None:
             assert code(await world.assign(term=3)) is StreamingCode.ON_SHUTDOWN
 
     run_seeded(2, scenario)
+
+
+def test_the_newest_data_of_a_vchannel_is_known_where_its_pchannel_serves() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            opened = (await world.offsets()).closed_tick
+            first, second = await world.append(message("one"), message("two", shard=1))
+            assert isinstance(first, Appended)
+            assert await world.ask(LatestMvcc(f"{PCHANNEL}_7v0")) == first.tick
+            assert await world.ask(LatestMvcc(f"{PCHANNEL}_7v1")) == second.tick  # type: ignore[union-attr]
+            assert await world.ask(LatestMvcc(f"{PCHANNEL}_7v2")) == opened
+            elsewhere = await world.ask(LatestMvcc(f"{OTHER}_7v0"))
+            assert code(elsewhere) is StreamingCode.CHANNEL_NOT_EXIST
+            await world.clock.sleep(1.0)  # a tick is stored, and then only announced ones follow
+            status = await world.ask(CollectStatus())
+            (found,) = status.channels
+            assert second.tick < found.mvcc_tick < found.offsets.closed_tick  # type: ignore[union-attr]
+            await world.assign(term=2)
+            assert await world.ask(LatestMvcc(f"{PCHANNEL}_7v0")) > first.tick
+
+    run_seeded(5, scenario)
 
 
 def test_status_and_offsets_say_what_the_log_holds() -> None:
