@@ -18,6 +18,7 @@ from actors.errors import (
     TooManyRestarts,
 )
 from actors.exit import Exit, ExitKind
+from actors.identity import Identity, identity
 from actors.incarnation import Terminated
 from actors.mailbox import MailboxSpec, Overflow
 from actors.ref import Ref
@@ -37,8 +38,9 @@ TEMPORARY = Restart.TEMPORARY
 __all__ = [
     "ONE_FOR_ALL", "ONE_FOR_ONE", "PERMANENT", "REST_FOR_ONE", "TEMPORARY", "TRANSIENT",
     "Actor", "ActorDied", "ActorError", "ActorStatistics", "Alarm", "AskTimeout", "Backoff",
-    "ChildSpec", "Clock", "Context", "Envelope", "Exit", "ExitKind", "MailboxFull", "MailboxSpec",
-    "NameTaken", "NoSuchActor", "NotRunning", "Overflow", "PlannedRestart", "Ref", "Request",
-    "Restart", "StaleTerm", "StartInterrupted", "StartTimeout", "Strategy", "SupervisorSpec",
-    "System", "SystemClock", "TermSource", "Terminated", "Timer", "TooManyRestarts", "Tree",
+    "ChildSpec", "Clock", "Context", "Envelope", "Exit", "ExitKind", "Identity", "MailboxFull",
+    "MailboxSpec", "NameTaken", "NoSuchActor", "NotRunning", "Overflow", "PlannedRestart", "Ref",
+    "Request", "Restart", "StaleTerm", "StartInterrupted", "StartTimeout", "Strategy",
+    "SupervisorSpec", "System", "SystemClock", "TermSource", "Terminated", "Timer",
+    "TooManyRestarts", "Tree", "identity",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from actors.actor import Actor, Context, Tree
 from actors.clock import Alarm, Clock
 from actors.errors import PlannedRestart
 from actors.exit import Exit, ExitKind
+from actors.identity import Identity, assume, assumed
 from actors.incarnation import Incarnation
 
 BATCHES_UNBROKEN_MAX = 32
@@ -59,6 +60,7 @@ class Cell:
         self.ready = anyio.Event()
         self.done = anyio.Event()
         self.task: asyncio.Task[Any] | None = None
+        self._identity = Identity(life.path, life.term)
         self._ground = ground
         self._stop_deadline_s = stop_deadline_s
         self._ended = ended
@@ -95,6 +97,7 @@ class Cell:
     async def run(self) -> None:
         """The whole life. Raises nothing."""
         self.task = asyncio.current_task()
+        assume(self._identity)
         try:
             with self._scope:
                 self.life.die(await self._live())
@@ -178,9 +181,11 @@ class Cell:
             self._alarm = self._ground.clock.call_later(self._stop_deadline_s, callback)
 
     def _overrun(self) -> None:
-        log.warning("%s did not stop in %s s", self.life.path, self._stop_deadline_s)
+        with assumed(self._identity):
+            log.warning("%s did not stop in %s s", self.life.path, self._stop_deadline_s)
         self.kill(Exit(ExitKind.KILLED))
 
     def _abandon(self) -> None:
-        log.warning("%s resists its end; going on without it", self.life.path)
+        with assumed(self._identity):
+            log.warning("%s resists its end; going on without it", self.life.path)
         self._report()

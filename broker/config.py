@@ -20,6 +20,9 @@ from broker.core.naming import PCHANNELS_MAX
 MIB = 1024 * 1024
 CONFIG_FILE = "tidemark.toml"
 
+LEVEL = "(debug|info|warning|error)"
+LEVELS = rf"^{LEVEL}(,[A-Za-z_][\w.]*={LEVEL})*$"
+
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 
@@ -74,7 +77,10 @@ class Settings(BaseSettings):
 
     drain_s: Annotated[float, Field(gt=0)] = 4.0
     """How long a stop waits for work in hand; a stop by SIGTERM is over within 5 s."""
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "warning"
+    log_level: Annotated[str, Field(pattern=LEVELS)] = "warning"
+    """For all loggers; `warning,broker.node=debug` sets some apart."""
+    log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"
+    """`console` is for people, in colours on a terminal; `json` is one object a line."""
 
     @field_validator("listen", "advertise")
     @classmethod

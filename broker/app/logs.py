@@ -1,31 +1,93 @@
-"""Where a process writes its log, and which version it says it is. Owns no log line."""
+"""How the log of a broker process is written: for people on a terminal, as JSON for machines.
+
+Owns the format and the levels, of structlog's lines and of the standard library's alike; every line
+of an actor gets its path and term here. Everything goes to stderr: stdout is for the ready line.
+Next: broker/app/process.py
+"""
 
 import logging
+import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from typing import Final, TextIO
 
 import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from actors import identity
+
+NOISY: Final = ("aiosqlite", "asyncio")
+"""Libraries whose lines below a warning tell nobody anything."""
 
 
-def configure_logs(level: str) -> None:
-    """Everything to stderr: stdout is for the ready line."""
-    number = logging.getLevelNamesMapping()[level.upper()]
-    logging.basicConfig(
-        level=number, stream=sys.stderr, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s"
-    )
-    logging.getLogger("aiosqlite").setLevel(max(number, logging.WARNING))
+def configure_logs(levels: str, form: str, stream: TextIO | None = None) -> None:
+    """`levels`: "warning", or "warning,broker.node=debug"; `form`: "console" or "json"."""
+    stream = stream or sys.stderr
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            # Plain tracebacks: the pretty ones print locals, and those hold what people send.
-            structlog.dev.ConsoleRenderer(
-                colors=False, exception_formatter=structlog.dev.plain_traceback
-            ),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=[structlog.stdlib.filter_by_level, ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
     )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(form, colors=_wants_colors(stream)))
+    logging.basicConfig(handlers=[handler], force=True)
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in _levels(levels):
+        logging.getLogger(name).setLevel(level)
+    calls = logging.getLogger("grpclib.server")
+    if not any(isinstance(it, LateCalls) for it in calls.filters):
+        calls.addFilter(LateCalls())
+
+
+class LateCalls(logging.Filter):
+    """A caller whose deadline passes is no failure of the server: a line for who wants to know."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Without the traceback, as information; other records stay as they are."""
+        if record.exc_info and isinstance(record.exc_info[1], TimeoutError):
+            record.msg, record.args = "a call ended unanswered: its deadline has passed", ()
+            record.exc_info, record.exc_text = None, None
+            record.levelno, record.levelname = logging.INFO, "INFO"
+            return logging.getLogger(record.name).isEnabledFor(logging.INFO)
+        return True
+
+
+def _formatter(form: str, *, colors: bool) -> ProcessorFormatter:
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_identity,
+    ]
+    last: list[Processor] = [ProcessorFormatter.remove_processors_meta]
+    if form == "json":
+        last += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        # Plain tracebacks: the pretty ones print locals, and those hold what people send.
+        plain = structlog.dev.plain_traceback
+        last += [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return ProcessorFormatter(processors=[*shared, *last])
+
+
+def _add_identity(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    who = identity()
+    if who is not None:
+        event.setdefault("path", who.path)
+        event.setdefault("term", who.term)
+    return event
+
+
+def _levels(levels: str) -> list[tuple[str, str]]:
+    """Each logger's name, "" for all others, with its level."""
+    first, *others = levels.split(",")
+    named = [other.partition("=") for other in others]
+    return [("", first.upper()), *((name, level.upper()) for name, _, level in named)]
+
+
+def _wants_colors(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def program_version() -> str:

@@ -30,7 +30,7 @@ log = structlog.get_logger("tidemark")
 
 def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then drain. Raises CannotStart; prints the ready line."""
-    configure_logs(settings.log_level)
+    configure_logs(settings.log_level, settings.log_format)
     for name in misspelt(os.environ):
         log.warning("no such setting: this environment variable is ignored", name=name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -74,6 +74,9 @@ def serve(
         int | None,
         typer.Option(help="Physical channels; 16 by default. The number can grow, never shrink."),
     ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="console|json", help="For people, or one object a line.")
+    ] = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
@@ -87,6 +90,7 @@ def serve(
         "listen": listen,
         "cluster": cluster,
         "pchannels": pchannels,
+        "log_format": log_format,
     }
     run_server({name: value for name, value in given.items() if value is not None})
 

@@ -13,14 +13,14 @@ timer a connection looks whether anything was completed since it last looked).
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpclib.server
 from grpclib.config import Configuration
 from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import RemoteSettingsChanged
+from h2.events import RemoteSettingsChanged, RequestReceived
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
@@ -28,6 +28,7 @@ from hyperframe.exceptions import HyperframeError
 
 from broker.transport.codec import MessageCodec, RawDetailsCodec
 from broker.transport.methods import Methods
+from broker.transport.timeouts import with_a_moment
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -213,6 +214,8 @@ class PeerConnection(H2Protocol):
             self._completed += 1
             if isinstance(event, RemoteSettingsChanged):
                 self._handshaken = True
+            elif isinstance(event, RequestReceived):
+                event.headers = cast(Any, with_a_moment(cast(Any, event.headers)))
             # Unknown frames must be ignored (RFC 9113, 5.5); grpclib would raise.
             if event.__class__ in getattr(self.processor, "processors", ()):
                 self.processor.process(event)
