@@ -1,7 +1,7 @@
 """`tidemark consume`: messages to stdout, one a line.
 
 It owns the form of a line. It stops quietly when nobody reads any more.
-Next: broker/client/reader.py
+Next: broker/client/scanner.py
 """
 
 import json

@@ -47,7 +47,7 @@ from broker.client.errors import (
 )
 from broker.client.message import Appended, Batch, Message, Received
 from broker.client.outbox import Limits
-from broker.client.reader import Reader
+from broker.client.scanner import Scanner
 from broker.client.txn import Txn
 from broker.client.watch import Watch
 from broker.model.barrier import BarrierPeer, BarrierView
@@ -91,10 +91,10 @@ __all__ = [
     "OutcomeUnknown",
     "Peer",
     "ProtocolBroken",
-    "Reader",
     "Received",
     "ReplicateViolation",
     "ResourceAcquired",
+    "Scanner",
     "SchemaVersionMismatch",
     "ServerFailed",
     "ServerRefusal",

@@ -22,7 +22,7 @@ from broker.client.message import Appended, Key, Kind, Message
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
-from broker.client.reader import Reader
+from broker.client.scanner import Scanner
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
 from broker.client.targets import Targets
@@ -156,7 +156,7 @@ class Client:
         until: Until | None = None,
         types: Iterable[int] | None = None,
         with_ticks: bool = False,
-    ) -> Reader:
+    ) -> Scanner:
         """Batches of messages from a collection, a vchannel, or a whole pchannel.
 
         `start`: "all" (what the log still holds), "latest" (what is appended after the reader was
@@ -169,14 +169,14 @@ class Client:
         wanted = None if types is None else frozenset(int(it) for it in types)
         return self._reader(target, ReadOptions(start, until, wanted, with_ticks))
 
-    def read_range(self, vchannel: str, start_id: int, end_id: int) -> Reader:
+    def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
         """The messages of one vchannel with ids in [start_id, end_id); always ends by itself.
 
         Raises OutOfRange, at the first step, when the log does not hold the whole range.
         """
         return self._reader(vchannel, ReadOptions(start=start_id, until={vchannel: end_id}))
 
-    def _reader(self, target: str, options: ReadOptions) -> Reader:
+    def _reader(self, target: str, options: ReadOptions) -> Scanner:
         self._check_usable()
 
         async def subscriptions() -> Sequence[Subscription]:
@@ -184,7 +184,7 @@ class Client:
             shards = await self._targets.resolve(target)
             return await plan(self._network, self._offsets, shards, options)
 
-        return Reader(subscriptions, self._tasks)
+        return Scanner(subscriptions, self._tasks)
 
     # ---- time -----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from broker.client.backoff import Backoff
 from broker.client.errors import ClosedClient, ServerRefusal, TidemarkError
+from broker.client.handover import Handover, NothingMore, TakerLeft
 from broker.model.ids import TimeTick
 
 OpenStream = Callable[[TimeTick], AsyncGenerator[TimeTick, None]]
@@ -33,7 +34,7 @@ class Watch:
         self._started = self._ended = False
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
-        self._put, self._get = anyio.create_memory_object_stream[TimeTick](0)
+        self._ready: Handover[TimeTick] = Handover()
 
     def __aiter__(self) -> "Watch":
         return self
@@ -43,10 +44,10 @@ class Watch:
             self._started = True
             self._tasks.start_soon(self._run)
         try:
-            return await self._get.receive()
-        except anyio.EndOfStream:
+            return await self._ready.take()
+        except NothingMore:
             raise self._failure or ClosedClient("the client is closed") from None
-        except anyio.ClosedResourceError:
+        except TakerLeft:
             raise ClosedClient("the watch is closed") from None
 
     async def aclose(self) -> None:
@@ -73,18 +74,15 @@ class Watch:
             self._scope.cancel()
         elif not self._started:
             self._started = self._ended = True
-            self._put.close()
-        self._get.close()
+        self._ready.leave()
 
     async def _run(self) -> None:
         try:
             with self._scope:
                 await self._follow()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the program has left
         finally:
             self._ended = True
-            self._put.close()
+            self._ready.end()
 
     async def _follow(self) -> None:
         backoff = Backoff()
@@ -95,7 +93,8 @@ class Watch:
                         backoff = backoff.succeeded()
                         if tick > self._seen:
                             self._seen = tick
-                            await self._put.send(tick)
+                            await self._ready.put(tick)
+                            await self._ready.until_taken()
             except TidemarkError as error:
                 if isinstance(error, ServerRefusal) and not error.retriable:
                     self._failure = error

@@ -70,7 +70,7 @@ class Gateway(AbstractContextManager["Gateway"]):
                 except StopAsyncIteration:
                     return
         finally:
-            portal.call(batches.aclose)
+            portal.call(batches.close)
 
     def __exit__(self, *_: object) -> None:
         self._open = None

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Client, Reader, TidemarkError, connect
+from broker.client import Client, Scanner, TidemarkError, connect
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
@@ -115,7 +115,7 @@ async def everything(log: Client, vchannel: str) -> list[bytes]:
         return [message.payload async for message in reader.messages()]
 
 
-async def take(reader: Reader, wanted: list[bytes]) -> None:
+async def take(reader: Scanner, wanted: list[bytes]) -> None:
     found: list[bytes] = []
     with anyio.fail_after(5):
         while len(found) < len(wanted):

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from broker.app import Broker
-from broker.client import Appended, Client, OutcomeUnknown, Reader, connect
+from broker.client import Appended, Client, OutcomeUnknown, Scanner, connect
 from broker.core.naming import pchannel_names
 from tests.local_broker import actors_of, local_broker
 
@@ -147,7 +147,7 @@ async def append_until(enough: anyio.Event, log: Client, channel: Watched, worke
         channel.grown.set()
 
 
-async def collect(channel: Watched, reader: Reader) -> None:
+async def collect(channel: Watched, reader: Scanner) -> None:
     async for message in reader.messages():
         channel.received.append((message.id, message.tick, message.payload))
         channel.grown.set()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 
-from broker.client import Client, Reader, connect
+from broker.client import Client, Scanner, connect
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
@@ -62,7 +62,7 @@ async def consume_idly(
         task_status.started()
 
 
-async def read_for_ever(reader: Reader, told_tick: anyio.Event) -> None:
+async def read_for_ever(reader: Scanner, told_tick: anyio.Event) -> None:
     """A time tick has come: the broker has a Scanner for this reader."""
     async for _ in reader:
         told_tick.set()

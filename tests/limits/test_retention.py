@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from broker.app import Broker
-from broker.client import Client, OutOfRange, Reader, connect
+from broker.client import Client, OutOfRange, Scanner, connect
 from broker.core.naming import pchannel_names
 from broker.node.messages import Truncate
 from tests.local_broker import actors_of, local_broker
@@ -88,7 +88,7 @@ def bytes_on_disk(folder: Path) -> int:
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*.log"))
 
 
-async def read_on(reader: Reader, seen: list[int]) -> None:
+async def read_on(reader: Scanner, seen: list[int]) -> None:
     with anyio.fail_after(DEADLINE_S):
         async for batch in reader:
             seen += [message.id for message in batch.messages]

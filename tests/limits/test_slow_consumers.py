@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from broker.client import Client, Reader, connect
+from broker.client import Client, Scanner, connect
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
@@ -53,7 +53,7 @@ async def test_consumers_that_stop_reading_hold_little_and_delay_nobody(tmp_path
         assert broker.terminate() == 0
 
 
-async def wave(log: Client, reader: Reader) -> float:
+async def wave(log: Client, reader: Scanner) -> float:
     """Seconds until so many messages were appended, and read by somebody who does read."""
     began_s = anyio.current_time()
     with anyio.fail_after(DEADLINE_S):
@@ -69,14 +69,14 @@ async def append_wave(log: Client) -> None:
             appends.start_soon(log.append, VCHANNEL, bytes(MESSAGE_BYTES))
 
 
-async def take(reader: Reader, count: int) -> None:
+async def take(reader: Scanner, count: int) -> None:
     while count > 0:
         count -= len((await anext(reader)).messages)
     assert count == 0
 
 
 @asynccontextmanager
-async def stopped_readers(address: str) -> AsyncIterator[list[Reader]]:
+async def stopped_readers(address: str) -> AsyncIterator[list[Scanner]]:
     """Each on a connection of its own; each is open, and nobody takes anything from it."""
     async with AsyncExitStack() as stack:
         readers = []
@@ -87,7 +87,7 @@ async def stopped_readers(address: str) -> AsyncIterator[list[Reader]]:
         yield readers
 
 
-async def goes_on_where_it_stopped(reader: Reader, count: int) -> None:
+async def goes_on_where_it_stopped(reader: Scanner, count: int) -> None:
     ids: list[int] = []
     with anyio.fail_after(DEADLINE_S):
         async for message in reader.messages():

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Reader, TidemarkError, connect
+from broker.client import Scanner, TidemarkError, connect
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess, failed_start
 
@@ -125,7 +125,7 @@ async def test_sigterm_under_load_drains_within_five_seconds_and_loses_nothing(
     assert set(acknowledged) <= stored
 
 
-async def read_for_ever(reader: Reader) -> None:
+async def read_for_ever(reader: Scanner) -> None:
     async for _ in reader:
         pass
 

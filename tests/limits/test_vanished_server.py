@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Deadlines, Message, Reader, TidemarkError, connect
+from broker.client import Deadlines, Message, Scanner, TidemarkError, connect
 from tests.broker_process import BrokerProcess
 
 VCHANNEL = "by-dev-rootcoord-dml_1_1v0"
@@ -24,6 +24,6 @@ async def test_a_bounded_read_gives_up_on_a_server_that_stays_away(tmp_path: Pat
             assert ended.value.retriable
 
 
-async def read_all(reader: Reader) -> None:
+async def read_all(reader: Scanner) -> None:
     async for _ in reader:
         pass

@@ -17,7 +17,7 @@ from broker.client import (
     Message,
     OutcomeUnknown,
     OutOfRange,
-    Reader,
+    Scanner,
     ServerFailed,
     ServerRefusal,
     connect,
@@ -96,7 +96,7 @@ async def test_what_retention_took_from_a_reader_is_an_error_with_the_range(
     assert (raised.value.requested_id, raised.value.first_id, raised.value.next_id) == (3, 6, 10)
 
 
-async def _read_all(reader: Reader, seen: list[int]) -> None:
+async def _read_all(reader: Scanner, seen: list[int]) -> None:
     async for batch in reader:
         seen.extend(it.id for it in batch.messages)
 

@@ -1,6 +1,6 @@
 """What `read` gives: an async iterator of batches over one vchannel or the shards of a collection.
 
-It owns the merge and its bound. Messages of one vchannel come in order; between vchannels there is
+It owns the merge and its end. Messages of one vchannel come in order; between vchannels there is
 no order. Next: broker/client/subscription.py
 """
 
@@ -10,9 +10,9 @@ from types import TracebackType
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from broker.client.errors import ClosedClient, ForkedClient, TidemarkError
+from broker.client.handover import Handover, NothingMore, TakerLeft
 from broker.client.message import Batch, Received
 from broker.client.subscription import Subscription
 from broker.model.ids import TimeTick
@@ -20,16 +20,14 @@ from broker.model.ids import TimeTick
 Plan = Callable[[], Awaitable[Sequence[Subscription]]]
 """Resolves names and start positions when the reader is opened."""
 
-BATCHES_READY = 1
-"""Batches that may wait for the program beside the one each vchannel holds in its hand."""
 
-
-class Reader:
-    """`async for batch in reader`, or `async for message in reader.messages()`.
+class Scanner:
+    """`async for batch in scanner`, or `async for message in scanner.messages()`.
 
     It opens at the first step, or by `async with`; the start positions are fixed at that moment.
     A program that stops reading stops the streams: what is in memory is bounded by the streams'
-    windows. Leave early by `async with` or `aclose`. Not for two tasks at once.
+    windows, and one batch that waits beside the one each vchannel holds in its hand. Leave early by
+    `async with` or `close`. Not for two tasks at once, but for `done` and `close`.
 
     Raises OutOfRange when retention removed what was not read yet, and what the server refuses for
     good; it never ends by itself unless the read is bounded.
@@ -39,15 +37,17 @@ class Reader:
         self._plan = plan
         self._tasks = tasks
         self._merge: _Merge | None = None
+        self._ended = anyio.Event()
         self._closed = False
         self._pid = os.getpid()
 
     async def open(self) -> None:
         """Fix the start positions and begin to read ahead; a second time it does nothing."""
-        if self._closed:
-            raise ClosedClient("the reader is closed")
+        self._check_open()
         if self._merge is None:
-            self._merge = _Merge(await self._plan())
+            subscriptions = await self._plan()
+            self._check_open()  # it may have been closed meanwhile
+            self._merge = _Merge(subscriptions, self._ended)
             self._merge.start(self._tasks)
 
     @property
@@ -55,12 +55,24 @@ class Reader:
         """Nothing with a tick up to it is still to come, on any of the vchannels; 0: not known."""
         return self._merge.closed_tick if self._merge else TimeTick(0)
 
-    def __aiter__(self) -> "Reader":
+    @property
+    def error(self) -> TidemarkError | None:
+        """Why it ended: None while it goes on, after its own end, and after `close`."""
+        return None if self._merge is None or self._closed else self._merge.error
+
+    async def done(self) -> None:
+        """Return once nothing more is read: at its end, at an error, or after `close`.
+
+        The last batches may still wait to be taken.
+        """
+        await self._ended.wait()
+
+    def __aiter__(self) -> "Scanner":
         return self
 
     async def __anext__(self) -> Batch:
         if os.getpid() != self._pid:
-            raise ForkedClient("this reader was made before the fork; connect and read again")
+            raise ForkedClient("this scanner was made before the fork; connect and read again")
         if self._merge is None:
             await self.open()
         assert self._merge is not None
@@ -70,13 +82,14 @@ class Reader:
         """The same, one message after the other; a step that is cancelled may be taken again."""
         return _Messages(self)
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """End the streams; always returns, and may be called again."""
         self._closed = True
+        self._ended.set()
         if self._merge is not None:
             self._merge.cancel()
 
-    async def __aenter__(self) -> "Reader":
+    async def __aenter__(self) -> "Scanner":
         await self.open()
         return self
 
@@ -86,10 +99,14 @@ class Reader:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedClient("the scanner is closed")
 
     def __del__(self) -> None:
-        """A reader that was only dropped does not leave its streams open."""
+        """One that was only dropped does not leave its streams open."""
         if self._merge is not None:
             self._merge.cancel()
 
@@ -97,61 +114,57 @@ class Reader:
 class _Messages(AsyncIterator[Received]):
     """No generator, because a cancelled step would end that for good, as if all had been read."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, scanner: Scanner) -> None:
+        self._scanner = scanner
         self._rest: Iterator[Received] = iter(())
 
     async def __anext__(self) -> Received:
         while True:
             for message in self._rest:
                 return message
-            self._rest = iter((await anext(self._reader)).messages)
+            self._rest = iter((await anext(self._scanner)).messages)
 
 
 class _Merge:
-    """All subscriptions of one reader and the narrow queue that they share."""
+    """All subscriptions of one scanner and the narrow place that they share."""
 
-    def __init__(self, subscriptions: Sequence[Subscription]) -> None:
+    def __init__(self, subscriptions: Sequence[Subscription], ended: anyio.Event) -> None:
         self._subscriptions = subscriptions
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
         self._complete = False
         self._stopped = False
-        self._put: MemoryObjectSendStream[Batch]
-        self._get: MemoryObjectReceiveStream[Batch]
-        self._put, self._get = anyio.create_memory_object_stream[Batch](BATCHES_READY)
-        self._ready = anyio.Event()
+        self._ready: Handover[Batch] = Handover()
+        self._ended = ended
 
     @property
     def closed_tick(self) -> TimeTick:
         return min((it.closed_tick for it in self._subscriptions), default=TimeTick(0))
 
+    @property
+    def error(self) -> TidemarkError | None:
+        if self._failure is None and self._stopped and not self._complete:
+            return ClosedClient("the client is closed")
+        return self._failure
+
     def start(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._run)
 
     async def next(self) -> Batch:
-        """Takes a batch only when it can give it: a step that is cancelled loses none."""
+        """A step that is cancelled loses no batch."""
         try:
-            while True:
-                try:
-                    return self._get.receive_nowait()
-                except anyio.WouldBlock:
-                    if self._ready.is_set():
-                        self._ready = anyio.Event()
-                    await self._ready.wait()
-        except anyio.EndOfStream:
-            if self._failure is not None:
-                raise self._failure from None
-            if self._complete:
-                raise StopAsyncIteration from None
-            raise ClosedClient("the client is closed") from None
-        except anyio.ClosedResourceError:
-            raise ClosedClient("the reader is closed") from None
+            return await self._ready.take()
+        except NothingMore:
+            if self.error is not None:
+                raise self.error from None
+            raise StopAsyncIteration from None
+        except TakerLeft:
+            raise ClosedClient("the scanner is closed") from None
 
     def cancel(self) -> None:
         if not self._stopped:
             self._scope.cancel()
-        self._get.close()
+        self._ready.leave()
 
     async def _run(self) -> None:
         try:
@@ -162,18 +175,12 @@ class _Merge:
                 self._complete = self._failure is None
         finally:
             self._stopped = True
-            self._put.close()
-            self._ready.set()
-
-    async def _deliver(self, batch: Batch) -> None:
-        await self._put.send(batch)
-        self._ready.set()
+            self._ready.end()
+            self._ended.set()
 
     async def _pump(self, subscription: Subscription, tasks: TaskGroup) -> None:
         try:
-            await subscription.run(self._deliver)
+            await subscription.run(self._ready.put)
         except TidemarkError as error:
             self._failure = self._failure or error
             tasks.cancel_scope.cancel()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
