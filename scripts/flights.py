@@ -160,7 +160,7 @@ async def stream_in(address: str) -> Tallies:
                     )
                     for row in batch
                 ]
-                await log.append_messages(COLLECTION, messages)
+                await log.append_messages(COLLECTION, messages, atomic=False)
                 for row in batch:
                     count(tallies, row)
                 progress.advance(task, len(batch))

@@ -158,7 +158,7 @@ class Tidemark:
 
     async def _send(self, log: Client, chunk: list[Message], messages: int) -> None:
         for _ in range(messages // len(chunk)):
-            await log.append_messages(self._vchannel, chunk)
+            await log.append_messages(self._vchannel, chunk, atomic=False)
 
     async def _append_singly(self, messages: int) -> float:
         async with connect(self._address) as log:

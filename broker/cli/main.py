@@ -96,7 +96,7 @@ def serve(
 
 
 @app.command()
-def produce(
+def produce(  # noqa: PLR0913 - each is an option of the command line
     target: Annotated[str, typer.Argument(help="A collection or a vchannel.")],
     file: Annotated[
         Path | None, typer.Argument(help="One message per line; stdin when left out or -.")
@@ -106,13 +106,16 @@ def produce(
         typer.Option(metavar="FIELD", help="Lines are JSON objects; this field chooses the shard."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Lines appended at once.")] = 1000,
+    txn: Annotated[
+        bool, typer.Option("--txn", help="Each batch is one transaction on each shard it goes to.")
+    ] = False,
     server: Server = "",
     json: Json = False,
 ) -> None:
     """Append lines, each as one message, in order; blank lines are left out."""
     from broker.cli.producing import ProduceOptions, produce_lines
 
-    produce_lines(server, ProduceOptions(target, file, key, batch), as_json=json)
+    produce_lines(server, ProduceOptions(target, file, key, batch, txn), as_json=json)
 
 
 @app.command()

@@ -28,12 +28,13 @@ LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """What to append where; `file` None or `-` is stdin."""
+    """What to append where; `file` None or `-` is stdin. `txn`: a batch is read whole or never."""
 
     target: str
     file: Path | None
     key: str | None
     batch: int
+    txn: bool = False
 
 
 class BadLine(Exception):
@@ -68,6 +69,7 @@ class Tally:
 
     messages: int = 0
     bytes: int = 0
+    transactions: int = 0
     started_s: float = 0.0
     ended_s: float = 0.0
 
@@ -83,14 +85,19 @@ class Tally:
         """For a person."""
         return (
             f"{self.messages:,} messages, {self.bytes:,} bytes in {self.seconds:.2f} s"
-            f" ({self.rate:,} messages/s)\n"
+            f" ({self.rate:,} messages/s{self._in_transactions()})\n"
         )
 
     def json(self) -> str:
         """For a program."""
         seconds = round(self.seconds, 3)
         fields = {"messages": self.messages, "bytes": self.bytes, "seconds": seconds}
+        if self.transactions:
+            fields["transactions"] = self.transactions
         return json.dumps(fields) + "\n"
+
+    def _in_transactions(self) -> str:
+        return f", {self.transactions:,} transactions" if self.transactions else ""
 
     def say(self, error: str) -> str:
         """An error with what had been appended before it."""
@@ -102,11 +109,13 @@ async def _append(
 ) -> None:
     messages = [Message(line, key=_key(line, options.key)) for line in lines]
     try:
-        await client.append_messages(options.target, messages)
+        landed = await client.append_messages(options.target, messages, atomic=options.txn)
     except AppendsFailed as error:
         tally.messages += sum(isinstance(it, Appended) for it in error.results)
         raise
     tally.messages += len(messages)
+    if options.txn:
+        tally.transactions += len({(it.vchannel, it.tick) for it in landed})
     tally.bytes += sum(map(len, lines))
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.errors import AppendsFailed, MessageTooLarge, TidemarkError
-from broker.client.message import Appended, Message, encode
+from broker.client.errors import AppendsFailed, InvalidArgument, MessageTooLarge, TidemarkError
+from broker.client.message import Appended, Message, encode, unsendable
 from broker.client.network import Network
 from broker.client.outbox import Limits, Pending
 from broker.client.producer import Producer, Waiter
@@ -38,7 +38,7 @@ class Appends:
     async def one(self, shards: Shards, message: Message, deadline_s: float) -> Appended:
         """Append one message, to the shard of its key."""
         vchannel = shards.choose(message.key)
-        encoded = _encoded(message, vchannel)
+        encoded = _sendable(message, vchannel)
         pending = await self._offer(vchannel, encoded, self._now_s() + deadline_s)
         return await _landed(vchannel, pending)
 
@@ -67,7 +67,7 @@ class Appends:
         work: list[tuple[VChannelName, bytes]] = []
         for message in messages:
             vchannel = shards.choose(message.key)
-            work.append((vchannel, _encoded(message, vchannel)))
+            work.append((vchannel, _sendable(message, vchannel)))
         deadline_at_s = self._now_s() + deadline_s
         offered: list[Pending[Waiter] | TidemarkError] = []
         try:
@@ -148,6 +148,13 @@ def _abandon(offered: Iterable[Pending[Waiter] | TidemarkError]) -> None:
         if isinstance(pending, Pending):
             pending.abandoned = True
             pending.waiter.cancel()
+
+
+def _sendable(message: Message, vchannel: VChannelName) -> bytes:
+    reason = unsendable(message)
+    if reason:
+        raise InvalidArgument(reason)
+    return _encoded(message, vchannel)
 
 
 def _encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:

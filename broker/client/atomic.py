@@ -1,16 +1,18 @@
-"""Messages that are read together or never: one transaction for each vchannel they go to.
+"""Several messages appended at once: one transaction for each vchannel that gets more than one.
 
 It owns the trying again: what expired, or cannot be committed, was never read and never will be.
-Next: broker/client/appends.py
+Next: broker/client/txn.py
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import anyio
 
 from broker.client.appends import Appends
 from broker.client.errors import (
     AppendsFailed,
+    DeadlineExceeded,
     OutcomeUnknown,
     TidemarkError,
     TransactionExpired,
@@ -19,6 +21,9 @@ from broker.client.message import Appended, Message
 from broker.client.targets import Shards
 from broker.client.txn import Txn
 from broker.model.ids import VChannelName
+
+AGAIN_PAUSE_S: Final = 0.05
+"""Before a transaction is tried again: a channel that is being closed lets none begin."""
 
 
 async def append_atomically(
@@ -58,28 +63,35 @@ async def append_whole(
 ) -> list[Appended]:
     """All of them in one transaction, tried again as a whole; with the tick of their commit.
 
-    Raises DeadlineExceeded when it never was, OutcomeUnknown when the commit may have been heard,
-    and what refuses the messages themselves.
+    A single message needs no transaction. Raises DeadlineExceeded when none of it is written in
+    time or will ever be read, OutcomeUnknown when the commit may have been heard, and what refuses
+    the messages themselves.
     """
-    try:
-        with anyio.fail_after(deadline_s):
-            while True:
-                landed = await _try_whole(appends, vchannel, messages, deadline_s)
-                if landed is not None:
-                    return landed
-    except TimeoutError as error:
-        raise OutcomeUnknown(f"{vchannel}: a transaction was not answered in time") from error
-
-
-async def _try_whole(
-    appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
-) -> list[Appended] | None:
-    """None: nothing of it will ever be read, so it may be tried again."""
+    if len(messages) == 1:
+        return [await appends.one(Shards(None, (vchannel,)), messages[0], deadline_s)]
 
     async def resolved() -> VChannelName:
         return vchannel
 
     txn = Txn(appends, resolved, 0, deadline_s)
+    try:
+        with anyio.fail_after(deadline_s):
+            while True:
+                landed = await _try_whole(txn, messages)
+                if landed is not None:
+                    return landed
+                txn = Txn(appends, resolved, 0, deadline_s)
+                await anyio.sleep(AGAIN_PAUSE_S)
+    except TimeoutError as error:
+        if txn.committing:
+            cause = "the commit of a transaction was not answered in time"
+            raise OutcomeUnknown(f"{vchannel}: {cause}; it may have been written") from error
+        cause = "no transaction was committed in time"
+        raise DeadlineExceeded(f"{vchannel}: {cause}; nothing of it will be read") from error
+
+
+async def _try_whole(txn: Txn, messages: Sequence[Message]) -> list[Appended] | None:
+    """None: nothing of it will ever be read, so it may be tried again."""
     try:
         async with txn:
             landed = await txn.append_messages(messages)

@@ -6,6 +6,7 @@ Next: broker/client/appends.py
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import anyio.lowlevel
@@ -25,7 +26,7 @@ from broker.client.outbox import Limits
 from broker.client.scanner import Scanner
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
-from broker.client.targets import Targets
+from broker.client.targets import Shards, Targets
 from broker.client.time_sync import TimeSync
 from broker.client.txn import Txn
 from broker.model.barrier import BarrierView
@@ -101,26 +102,59 @@ class Client:
         message = Message(payload, key, properties, **kind)
         return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
 
+    async def raw_append(
+        self, vchannel: str, message: Message, *, deadline_s: float | None = None
+    ) -> Appended:
+        """Append one message to exactly this vchannel, whatever its key: Milvus's RawAppend.
+
+        As `append` in all else. Raises InvalidArgument for a message that only the log itself or a
+        transaction writes (a time tick, a begin, a commit, a rollback).
+        """
+        self._check_usable()
+        shards = Shards(None, (VChannelName(vchannel),))
+        return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
+
     async def append_messages(
         self,
         target: str,
         messages: Iterable[Message],
         *,
-        atomic: bool = False,
+        atomic: bool = True,
         deadline_s: float | None = None,
     ) -> list[Appended]:
-        """Append many messages at once; the results are in the order of the messages.
+        """Append many messages; the results are in the order of the messages.
+
+        Several messages of one vchannel become one transaction: they are read together, at the
+        tick in their results, or never. When it expires it is tried again as a whole, until the
+        deadline. A single one is appended as it is. Vchannels go on beside each other, and between
+        them there is neither atomicity nor order. Only inserts and deletes can share a transaction.
 
         Always waits for all of them; when any failed it raises AppendsFailed, which has the result
-        of every single one. By default each message stands for itself. With `atomic` those of one
-        vchannel are read together or never, as one transaction, tried again as a whole when it
-        expired; between vchannels there is no such promise. That takes three writes one after the
-        other instead of one, which is why it must be asked for.
+        of every single one: those of one vchannel share their error.
+
+        A transaction is three writes one after the other, and has a limit of size. Without `atomic`
+        every message stands for itself, which is the faster way to load much.
         """
         self._check_usable()
         shards = self._targets.known(target) or await self._targets.resolve(target)
         append = append_atomically if atomic else Appends.many
         return await append(self._appends, shards, messages, deadline_s or self._deadlines.append_s)
+
+    async def append_messages_with_option(
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        barrier_time_tick: int,
+        deadline_s: float | None = None,
+    ) -> list[Appended]:
+        """`append_messages`, each of them with a tick larger than `barrier_time_tick`.
+
+        It must be a tick that was given out: of an acknowledgement, a cut, a barrier. One from the
+        future is refused with InvalidArgument; nothing is appended then.
+        """
+        above = [replace(each, barrier_time_tick=barrier_time_tick) for each in messages]
+        return await self.append_messages(target, above, deadline_s=deadline_s)
 
     def txn(
         self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
@@ -241,6 +275,10 @@ class Client:
         """How far some bytes reach: `Offsets.advance`."""
         self._check_usable()
         return await self._offsets.advance(channel, from_id, until_id, bytes_max)
+
+    async def wal_name(self) -> str:
+        """The kind of log behind the server, in Milvus's words: message ids have its form."""
+        return (await self.health()).wal_name
 
     async def health(self) -> Health:
         """How the server is."""

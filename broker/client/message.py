@@ -11,12 +11,14 @@ from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
 from broker.model.ids import MessageId, TimeTick, VChannelName
-from broker.model.message import MessageType
+from broker.model.message import SYSTEM_TYPES, MessageType
+from schemas.properties import BARRIER_TICK
 from schemas.wire import message as wire_message
 
 Key = bytes | str | int
 
 KEY_PROPERTY = "tidemark.key"
+TICK_MAX = (1 << 64) - 1
 TICK_LOGICAL_BITS = 18
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -28,7 +30,8 @@ class Message:
 
     `key` chooses the shard of a collection and comes back to readers as bytes. `properties` are
     the program's own; names that begin with `_` are reserved. `header` is the protobuf header that
-    Milvus's own message types have; as a plain log none is needed.
+    Milvus's own message types have; as a plain log none is needed. `barrier_time_tick`: the tick
+    that the message gets is larger; a tick from the future is refused with InvalidArgument.
     """
 
     payload: bytes
@@ -37,14 +40,17 @@ class Message:
     type: int = MessageType.INSERT
     version: int = 1
     header: bytes = b""
+    barrier_time_tick: int = 0
 
     def __post_init__(self) -> None:
-        """TypeError at once for a payload that is not bytes."""
+        """TypeError at once for a payload that is not bytes; ValueError for no tick."""
         payload: object = self.payload
         if not isinstance(payload, _BYTES):
             kind = type(payload).__name__
             mend = "; encode it first" if kind == "str" else ""
             raise TypeError(f"payload must be bytes, not {kind}{mend}")
+        if not 0 <= self.barrier_time_tick <= TICK_MAX:
+            raise ValueError(f"barrier_time_tick {self.barrier_time_tick} is no time tick")
 
 
 class Kind(TypedDict, total=False):
@@ -53,6 +59,7 @@ class Kind(TypedDict, total=False):
     type: int
     version: int
     header: bytes
+    barrier_time_tick: int
 
 
 class Appended(NamedTuple):
@@ -134,8 +141,18 @@ def encode(message: Message, vchannel: str, txn: str = "") -> bytes:
     """
     plain = not message.properties and message.key is None
     own = {} if plain else _own_properties(message)
+    if message.barrier_time_tick:
+        own |= BARRIER_TICK.entry(message.barrier_time_tick)
     reserved = _reserved(message.type, message.version, message.header, vchannel, txn)
     return wire_message(message.payload, own) + reserved
+
+
+def unsendable(message: Message) -> str:
+    """Why a program may not append it by itself; empty when it may."""
+    if message.type in SYSTEM_TYPES:
+        name = MessageType(message.type).name
+        return f"{name} messages are not for programs to append; `txn` makes what it needs"
+    return ""
 
 
 def _own_properties(message: Message) -> dict[str, str]:

@@ -40,13 +40,7 @@ _APPEND: dict[StreamingCode, Verdict] = {
 
 _WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHED_CHANNEL_TERM})
 
-_MAYBE_WRITTEN = frozenset(
-    {
-        StreamingCode.CHANNEL_FENCED,
-        StreamingCode.ON_SHUTDOWN,
-        StreamingCode.UNKNOWN,
-    }
-)
+_MAYBE_WRITTEN = frozenset({StreamingCode.CHANNEL_FENCED, StreamingCode.UNKNOWN})
 
 _FINAL_FOR_READERS = frozenset(
     {
@@ -64,7 +58,10 @@ def append_verdict(code: StreamingCode) -> Verdict:
 
 
 def may_be_written(code: StreamingCode) -> bool:
-    """An append refused like this may be in the log all the same: its writer died or failed."""
+    """An append refused like this may be in the log all the same: its writer died or failed.
+
+    Every other code is the answer to something that was not stored, and never will be.
+    """
     return code in _MAYBE_WRITTEN
 
 

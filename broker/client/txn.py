@@ -13,8 +13,8 @@ from typing import Unpack
 import anyio
 
 from broker.client.appends import Appends
-from broker.client.errors import BadTransaction, OutcomeUnknown, TidemarkError
-from broker.client.message import Appended, Key, Kind, Message
+from broker.client.errors import BadTransaction, InvalidArgument, OutcomeUnknown, TidemarkError
+from broker.client.message import Appended, Key, Kind, Message, unsendable
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from schemas.properties import TXN
@@ -50,7 +50,7 @@ class Txn:
         self._name = ""
         self._under_way = 0
         self._unknown: OutcomeUnknown | None = None
-        self._ended = False
+        self._ended = self._committing = False
 
     @property
     def id(self) -> int:
@@ -61,6 +61,11 @@ class Txn:
     def keepalive_s(self) -> float:
         """What the server granted: so long after its newest append it lives."""
         return self._context.keepalive_ms / 1000 if self._context else 0.0
+
+    @property
+    def committing(self) -> bool:
+        """Whether a commit was asked for, so that only its answer can say what became of it."""
+        return self._committing
 
     @property
     def hopeless(self) -> bool:
@@ -150,6 +155,8 @@ class Txn:
 
     async def _append(self, message: Message, deadline_s: float | None) -> Appended:
         self._check_open()
+        if reason := unsendable(message):
+            raise InvalidArgument(reason)
         self._under_way += 1
         try:
             landed, _ = await self._appends.in_txn(
@@ -167,6 +174,7 @@ class Txn:
         if self._under_way and kind == MessageType.COMMIT_TXN:
             raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
         self._ended = True
+        self._committing = kind == MessageType.COMMIT_TXN
         end = Message(b"", type=kind, version=_VERSION)
         landed, _ = await self._appends.in_txn(self._vchannel, end, self._name, deadline_s)
         return landed

@@ -304,9 +304,14 @@ class Appender(Actor[AppenderMessage]):
             start = end
 
     def _unknown(self, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:
-        """What becomes of outcomes whose group may or may not be durable."""
+        """What becomes of outcomes whose group may or may not be durable.
+
+        Not the code of what is refused from now on, so that a sender knows what is surely not
+        stored. A fenced writer has no other code: it is the last that is heard of it.
+        """
         assert self._admission.closed is not None
         code, cause = self._admission.closed.code, self._admission.closed.cause
+        code = code if code is StreamingCode.CHANNEL_FENCED else StreamingCode.UNKNOWN
         unknown = Refusal(code, f"{cause}; it may or may not be stored: retry once it is reopened")
         return [each if isinstance(each, Refusal) else unknown for each in outcomes]
 

@@ -20,8 +20,9 @@ async def append(
     """Append the messages and give one outcome for each, in order; never raises actor errors.
 
     When more than `located.backlog.bytes_max` bytes wait already: INNER, nothing was stored; slow
-    down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: locate again.
-    UNKNOWN: no answer in time. UNRECOVERABLE: too many in one batch.
+    down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: nothing was stored,
+    locate again. UNKNOWN: it may or may not be stored, as the writer died or gave no answer in
+    time. UNRECOVERABLE: too many in one batch.
     """
     if not 0 < len(messages) <= BATCH_MESSAGES_MAX:
         return (_too_many(len(messages)),) * len(messages)
@@ -35,9 +36,11 @@ async def append(
         located.backlog.release(size_bytes)
         return (_too_much(located),) * len(messages)
     except StaleTerm:
-        return (_gone(located, "nothing was stored"),) * len(messages)
+        cause = _gone(located, "nothing was stored")
+        return (Refusal(StreamingCode.ON_SHUTDOWN, cause),) * len(messages)
     except ActorDied:
-        return (_gone(located, UNKNOWN_OUTCOME),) * len(messages)
+        cause = _gone(located, UNKNOWN_OUTCOME)
+        return (Refusal(StreamingCode.UNKNOWN, cause),) * len(messages)
     except AskTimeout:
         cause = f"{located.channel.name}: no answer within {deadline_s} s; {UNKNOWN_OUTCOME}"
         return (Refusal(StreamingCode.UNKNOWN, cause),) * len(messages)
@@ -57,9 +60,8 @@ def _too_much(located: Located) -> Refusal:
     return Refusal(StreamingCode.INNER, cause)
 
 
-def _gone(located: Located, outcome: str) -> Refusal:
-    cause = (
+def _gone(located: Located, outcome: str) -> str:
+    return (
         f"{located.channel.name} left term {located.channel.term}; {outcome};"
         " locate the channel again and retry"
     )
-    return Refusal(StreamingCode.ON_SHUTDOWN, cause)

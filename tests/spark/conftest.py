@@ -78,7 +78,7 @@ def append(address: str, name: str, values: Sequence[bytes]) -> None:
         if name not in {known.name for known in await log.collections.list()}:
             await log.collections.create(name, shards=2)
         messages = [Message(value, key=value, properties={"n": "1"}) for value in values]
-        await log.append_messages(name, messages)
+        await log.append_messages(name, messages, atomic=False)
 
     run_with_client(address, use)
 

@@ -173,9 +173,26 @@ async def test_many_appends_over_cut_streams_are_all_there_in_order_of_their_res
 ) -> None:
     broker.lose_requests = broker.lose_replies = 2
     async with connect(broker.address) as log:
-        landed = await log.append_messages(VCHANNEL, [Message(b"%d" % it) for it in range(9)])
+        some = [Message(b"%d" % it) for it in range(9)]
+        landed = await log.append_messages(VCHANNEL, some, atomic=False)
     written = {it.id: it.body[2:3] for it in broker.log}
     assert [written[it.id] for it in landed] == [b"%d" % it for it in range(9)]
+
+
+@pytest.mark.parametrize(
+    "code", [code for code in REFUSALS if append_verdict(code) is not Verdict.SURFACE]
+)
+async def test_without_resending_only_what_may_have_been_stored_has_an_unknown_outcome(
+    broker: ScriptedBroker, code: StreamingCode
+) -> None:
+    """Every other refusal says that nothing was stored, so that it is sent again for sure."""
+    broker.refusals.append(code)
+    async with connect(broker.address, resend=False) as log:
+        if code is StreamingCode.UNKNOWN:
+            with pytest.raises(OutcomeUnknown):
+                await log.append(VCHANNEL, b"a")
+        else:
+            assert (await log.append(VCHANNEL, b"a")).id == 1
 
 
 @pytest.mark.parametrize("code", REFUSALS)
@@ -203,7 +220,7 @@ async def test_append_messages_tells_the_result_of_every_single_message(
     broker.refusals.append(StreamingCode.UNRECOVERABLE)
     async with connect(broker.address) as log:
         with pytest.raises(AppendsFailed) as raised:
-            await log.append_messages(VCHANNEL, [Message(b"a"), Message(b"b")])
+            await log.append_messages(VCHANNEL, [Message(b"a"), Message(b"b")], atomic=False)
     first, second = raised.value.results
     assert isinstance(first, ServerRefusal)
     assert second == (VCHANNEL, 1, 1001, 1)

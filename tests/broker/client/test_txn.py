@@ -127,25 +127,6 @@ async def test_an_exclusive_message_between_ends_it(broker: str) -> None:
         assert flat(await payloads(log)) == [b""]
 
 
-async def test_atomic_messages_are_whole_on_each_vchannel_and_answered_in_order(
-    broker: str,
-) -> None:
-    async with connect(broker) as log:
-        await log.collections.create("rows", shards=2)
-        messages = [Message(b"%d" % number, key=number) for number in range(20)]
-        landed = await log.append_messages("rows", messages, atomic=True)
-        found = [each async for each in log.read("rows", until="now").messages()]
-        assert {each.id: each.payload for each in found if each.vchannel == landed[0].vchannel}[
-            landed[0].id
-        ] == b"0"
-        for vchannel in {it.vchannel for it in landed}:
-            mine = [each for each in found if each.vchannel == vchannel]
-            assert {each.tick for each in mine} == {
-                it.tick for it in landed if it.vchannel == vchannel
-            }
-            assert len({each.tick for each in mine}) == 1
-
-
 async def test_a_range_holds_the_transactions_that_commit_in_it_and_those_whole(
     broker: str,
 ) -> None:

@@ -277,7 +277,8 @@ async def test_a_reader_that_stops_holds_back_its_stream_and_nobody_else(broker:
     """32 MiB lie there; of the reader's share only its window may have moved."""
     async with connect(broker) as log, log.read(VCHANNEL) as slow:
         for _ in range(8):
-            await log.append_messages(VCHANNEL, [Message(bytes(64 * 1024)) for _ in range(64)])
+            large = [Message(bytes(64 * 1024)) for _ in range(64)]
+            await log.append_messages(VCHANNEL, large, atomic=False)
         assert len(await read_now(log, VCHANNEL)) == 512
         count = 0
         async for batch in slow:
@@ -307,7 +308,8 @@ async def test_a_client_outlives_its_broker_and_goes_on_with_the_next(tmp_path: 
         tasks.start_soon(one_after_the_other)
         await started.wait()
         async with connect(f"127.0.0.1:{ports[0]}") as log:
-            sent = await log.append_messages(VCHANNEL, [Message(b"%d" % it) for it in range(50)])
+            some = [Message(b"%d" % it) for it in range(50)]
+            sent = await log.append_messages(VCHANNEL, some, atomic=False)
             reader = log.read(VCHANNEL)
             seen = [it.id for it in (await anext(reader)).messages]
             first_may_end.set()

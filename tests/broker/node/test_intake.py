@@ -103,7 +103,7 @@ def test_an_appender_that_dies_with_a_batch_in_hand_leaves_its_outcome_unknown()
                 world.system.kill(world.path("appender"))
                 gate.open.set()
             told = refusal(pending.result())
-            assert told.code is StreamingCode.ON_SHUTDOWN
+            assert told.code is StreamingCode.UNKNOWN
             assert "may or may not" in told.cause
             await world.locate(term=2)
             try:

@@ -48,7 +48,7 @@ def test_a_full_disk_refuses_appends_serves_reads_and_mends_itself() -> None:
             await world.append(message("before"))
             disk.full = True
             first = await refused(world)
-            assert first.code is StreamingCode.ON_SHUTDOWN
+            assert first.code is StreamingCode.UNKNOWN
             assert "may or may not" in first.cause
             await world.clock.sleep(5)
             later = await refused(world)
