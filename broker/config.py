@@ -77,6 +77,8 @@ class Settings(BaseSettings):
 
     drain_s: Annotated[float, Field(gt=0)] = 4.0
     """How long a stop waits for work in hand; a stop by SIGTERM is over within 5 s."""
+    allow_chaos: bool = False
+    """Anybody who reaches the port may have single actors killed; for practice."""
     log_level: Annotated[str, Field(pattern=LEVELS)] = "warning"
     """For all loggers; `warning,broker.node=debug` sets some apart."""
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"

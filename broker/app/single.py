@@ -29,6 +29,7 @@ from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
 from broker.edge.admin_service import ServerFacts
+from broker.edge.inside import Inside
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
@@ -41,6 +42,7 @@ from broker.node.messages import Drain
 from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.timesync.tree import TimesyncParts, timesync_tree
+from broker.wal.damages import Damages
 from broker.wal.watched import WatchedWal
 
 OPEN_S_MAX = 600.0
@@ -102,7 +104,8 @@ class _Tree:
         self._settings = settings
         self._folder = folder
         self._address = address
-        self.wal = WatchedWal(segmented_wal(settings, folder))
+        self.damages = Damages(skipped=settings.skip_damage)
+        self.wal = WatchedWal(segmented_wal(settings, folder, self.damages))
         self._node_id = NodeId(settings.node_id)
         self.system: System | None = None
         self.reaches = Reaches(
@@ -148,7 +151,13 @@ class _Tree:
             pid=os.getpid(),
             started_ms=SystemClock().wall_ms(),
         )
-        return EdgeServer(facts, self.reaches, system.statistics, edge_limits(self._settings))
+        inside = Inside(
+            tree=system,
+            chaos_allowed=self._settings.allow_chaos,
+            damages=self.damages.found,
+            damages_unlisted=lambda: self.damages.unnamed,
+        )
+        return EdgeServer(facts, self.reaches, inside, edge_limits(self._settings))
 
     async def wait_until_open(self, pchannels: int) -> None:
         """Until every pchannel has an owner that serves.

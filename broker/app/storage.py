@@ -5,6 +5,7 @@ Owns the choice of drivers. Next: broker/wal/segmented/wal.py
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -18,6 +19,7 @@ from broker.model.failure import Refused
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaError
 from broker.ports.wal import Corrupt, UnknownFormat
+from broker.wal.damages import Damages
 from broker.wal.segmented import SegmentedWal
 from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.settings import SegmentedSettings
@@ -47,12 +49,12 @@ async def found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> 
         raise CannotStart(str(error)) from error
 
 
-def segmented_wal(settings: Settings, folder: DataFolder) -> SegmentedWal:
-    """The log of the folder."""
+def segmented_wal(settings: Settings, folder: DataFolder, damages: Damages) -> SegmentedWal:
+    """The log of the folder; what is damaged in it is told once a place, and listed."""
     sizes = SegmentedSettings(
         segment_bytes=settings.segment_bytes, skip_damage=settings.skip_damage
     )
-    return SegmentedWal(OsFiles(folder.log), sizes, on_damage=_tell_damage)
+    return SegmentedWal(OsFiles(folder.log), sizes, on_damage=partial(_tell_damage, damages))
 
 
 def of_damage(log_folder: Path, unreadable: Unreadable) -> str:
@@ -65,5 +67,7 @@ def of_damage(log_folder: Path, unreadable: Unreadable) -> str:
     )
 
 
-def _tell_damage(damage: Corrupt) -> None:
-    log.error("damaged record skipped", file=damage.file, offset=damage.offset, why=damage.reason)
+def _tell_damage(damages: Damages, damage: Corrupt) -> None:
+    if damages.met(damage):
+        place = {"file": damage.file, "offset": damage.offset, "why": damage.reason}
+        log.error("damaged record met", **place, skipped=damages.skipped)

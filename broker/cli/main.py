@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import collection, wal
+from broker.cli import actors, collection, wal
 from broker.cli.options import Json, Server
 from broker.cli.stdout import open_standard_streams
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(actors.app, name="actors")
 app.add_typer(collection.app, name="collection")
 app.add_typer(wal.app, name="wal")
 
@@ -74,6 +75,10 @@ def serve(
         int | None,
         typer.Option(help="Physical channels; 16 by default. The number can grow, never shrink."),
     ] = None,
+    allow_chaos: Annotated[
+        bool | None,
+        typer.Option("--allow-chaos", help="Let `tidemark actors kill` end actors; for practice."),
+    ] = None,
     log_format: Annotated[
         str | None, typer.Option(metavar="console|json", help="For people, or one object a line.")
     ] = None,
@@ -90,6 +95,7 @@ def serve(
         "listen": listen,
         "cluster": cluster,
         "pchannels": pchannels,
+        "allow_chaos": allow_chaos,
         "log_format": log_format,
     }
     run_server({name: value for name, value in given.items() if value is not None})
@@ -159,14 +165,6 @@ def barriers(server: Server = "", json: Json = False) -> None:
     from broker.cli.showing import show_barriers
 
     show_barriers(server, as_json=json)
-
-
-@app.command()
-def actors(server: Server = "", json: Json = False) -> None:
-    """The server's live tree of actors: term, state, mailbox, restarts."""
-    from broker.cli.showing import show_actors
-
-    show_actors(server, as_json=json)
 
 
 @app.command()

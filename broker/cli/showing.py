@@ -11,13 +11,11 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
-from rich.text import Text
-from rich.tree import Tree
 
 from broker.cli.session import FAILED, with_client
 from broker.cli.stdout import until_nobody_reads
 from broker.cli.tables import Column, fitted, moment, natural_order, short_moment, table_width
-from broker.client import ActorInfo, BarrierView, ChannelInfo, Client, Collection
+from broker.client import BarrierView, ChannelInfo, Client, Collection, Health
 
 WIDE = 250
 """Columns where stdout is no terminal: a table in a file or a pipe is not folded."""
@@ -44,7 +42,7 @@ def drop_collection(server: str, name: str) -> None:
         await client.collections.drop(name)
 
     with_client(server, drop)
-    _show(f"collection {name} dropped")
+    show(f"collection {name} dropped")
 
 
 def show_collections(server: str, *, as_json: bool) -> None:
@@ -60,7 +58,7 @@ def show_channels(server: str, *, as_json: bool) -> None:
     """One row a pchannel."""
     found = with_client(server, Client.channels)
     if as_json:
-        return _print_json([asdict(it) for it in found])
+        return print_json([asdict(it) for it in found])
     return _show_fitted(_channel_columns(sorted(found, key=lambda it: natural_order(it.name))))
 
 
@@ -95,7 +93,7 @@ def show_barriers(server: str, *, as_json: bool) -> None:
     """One row a barrier."""
     found = with_client(server, Client.barriers)
     if as_json:
-        return _print_json([asdict(it) | {"kind": _kind(it)} for it in found])
+        return print_json([asdict(it) | {"kind": _kind(it)} for it in found])
     passed = [it.tick >> TICK_LOGICAL_BITS for it in found]
     newest = max(passed, default=0)
     return _show_fitted(
@@ -125,50 +123,34 @@ def show_health(server: str, *, as_json: bool) -> None:
     """Key and value; the exit code says whether the server is healthy."""
     found = with_client(server, Client.health)
     if as_json:
-        _print_json(asdict(found))
+        print_json(asdict(found))
     else:
         table = Table(show_header=False, box=None)
         shown = {**asdict(found), "started_ms": moment(found.started_ms)}
+        for name in ("troubles", "damages", "damages_unlisted"):
+            del shown[name]
         for name, value in shown.items():
             table.add_row(name.removesuffix("_ms"), str(value))
-        _show(table)
+        show(table, *_troubles(found))
     if found.state != "healthy":
         raise SystemExit(FAILED)
 
 
-def show_actors(server: str, *, as_json: bool) -> None:
-    """The tree as it stands under its supervisors."""
-    found = with_client(server, Client.actors)
-    if as_json:
-        return _print_json([asdict(it) for it in found])
-    branches: dict[str, Tree] = {}
-    roots: list[Tree] = []
-    for it in found:
-        parent, _, name = it.path.rpartition("/")
-        label = _actor_label(name, it)
-        if parent in branches:
-            branches[it.path] = branches[parent].add(label)
-        else:
-            branches[it.path] = Tree(label)
-            roots.append(branches[it.path])
-    return _show(*roots)
-
-
-def _actor_label(name: str, it: ActorInfo) -> Text:
-    label = Text(name, style="bold" if it.kind == "supervisor" else "")
-    label.append(f"  term {it.term}", style="dim")
-    label.append(f"  {it.state}", style="green" if it.state == "running" else "red")
-    if it.kind == "actor":
-        label.append(f"  mailbox {it.mailbox_depth}/{it.mailbox_bound}  handled {it.handled}")
-    label.append(f"  restarts {it.restarts}", style="red" if it.restarts else "dim")
-    extra = "  ".join(f"{key} {value}" for key, value in sorted(it.extra.items()))
-    return label.append(f"  {extra}", style="dim") if extra else label
+def _troubles(found: Health) -> list[str]:
+    lines = [f"{it.name} is {it.state}: {it.cause}" for it in found.troubles]
+    for it in found.damages:
+        met = "once" if it.times == 1 else f"{it.times:,} times"
+        told = "readers were led around it" if it.skipped else "readers were refused"
+        lines.append(f"{it.file}: damaged at byte {it.offset}: {it.reason}; met {met}, {told}")
+    if found.damages_unlisted:
+        lines.append(f"and damage in other places, met {found.damages_unlisted:,} times")
+    return lines
 
 
 def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: bool = False) -> None:
     if as_json:
         rows = [asdict(it) for it in found]
-        return _print_json(rows[0] if alone else rows)
+        return print_json(rows[0] if alone else rows)
     created = [it.created_ms for it in found]
     return _show_fitted(
         [
@@ -181,12 +163,14 @@ def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: boo
     )
 
 
-def _print_json(value: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
+def print_json(value: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
+    """One line of JSON; nobody needs to read it."""
     with until_nobody_reads():
         sys.stdout.write(json.dumps(value) + "\n")
 
 
-def _show(*shown: RenderableType) -> None:
+def show(*shown: RenderableType) -> None:
+    """Each on lines of its own."""
     with until_nobody_reads():
         _console().print(*shown, sep="\n")
 

@@ -6,7 +6,7 @@ async with connect("127.0.0.1:19531") as log:
         ...
 """
 
-from broker.client.admin import ActorInfo, ChannelInfo, Health
+from broker.client.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
 from broker.client.barrier import Barrier, Peer
 from broker.client.client import Client
 from broker.client.collections import Collections
@@ -69,12 +69,14 @@ __all__ = [
     "ChannelFenced",
     "ChannelInfo",
     "ChannelNotExist",
+    "ChannelTrouble",
     "Client",
     "ClosedClient",
     "Collection",
     "Collections",
     "ConnectionLost",
     "Cut",
+    "Damage",
     "DeadlineExceeded",
     "Deadlines",
     "ForkedClient",

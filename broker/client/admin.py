@@ -13,6 +13,30 @@ _SERVICE = "/tidemark.v1.Admin/"
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelTrouble:
+    """A pchannel that takes no appends (`state` refusing), or that nobody serves; and why."""
+
+    name: str
+    state: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in a stored log that could not be read, `times` since the server started.
+
+    `file` is relative to the folder of the logs. `skipped`: readers were led around it.
+    """
+
+    pchannel: str
+    file: str
+    offset: int
+    reason: str
+    skipped: bool
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """One server process. `state`: starting, healthy, degraded or stopping."""
 
@@ -26,6 +50,9 @@ class Health:
     started_ms: int
     channels_open: int
     channels_total: int
+    troubles: tuple[ChannelTrouble, ...]
+    damages: tuple[Damage, ...]
+    damages_unlisted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +110,12 @@ class Admin:
             started_ms=it.started_ms,
             channels_open=it.channels_open,
             channels_total=it.channels_total,
+            troubles=tuple(ChannelTrouble(t.name, t.state, t.cause) for t in it.troubles),
+            damages=tuple(
+                Damage(d.pchannel, d.file, d.offset, d.reason, d.skipped, d.times)
+                for d in it.damages
+            ),
+            damages_unlisted=it.damages_unlisted,
         )
 
     async def channels(self) -> list[ChannelInfo]:
@@ -110,10 +143,23 @@ class Admin:
             for it in answer.channels
         ]
 
-    async def actors(self) -> list[ActorInfo]:
-        """The live tree, sorted by path."""
+    async def kill(self, path: str, term: int) -> int:
+        """The term of the incarnation that was killed."""
         answer = await self._connection.call(
-            _SERVICE + "Actors", v1.ActorsRequest(), v1.ActorsResponse, deadline_s=self._deadline_s
+            _SERVICE + "Kill",
+            v1.KillRequest(path=path, term=term),
+            v1.KillResponse,
+            deadline_s=self._deadline_s,
+        )
+        return answer.term
+
+    async def actors(self, path: str) -> list[ActorInfo]:
+        """The live tree from `path` on, sorted by path."""
+        answer = await self._connection.call(
+            _SERVICE + "Actors",
+            v1.ActorsRequest(path=path),
+            v1.ActorsResponse,
+            deadline_s=self._deadline_s,
         )
         return [
             ActorInfo(

@@ -290,10 +290,20 @@ class Client:
         self._check_usable()
         return await self._admin.channels()
 
-    async def actors(self) -> list[ActorInfo]:
-        """The server's live tree of actors, sorted by path."""
+    async def actors(self, path: str = "") -> list[ActorInfo]:
+        """The server's live tree of actors, or the part of it from `path` on; sorted by path."""
         self._check_usable()
-        return await self._admin.actors()
+        return await self._admin.actors(path)
+
+    async def kill_actor(self, path: str, *, term: int = 0) -> int:
+        """Have an actor end as if it had crashed; the term of the incarnation that was killed.
+
+        `term`: that incarnation or none. Only a server that runs with `--allow-chaos` does it:
+        Unrecoverable elsewhere. InvalidArgument: nobody lives there; TermMismatch: another
+        incarnation does by now; ServerFailed: it waits for its restart.
+        """
+        self._check_usable()
+        return await self._admin.kill(path, term)
 
     # ---- the end --------------------------------------------------------------------------------
 

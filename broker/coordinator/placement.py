@@ -79,6 +79,7 @@ class Placement(Actor[PlacementMessage]):
         self._assigner_path = assigner_path
         self._timing = timing
         self._failures = 0
+        self._error = ""
         self._confirmed: Term | None = None
         self._published: PChannelMeta | None = None
         self._settling: Timer | None = None
@@ -105,6 +106,7 @@ class Placement(Actor[PlacementMessage]):
             "channel_term": known.term if known else 0,
             "channel_state": known.state.name if known else "UNKNOWN",
             "failures": self._failures,
+            **({"error": self._error} if self._error else {}),
         }
 
     async def _handle(self, message: PlacementMessage) -> None:
@@ -160,7 +162,7 @@ class Placement(Actor[PlacementMessage]):
         meta = recorded.meta
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
             self._confirmed = term
-            self._failures = 0
+            self._failures, self._error = 0, ""
         self._note(recorded)
         self._follow_up(self._timing.reopen_grace_s)
 
@@ -245,6 +247,7 @@ class Placement(Actor[PlacementMessage]):
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
+        self._error = str(error)
         tell = _loudness(self._failures)
         tell("not served yet", channel=self._name, attempt=self._failures, error=str(error))
         doubled_s = self._timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)

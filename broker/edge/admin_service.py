@@ -1,13 +1,14 @@
 """tidemark.v1.Admin: what the server is doing, for people and their tools.
 
-Owns the joining of what node, coordinator and actor runtime say. Changes nothing.
+Owns the joining of what node, coordinator and actor runtime say. Changes nothing, but for a kill.
 Next: broker/edge/state.py
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import structlog
 from grpclib.const import Handler
 
 from actors import ActorStatistics
@@ -15,13 +16,18 @@ from broker.coordinator.messages import ListCollections, ListPChannels, NextAssi
 from broker.core.assignment import PChannelMeta
 from broker.core.naming import pchannel_of
 from broker.edge.gate import Gate
+from broker.edge.inside import Inside
+from broker.edge.killing import kill
 from broker.edge.reach import Reaches
 from broker.edge.state import ServerState
-from broker.model.channel import ChannelOffsets, PChannelState
+from broker.edge.troubles import troubles
+from broker.model.channel import ChannelOffsets
+from broker.model.damage import Damage
 from broker.model.ids import NodeId, PChannelName
-from broker.node.appender import REFUSING
 from broker.node.messages import Describe
 from schemas.generated.tidemark import v1
+
+log = structlog.get_logger(__name__)
 
 SERVICE = "/tidemark.v1.Admin/"
 
@@ -40,7 +46,7 @@ class ServerFacts:
 
 
 class AdminService:
-    """Health, Actors, Channels."""
+    """Health, Actors, Channels, Kill."""
 
     def __init__(
         self,
@@ -48,13 +54,13 @@ class AdminService:
         facts: ServerFacts,
         reaches: Reaches,
         state: Callable[[], ServerState],
-        statistics: Callable[[], Sequence[ActorStatistics]],
+        inside: Inside,
     ) -> None:
         self._gate = gate
         self._facts = facts
         self._reaches = reaches
         self._state = state
-        self._statistics = statistics
+        self._inside = inside
 
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
@@ -62,16 +68,17 @@ class AdminService:
             SERVICE + "Health": gate.unary(v1.HealthRequest, self.health, while_draining=True),
             SERVICE + "Actors": gate.unary(v1.ActorsRequest, self.actors),
             SERVICE + "Channels": gate.unary(v1.ChannelsRequest, self.channels),
+            SERVICE + "Kill": gate.unary(v1.KillRequest, self.kill),
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
-        """`degraded` while some pchannel of the cluster is not served, or takes no appends."""
-        facts, state = self._facts, self._state()
+        """`degraded` while a pchannel is not served, takes no appends, or has unreadable data."""
+        facts, state, inside = self._facts, self._state(), self._inside
         known = await self._reaches.assigner.ask(ListPChannels())
-        refusing = sum(entry.extra.get("state") == REFUSING for entry in self._statistics())
-        assigned = sum(entry.state is PChannelState.ASSIGNED for entry in known)
-        open_now = max(0, assigned - refusing)
-        if state is ServerState.HEALTHY and open_now < len(known):
+        troubled = troubles(known, inside.tree.statistics())
+        damages = inside.damages()
+        unreadable = any(not damage.skipped for damage in damages)
+        if state is ServerState.HEALTHY and (troubled or unreadable):
             state = ServerState.DEGRADED
         return v1.HealthResponse(
             state=state.value,
@@ -82,14 +89,30 @@ class AdminService:
             data=facts.data,
             pid=facts.pid,
             started_ms=facts.started_ms,
-            channels_open=open_now,
+            channels_open=len(known) - len(troubled),
             channels_total=len(known),
+            troubles=troubled,
+            damages=[_damage(damage) for damage in damages],
+            damages_unlisted=inside.damages_unlisted(),
         )
 
-    async def actors(self, _: v1.ActorsRequest) -> v1.ActorsResponse:
-        """The live tree, parents before children."""
-        found = sorted(self._statistics(), key=lambda entry: entry.path)
-        return v1.ActorsResponse(actors=[_actor(entry) for entry in found])
+    async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
+        """The live tree, or a part of it; parents before children."""
+        top = request.path.rstrip("/")
+        found = [
+            entry
+            for entry in self._inside.tree.statistics()
+            if entry.path == top or entry.path.startswith(f"{top}/")
+        ]
+        return v1.ActorsResponse(
+            actors=[_actor(entry) for entry in sorted(found, key=lambda entry: entry.path)]
+        )
+
+    async def kill(self, request: v1.KillRequest) -> v1.KillResponse:
+        """One actor, where that is allowed."""
+        term = kill(self._inside, request.path, request.term)
+        log.warning("killed on request", actor=request.path, killed_term=term)
+        return v1.KillResponse(term=term)
 
     async def channels(self, _: v1.ChannelsRequest) -> v1.ChannelsResponse:
         """Every pchannel of the cluster, served or not."""
@@ -141,6 +164,17 @@ def _channel(
         info.first_id, info.next_id = offsets.first_id, offsets.next_id
         info.closed_tick, info.size_bytes = offsets.closed_tick, offsets.size_bytes
     return info
+
+
+def _damage(damage: Damage) -> v1.Damage:
+    return v1.Damage(
+        pchannel=damage.pchannel,
+        file=damage.file,
+        offset=damage.offset,
+        reason=damage.reason,
+        skipped=damage.skipped,
+        times=damage.times,
+    )
 
 
 def _actor(entry: ActorStatistics) -> v1.ActorInfo:

@@ -5,11 +5,9 @@ starts the edge last and stops it first. Next: broker/edge/gate.py
 """
 
 import socket
-from collections.abc import Callable, Sequence
 
 import anyio
 
-from actors import ActorStatistics
 from broker.edge.admin_service import AdminService, ServerFacts
 from broker.edge.assigning import NodeManagerService
 from broker.edge.assignment import AssignmentService
@@ -18,6 +16,7 @@ from broker.edge.collections_service import CollectionsService
 from broker.edge.gate import Gate
 from broker.edge.handler import HandlerService
 from broker.edge.headers import Identity
+from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
 from broker.edge.log_service import LogService
 from broker.edge.reach import Reaches
@@ -39,7 +38,7 @@ class EdgeServer:
         self,
         facts: ServerFacts,
         reaches: Reaches,
-        statistics: Callable[[], Sequence[ActorStatistics]],
+        inside: Inside,
         limits: EdgeLimits | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
@@ -56,7 +55,7 @@ class EdgeServer:
                 LogService(gate, directory),
                 CollectionsService(gate, reaches.catalog),
                 TimeSyncService(gate, reaches),
-                AdminService(gate, facts, reaches, self.state, statistics),
+                AdminService(gate, facts, reaches, self.state, inside),
             ),
             limits.listener,
         )

@@ -162,8 +162,14 @@ class Appender(Actor[AppenderMessage]):
             "backlog_bytes": serving.backlog.bytes_waiting,
             "open_txns": self._transactions.open_count,
             "open_txn_bytes": self._transactions.open_bytes,
-            "state": "serving" if self._admission.closed is None else REFUSING,
+            **self._state(),
         }
+
+    def _state(self) -> Mapping[str, str]:
+        closed = self._admission.closed
+        if closed is None:
+            return {"state": "serving"}
+        return {"state": REFUSING, "cause": closed.cause}
 
     async def _open(self, term: Term) -> None:
         channels = self._parts.open_channels

@@ -65,7 +65,10 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
         for error in refusals:
             assert "ON_SHUTDOWN: storage refused" in str(error)
             assert "No space left" in str(error)
-        assert (await log.health()).state == "degraded"
+        health = await log.health()
+        assert health.state == "degraded"
+        assert {it.state for it in health.troubles} <= {"refusing", "unavailable", "assigning"}
+        assert any("storage refused" in it.cause for it in health.troubles)
         began_s = anyio.current_time()
         while anyio.current_time() - began_s < FULL_S:
             for vchannel in VCHANNELS:

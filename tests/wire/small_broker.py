@@ -15,6 +15,7 @@ from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.edge.admin_service import ServerFacts
+from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
@@ -130,7 +131,7 @@ async def small_broker(
             hard_barrier=Reach(find("/root/timesync/hard_barrier")),
         )
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
-        edge = EdgeServer(facts, reaches, system.statistics, limits)
+        edge = EdgeServer(facts, reaches, Inside(system, chaos_allowed=True), limits)
         await edge.start(HOST, 0)
         try:
             await _until_all_serve(reaches.directory, len(names))

@@ -117,7 +117,9 @@ class Reader:
             first_id, next_id = self._snapshot().first_id, self._snapshot().active.next_id
             if segment.base_id < first_id:
                 raise OutOfRange(self._channel, segment.base_id, first_id, next_id) from None
-            raise Corrupt(self._path(segment.name), 0, "the segment file is missing") from None
+            missing = Corrupt(self._path(segment.name), 0, "the segment file is missing")
+            self._on_damage(missing)
+            raise missing from None
 
     def _read_segment(
         self, segment: Segment, from_id: MessageId, bytes_max: int, file: File

@@ -45,7 +45,7 @@ class Opened:
 class SegmentedWal:
     """Implements `ports.wal.Wal` on a folder tree: one folder for each channel.
 
-    With `settings.skip_damage`, each damage found goes to `on_damage` and is stepped over.
+    Each damage met goes to `on_damage`; then, with `settings.skip_damage`, it is stepped over.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SegmentedWal:
         self._files, self._settings, self._salt = files, settings, salt
         self._background = background or ThreadPoolExecutor(2, "wal-allocate")
         report = on_damage or _silent
-        self._on_damage: OnDamage = report if settings.skip_damage else refuse
+        self._on_damage: OnDamage = report if settings.skip_damage else partial(_refuse, report)
 
     @property
     def name(self) -> str:
@@ -165,6 +165,11 @@ def _folder(channel: str) -> str:
     if "/" in channel or channel in ("", ".", ".."):
         raise ValueError(f"a channel name must be a file name: {channel!r}")
     return channel
+
+
+def _refuse(report: OnDamage, damage: Corrupt) -> None:
+    report(damage)
+    refuse(damage)
 
 
 def _silent(_damage: Corrupt) -> None:

@@ -170,6 +170,35 @@ def test_channels_health_and_actors_are_shown_as_tables_and_as_json(server: str)
     assert paths == sorted(paths)
 
 
+def test_actors_are_one_line_a_kind_unless_all_are_wanted_or_some(server: str) -> None:
+    few = tidemark("actors", server=server).stdout
+    assert "appender x" in few
+    assert PCHANNEL not in few
+    every = tidemark("actors", "--all", server=server).stdout
+    assert (
+        every.count("appender")
+        == json.loads(tidemark("health", "--json", server=server).stdout)["channels_total"]
+    )
+    some = tidemark("actors", "/root/coordinator", "--json", server=server).stdout
+    assert {it["path"].split("/")[2] for it in json.loads(some)} == {"coordinator"}
+    nobody = tidemark("actors", "/root/coord", server=server)
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "there is no actor at /root/coord" in nobody.stderr
+
+
+def test_an_actor_is_killed_only_where_that_is_allowed(server: str, tmp_path: Path) -> None:
+    path = "/root/coordinator/oracle"
+    refused = tidemark("actors", "kill", path, server=server)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "--allow-chaos" in refused.stderr
+    with BrokerProcess(tmp_path, pchannels="1", allow_chaos="true") as broker:
+        killed = tidemark("actors", "kill", path, "--term", "1", server=broker.address)
+        assert killed.stdout == f"killed {path} of term 1\n"
+        late = tidemark("actors", "kill", path, "--term", "1", server=broker.address)
+        assert (late.returncode, late.stdout) == (1, "")
+        assert "at term 2, not 1" in late.stderr or "waiting" in late.stderr
+
+
 def test_barriers_are_shown_as_a_table_and_as_json(server: str) -> None:
     assert "cluster" in tidemark("barriers", server=server).stdout
     (cluster,) = json.loads(tidemark("barriers", "--json", server=server).stdout)

@@ -16,6 +16,7 @@ __all__ = (
     "BarrierPeer",
     "ChannelInfo",
     "ChannelOffsets",
+    "ChannelTrouble",
     "ChannelsRequest",
     "ChannelsResponse",
     "Collection",
@@ -25,6 +26,7 @@ __all__ = (
     "CutEnd",
     "CutRequest",
     "CutResponse",
+    "Damage",
     "DescribeRequest",
     "DescribeResponse",
     "DropCollectionRequest",
@@ -34,6 +36,8 @@ __all__ = (
     "HealthResponse",
     "JoinBarrierRequest",
     "JoinBarrierResponse",
+    "KillRequest",
+    "KillResponse",
     "LeaveBarrierRequest",
     "LeaveBarrierResponse",
     "ListBarriersRequest",
@@ -146,7 +150,10 @@ default_message_pool.register_message("tidemark.v1", "ActorInfo", ActorInfo)
 
 @dataclass(eq=False, repr=False)
 class ActorsRequest(betterproto2.Message):
-    pass
+    path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    This actor and those below it; "" for all.
+    """
 
 
 default_message_pool.register_message("tidemark.v1", "ActorsRequest", ActorsRequest)
@@ -329,6 +336,21 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ChannelTrouble(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    state: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    "refusing" (it is read, but takes no appends), or the state of a pchannel not served.
+    """
+
+    cause: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("tidemark.v1", "ChannelTrouble", ChannelTrouble)
+
+
+@dataclass(eq=False, repr=False)
 class Collection(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -407,6 +429,37 @@ class CutResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "CutResponse", CutResponse)
+
+
+@dataclass(eq=False, repr=False)
+class Damage(betterproto2.Message):
+    """
+    A place in a stored log that could not be read.
+    """
+
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    file: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Relative to the folder of the logs.
+    """
+
+    offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    reason: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    skipped: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    Readers were led around it; else they were refused.
+    """
+
+    times: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+    """
+    How often it was met since the server started.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "Damage", Damage)
 
 
 @dataclass(eq=False, repr=False)
@@ -503,6 +556,25 @@ class HealthResponse(betterproto2.Message):
 
     channels_total: "int" = betterproto2.field(10, betterproto2.TYPE_INT32)
 
+    troubles: "list[ChannelTrouble]" = betterproto2.field(
+        11, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Pchannels that nobody serves, or that take no appends; sorted by name.
+    """
+
+    damages: "list[Damage]" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Sorted by file and offset.
+    """
+
+    damages_unlisted: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
+    """
+    Times that a damaged place was met beyond those listed.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthResponse)
 
@@ -546,6 +618,30 @@ class JoinBarrierResponse(betterproto2.Message):
 default_message_pool.register_message(
     "tidemark.v1", "JoinBarrierResponse", JoinBarrierResponse
 )
+
+
+@dataclass(eq=False, repr=False)
+class KillRequest(betterproto2.Message):
+    path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    term: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Kill this incarnation or nobody; 0: whoever is there.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "KillRequest", KillRequest)
+
+
+@dataclass(eq=False, repr=False)
+class KillResponse(betterproto2.Message):
+    term: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Of the incarnation that was killed.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "KillResponse", KillResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -728,7 +824,7 @@ default_message_pool.register_message(
 
 class AdminStub(betterproto2_grpclib.ServiceStub):
     """
-    Read-only views of a running server.
+    Views of a running server, and the one way to do it harm on purpose.
     """
 
     async def health(
@@ -754,15 +850,12 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
 
     async def actors(
         self,
-        message: "ActorsRequest | None" = None,
+        message: "ActorsRequest",
         *,
         timeout: "float | None" = None,
         deadline: "Deadline | None" = None,
         metadata: "MetadataLike | None" = None,
     ) -> "ActorsResponse":
-
-        if message is None:
-            message = ActorsRequest()
 
         return await self._unary_unary(
             "/tidemark.v1.Admin/Actors",
@@ -789,6 +882,27 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Admin/Channels",
             message,
             ChannelsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def kill(
+        self,
+        message: "KillRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "KillResponse":
+        """
+        Ends one actor as if it had crashed. Refused unless the server was started to allow it.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Admin/Kill",
+            message,
+            KillResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -1085,7 +1199,7 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
 
 class AdminBase(betterproto2_grpclib.ServiceBase):
     """
-    Read-only views of a running server.
+    Views of a running server, and the one way to do it harm on purpose.
     """
 
     async def health(self, message: "HealthRequest") -> "HealthResponse":
@@ -1097,6 +1211,13 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def channels(self, message: "ChannelsRequest") -> "ChannelsResponse":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def kill(self, message: "KillRequest") -> "KillResponse":
+        """
+        Ends one actor as if it had crashed. Refused unless the server was started to allow it.
+        """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
@@ -1124,6 +1245,14 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
         response = await self.channels(request)
         await stream.send_message(response)
 
+    async def __rpc_kill(
+        self, stream: "grpclib.server.Stream[KillRequest, KillResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.kill(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Admin/Health": grpclib.const.Handler(
@@ -1143,6 +1272,12 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ChannelsRequest,
                 ChannelsResponse,
+            ),
+            "/tidemark.v1.Admin/Kill": grpclib.const.Handler(
+                self.__rpc_kill,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                KillRequest,
+                KillResponse,
             ),
         }
 

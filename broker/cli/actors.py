@@ -1,0 +1,58 @@
+"""`tidemark actors`: the tree in few lines, in full, and the end of one actor.
+
+Next: broker/cli/tree.py
+"""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from broker.cli.options import Json, Server
+
+
+class ShowsByDefault(TyperGroup):
+    """`tidemark actors /root/node` is `tidemark actors show /root/node`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command there when it was left out."""
+        if not args or (args[0] not in self.commands and args[0] != "--help"):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=ShowsByDefault,
+    help="The live tree of actors: `tidemark actors [PATH]`, or `kill` one of them.",
+)
+
+
+@app.command()
+def show(
+    path: Annotated[
+        str, typer.Argument(help="Only what is there and below, such as /root/coordinator.")
+    ] = "",
+    all: Annotated[
+        bool, typer.Option("--all", help="Each actor by itself, instead of each kind.")
+    ] = False,
+    server: Server = "",
+    json: Json = False,
+) -> None:
+    """Terms, states, mailboxes and restarts; each kind of actor is one line without --all."""
+    from broker.cli.tree import show_actors
+
+    show_actors(server, path, as_json=json, each=all)
+
+
+@app.command()
+def kill(
+    path: Annotated[str, typer.Argument(help="As `tidemark actors --all` or --json names it.")],
+    term: Annotated[
+        int, typer.Option(min=0, help="Kill this incarnation or nobody; 0: whoever is there.")
+    ] = 0,
+    server: Server = "",
+) -> None:
+    """End one actor as if it had crashed; only where `serve --allow-chaos` runs."""
+    from broker.cli.tree import kill_actor
+
+    kill_actor(server, path, term)
