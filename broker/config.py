@@ -56,6 +56,10 @@ class Settings(BaseSettings):
     idle_peer_s: Annotated[float, Field(gt=0)] = 15.0
     """A peer that never finishes the handshake, or stops within a frame, is cut off after this."""
 
+    node_acks: bool = True
+    """A broadcast that asks for `ack_sync_up` is acknowledged on a vchannel when its node has taken
+    note of the copy for good. False: only when a consumer says that it has processed it."""
+
     tick_interval_ms: Positive = 200
     soft_tick_interval_ms: Positive = 500
     """Ticks of the whole cluster are at least so far apart: each one goes to all who watch."""

@@ -7,18 +7,22 @@ from typing import Any
 
 from actors import ActorStatistics
 from broker.app import Broker, bind, run_broker
+from broker.app.single import NO_CALLBACKS
 from broker.config import Settings
 from broker.data_folder import hold
+from broker.ports.callbacks import Callbacks
 
 LISTEN = "127.0.0.1:0"
 
 
 @asynccontextmanager
-async def local_broker(data_dir: Path, **given: Any) -> AsyncIterator[Broker]:
+async def local_broker(
+    data_dir: Path, callbacks: Callbacks = NO_CALLBACKS, **given: Any
+) -> AsyncIterator[Broker]:
     """Every pchannel serves when the block begins; everything is closed when it ends."""
     settings = Settings(data_dir=data_dir, listen=LISTEN, **given)
     with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
-        async with run_broker(settings, folder, bound) as broker:
+        async with run_broker(settings, folder, bound, callbacks) as broker:
             yield broker
 
 

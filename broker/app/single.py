@@ -21,6 +21,7 @@ from broker.app.listening import address_of
 from broker.app.logs import program_version
 from broker.app.storage import found, metadata, of_damage, segmented_wal
 from broker.config import Settings
+from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.messages import NextAssignment
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
@@ -29,6 +30,7 @@ from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
 from broker.edge.admin_service import ServerFacts
+from broker.edge.broadcast_copies import LocalCopies
 from broker.edge.inside import Inside
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
@@ -41,6 +43,7 @@ from broker.node.control import LocalNode
 from broker.node.messages import Drain
 from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
+from broker.ports.callbacks import Callbacks
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
 from broker.wal.watched import WatchedWal
@@ -57,6 +60,8 @@ CATALOG = f"{ROOT}/coordinator/catalog"
 DIRECTORY = f"{ROOT}/node/directory"
 SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
 HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
+BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
+NO_CALLBACKS: Callbacks = {}
 
 log = structlog.get_logger("tidemark")
 
@@ -72,17 +77,21 @@ class Broker:
 
 @asynccontextmanager
 async def run_broker(
-    settings: Settings, folder: DataFolder, bound: socket.socket
+    settings: Settings,
+    folder: DataFolder,
+    bound: socket.socket,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> AsyncIterator[Broker]:
     """A broker that serves when the block begins, and has stopped when it ends.
 
-    `bound` is used up. Raises CannotStart with nothing left running.
+    `bound` is used up. `callbacks`: what finishes a broadcast, by message type. Raises CannotStart
+    with nothing left running.
     """
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         await found(store, pchannels)
         address = settings.advertise or address_of(bound)
-        tree = _Tree(settings, folder, address)
+        tree = _Tree(settings, folder, address, callbacks)
         spec = tree.spec(store, pchannels)
         tree.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
@@ -100,7 +109,10 @@ async def run_broker(
 class _Tree:
     """Builds the parts of one process; they find each other by path once `system` is set."""
 
-    def __init__(self, settings: Settings, folder: DataFolder, address: str) -> None:
+    def __init__(
+        self, settings: Settings, folder: DataFolder, address: str, callbacks: Callbacks
+    ) -> None:
+        self._callbacks = callbacks
         self._settings = settings
         self._folder = folder
         self._address = address
@@ -114,12 +126,18 @@ class _Tree:
             catalog=Reach(lambda: self._find(CATALOG)),
             soft_barrier=Reach(lambda: self._find(SOFT_BARRIER)),
             hard_barrier=Reach(lambda: self._find(HARD_BARRIER)),
+            broadcaster=Reach(lambda: self._find(BROADCASTER)),
         )
 
     def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
         """The coordinator needs the oracle first and the node last; so does a restart."""
         node = LocalNode(self._node_id, self._address, lambda: self._find(DIRECTORY))
-        coordinator = coordinator_tree(CoordinatorParts(store, (node,), pchannels), ROOT)
+        broadcast = BroadcastParts(
+            LocalCopies(self.reaches.directory), self._callbacks, self._settings.node_acks
+        )
+        coordinator = coordinator_tree(
+            CoordinatorParts(store, (node,), pchannels, broadcast=broadcast), ROOT
+        )
         ports = NodePorts(
             wal=self.wal,
             terms=StoredTerms(store, self._node_id),

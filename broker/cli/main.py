@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import actors, collection, wal
+from broker.cli import actors, broadcasts, collection, wal
 from broker.cli.options import Json, Server
 from broker.cli.stdout import open_standard_streams
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(actors.app, name="actors")
+app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
 app.add_typer(wal.app, name="wal")
 

@@ -59,7 +59,7 @@ def show_channels(server: str, *, as_json: bool) -> None:
     found = with_client(server, Client.channels)
     if as_json:
         return print_json([asdict(it) for it in found])
-    return _show_fitted(_channel_columns(sorted(found, key=lambda it: natural_order(it.name))))
+    return show_fitted(_channel_columns(sorted(found, key=lambda it: natural_order(it.name))))
 
 
 def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
@@ -96,7 +96,7 @@ def show_barriers(server: str, *, as_json: bool) -> None:
         return print_json([asdict(it) | {"kind": _kind(it)} for it in found])
     passed = [it.tick >> TICK_LOGICAL_BITS for it in found]
     newest = max(passed, default=0)
-    return _show_fitted(
+    return show_fitted(
         [
             Column("barrier", [it.name for it in found]),
             Column("kind", list(map(_kind, found)), leaves=2),
@@ -152,7 +152,7 @@ def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: boo
         rows = [asdict(it) for it in found]
         return print_json(rows[0] if alone else rows)
     created = [it.created_ms for it in found]
-    return _show_fitted(
+    return show_fitted(
         [
             Column("collection", [it.name for it in found]),
             Column("id", [str(it.id) for it in found], leaves=2),
@@ -175,7 +175,8 @@ def show(*shown: RenderableType) -> None:
         _console().print(*shown, sep="\n")
 
 
-def _show_fitted(columns: Sequence[Column]) -> None:
+def show_fitted(columns: Sequence[Column]) -> None:
+    """Print a table that suits the terminal; see `tables`."""
     console = _console()
     table = fitted(columns, console)
     console.width = max(console.width, table_width(table, console))  # a terminal folds, rich cuts

@@ -8,6 +8,7 @@ async with connect("127.0.0.1:19531") as log:
 
 from broker.client.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
 from broker.client.barrier import Barrier, Peer
+from broker.client.broadcast import Broadcasted, BroadcastInfo, Broadcasts, LockInfo
 from broker.client.client import Client
 from broker.client.collections import Collections
 from broker.client.connect import DEFAULT_SERVER, connect
@@ -51,6 +52,7 @@ from broker.client.scanner import Scanner
 from broker.client.txn import Txn
 from broker.client.watch import Watch
 from broker.model.barrier import BarrierPeer, BarrierView
+from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.collection import Collection
 from broker.model.cut import Cut
 
@@ -66,6 +68,9 @@ __all__ = [
     "BarrierPeer",
     "BarrierView",
     "Batch",
+    "BroadcastInfo",
+    "Broadcasted",
+    "Broadcasts",
     "ChannelFenced",
     "ChannelInfo",
     "ChannelNotExist",
@@ -85,6 +90,7 @@ __all__ = [
     "InvalidRequestSequence",
     "InvalidTransactionState",
     "Limits",
+    "LockInfo",
     "Message",
     "MessageTooLarge",
     "NoSuchCollection",
@@ -96,6 +102,8 @@ __all__ = [
     "Received",
     "ReplicateViolation",
     "ResourceAcquired",
+    "ResourceDomain",
+    "ResourceKey",
     "Scanner",
     "SchemaVersionMismatch",
     "ServerFailed",

@@ -16,6 +16,7 @@ from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
 from broker.client.appends import Appends
 from broker.client.atomic import append_atomically
 from broker.client.barrier import CLUSTER, Barrier, KindName
+from broker.client.broadcast import Broadcasts
 from broker.client.collections import Collections
 from broker.client.deadlines import Deadlines
 from broker.client.errors import BadTarget, ClosedClient, ForkedClient, InvalidArgument
@@ -69,6 +70,7 @@ class Client:
         )
         self._targets = Targets(self._collections)
         self._time_sync = TimeSync(coordinator, deadline_s=deadlines.call_s)
+        self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 
     @property
     def collections(self) -> Collections:
@@ -179,6 +181,12 @@ class Client:
             return shards.vchannels[0]
 
         return Txn(self._appends, vchannel, keepalive_ms, deadline_s or self._deadlines.append_s)
+
+    @property
+    def broadcast(self) -> Broadcasts:
+        """One message on many vchannels, with locks, in one order: `log.broadcast.append`."""
+        self._check_usable()
+        return self._broadcasts
 
     # ---- reading --------------------------------------------------------------------------------
 
@@ -325,6 +333,10 @@ class Client:
         self._closed = True
         self._tasks.cancel_scope.cancel()
         self._network.close()
+
+    async def _vchannels(self, target: str) -> tuple[VChannelName, ...]:
+        self._check_usable()
+        return (await self._targets.resolve(target)).vchannels
 
     def _forget(self, collection: str) -> None:
         self._targets.forget(collection)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from broker.client.errors import ProtocolBroken, refusal
 from broker.client.message import Batch, Received
 from broker.client.progress import Progress
-from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
+from broker.core.once import SeenBroadcasts
+from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import MessageType
+from schemas.broadcast_header import read_broadcast_header
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
 
 
@@ -45,6 +47,7 @@ class Decoder:
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted = wanted
         self._progress = progress
+        self._broadcasts = SeenBroadcasts()
         self._txn: list[Received] = []
         """What has come of a transaction whose commit has not; kept when the stream breaks."""
         self.done = False
@@ -99,7 +102,7 @@ class Decoder:
             MessageId(consumed.last_confirmed_id),
             whole=not in_txn,
         )
-        if not new:
+        if not new or ("_bh" in consumed.properties and self._is_again(consumed)):
             return
         if kind == MessageType.COMMIT_TXN:
             messages += self._txn
@@ -108,6 +111,12 @@ class Decoder:
             self._txn = []
         else:
             (self._txn if in_txn else messages).append(self._received(consumed, kind))
+
+    def _is_again(self, copy: Consumed) -> bool:
+        """A copy that a coordinator appended a second time, because it died after the first."""
+        broadcast_id = BroadcastId(read_broadcast_header(copy.properties["_bh"]).broadcast_id)
+        vchannel = copy.properties.get("_vc", "")
+        return not self._broadcasts.is_first(vchannel, broadcast_id, copy.message_id)
 
     def _take_tick(self, consumed: Consumed, messages: list[Received]) -> None:
         tick, end = TimeTick(consumed.tick), self._wanted.end

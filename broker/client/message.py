@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
-from broker.model.ids import MessageId, TimeTick, VChannelName
+from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
+from schemas.broadcast_header import read_broadcast_header
 from schemas.properties import BARRIER_TICK
 from schemas.wire import message as wire_message
 
@@ -105,6 +106,16 @@ class Received(NamedTuple):
         }
 
     @property
+    def broadcast_id(self) -> BroadcastId | None:
+        """Of a broadcast's copy, its id: the same on every vchannel; None for any other message.
+
+        Rarely a copy is in a log twice; a reader shows the first one only. Who goes on with another
+        reader remembers the ids of what it has applied.
+        """
+        text = self.tags.get("_bh")
+        return None if text is None else BroadcastId(read_broadcast_header(text).broadcast_id)
+
+    @property
     def timestamp_ms(self) -> int:
         """Unix milliseconds of the tick."""
         return self.tick >> TICK_LOGICAL_BITS
@@ -153,6 +164,13 @@ def unsendable(message: Message) -> str:
         name = MessageType(message.type).name
         return f"{name} messages are not for programs to append; `txn` makes what it needs"
     return ""
+
+
+def stored_properties(message: Message) -> dict[str, str]:
+    """All properties of a message that names no vchannel; raises as `encode`."""
+    header = b64encode(message.header).decode()
+    reserved = {"_t": str(int(message.type)), "_v": str(message.version), "_h": header}
+    return _own_properties(message) | reserved
 
 
 def _own_properties(message: Message) -> dict[str, str]:

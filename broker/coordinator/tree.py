@@ -16,6 +16,7 @@ from actors import (
     SupervisorSpec,
 )
 from broker.coordinator.assigner import Assigner
+from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
 from broker.coordinator.oracle import Oracle
 from broker.coordinator.placement import Placement, PlacementTiming
@@ -40,6 +41,8 @@ class CoordinatorParts:
     nodes: Sequence[NodeControl]
     pchannels: Sequence[PChannelName]
     timing: PlacementTiming = field(default_factory=PlacementTiming)
+    broadcast: BroadcastParts | None = None
+    """None: this coordinator takes no broadcasts."""
 
 
 def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpec:
@@ -50,6 +53,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
     """
     path = f"{parent_path}/{COORDINATOR}"
     nodes = {node.node_id: node for node in parts.nodes}
+    broadcaster = (broadcaster_tree(parts.store, parts.broadcast, path),) if parts.broadcast else ()
     return SupervisorSpec(
         name=COORDINATOR,
         strategy=REST_FOR_ONE,
@@ -74,6 +78,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
                 patient=True,
             ),
             _placements(parts, f"{path}/{ASSIGNER}"),
+            *broadcaster,
         ),
     )
 

@@ -144,7 +144,8 @@ def _not_yet(message: ScannedMessage) -> Refusal | None:
     if message.type in TXN_TYPES and message.type != MessageType.BEGIN_TXN and message.txn is None:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "property _tx is missing")
     if message.broadcast:
-        return Refusal(StreamingCode.UNRECOVERABLE, "broadcasts are not supported yet")
+        cause = "only the coordinator appends copies of a broadcast; ask it for one (Broadcast)"
+        return Refusal(StreamingCode.UNRECOVERABLE, cause)
     if message.replicate:
         return Refusal(
             StreamingCode.REPLICATE_VIOLATION,

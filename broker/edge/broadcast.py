@@ -1,44 +1,59 @@
-"""StreamingCoordBroadcastService, as far as it exists: an honest refusal instead of silence.
+"""StreamingCoordBroadcastService: one message for many vchannels, and the acks of its copies.
 
-Owns no state. Next: broker/edge/gate.py
+Owns the translation, and a name for each call that has none of its own: when the Broadcaster dies
+in the middle, the call is asked again under that name, and does not become a second broadcast.
+Next: broker/coordinator/broadcaster.py
 """
 
 from collections.abc import Mapping
+from typing import Final
+from uuid import uuid4
 
 from grpclib.const import Handler
 
+from broker.coordinator.broadcast_messages import StartBroadcast
+from broker.coordinator.messages import ListPChannels
+from broker.edge.broadcast_request import BroadcastLimits, ack_request, broadcast_request
 from broker.edge.gate import Gate
-from broker.model.failure import Refused, StreamingCode
+from broker.edge.reach import Reach
+from broker.edge.results import append_result
 from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingCoordBroadcastService/"
+BROADCAST_S: Final = 3600.0
+"""For callers that bring no deadline: they wait for their resource keys, however long that is."""
 
 
 class BroadcastService:
-    """No broadcast was ever started here, which is what both answers say."""
+    """Broadcast, Ack."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, broadcaster: Reach, assigner: Reach) -> None:
         self._gate = gate
+        self._broadcaster = broadcaster
+        self._assigner = assigner
 
     def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
         return {
-            SERVICE + "Broadcast": self._gate.unary(wire.BroadcastRequest, broadcast),
-            SERVICE + "Ack": self._gate.unary(wire.BroadcastAckRequest, ack),
+            SERVICE + "Broadcast": gate.unary(
+                wire.BroadcastRequest, self.broadcast, interruptible=True
+            ),
+            SERVICE + "Ack": gate.unary(wire.BroadcastAckRequest, self.ack),
         }
 
-
-async def broadcast(request: wire.BroadcastRequest) -> wire.BroadcastResponse:
-    """INVALID_ARGUMENT for what is no broadcast, UNRECOVERABLE for what is."""
-    if request.message is None or "_bh" not in request.message.properties:
-        raise Refused(
-            StreamingCode.INVALID_ARGUMENT, "a broadcast needs a message with property _bh"
+    async def broadcast(self, request: wire.BroadcastRequest) -> wire.BroadcastResponse:
+        """Answered when it took effect. Refusals as `broadcast_request` and StartBroadcast say."""
+        known = await self._assigner.ask(ListPChannels())
+        limits = BroadcastLimits(self._gate.limits.message_bytes_max, {it.name for it in known})
+        broadcast = broadcast_request(request.message, limits, f"call:{uuid4().hex}")
+        done = await self._broadcaster.ask(StartBroadcast(broadcast), deadline_s=BROADCAST_S)
+        return wire.BroadcastResponse(
+            broadcast_id=done.id,
+            results={name: append_result(landed) for name, landed in done.results.items()},
         )
-    raise Refused(
-        StreamingCode.UNRECOVERABLE,
-        "broadcasts are not supported yet; append to each vchannel instead",
-    )
 
-
-async def ack(_: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
-    """Success without effect, as for every unknown broadcast id; clients insist on it."""
-    return wire.BroadcastAckResponse()
+    async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
+        """Success also for what is known already, or not any more; see AckBroadcast."""
+        ack = ack_request(request.message, request.broadcast_id, request.vchannel)
+        await self._broadcaster.ask(ack)
+        return wire.BroadcastAckResponse()

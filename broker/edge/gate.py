@@ -121,11 +121,16 @@ class Gate:
         answer: Callable[[Q], Awaitable[A]],
         *,
         while_draining: bool = False,
+        interruptible: bool = False,
     ) -> Handler:
-        """A handler of one request and one answer. The request must come within `idle_peer_s`."""
+        """A handler of one request and one answer. The request must come within `idle_peer_s`.
+
+        `interruptible`: it may wait for long, so a server that drains cancels it.
+        """
 
         async def serve(session: Session) -> None:
-            session.end_with(_let_it_finish)
+            if not interruptible:
+                session.end_with(_let_it_finish)
             request = await self._only_message(session, request_type)
             await session.stream.write_batch(
                 [bytes(await answer(request))], deadline_s=self.limits.flush_s

@@ -58,3 +58,4 @@ class Reaches:
     catalog: Reach
     soft_barrier: Reach
     hard_barrier: Reach
+    broadcaster: Reach

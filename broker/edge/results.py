@@ -40,13 +40,18 @@ def produce_answer(request_id: int, message_type: int, outcome: Appended | Refus
     return produce_result(request_id, outcome.id, outcome.tick, outcome.last_confirmed_id)
 
 
-def _flush_result(request_id: int, landed: Appended) -> bytes:
-    result = streaming.ProduceMessageResponseResult(
+def append_result(landed: Appended) -> streaming.ProduceMessageResponseResult:
+    """Where a message landed, as the answer to a broadcast has it for each vchannel."""
+    return streaming.ProduceMessageResponseResult(
         id=_message_id(landed.id),
         timetick=landed.tick,
-        extra=FLUSHED_NOTHING,
         last_confirmed_id=_message_id(landed.last_confirmed_id),
     )
+
+
+def _flush_result(request_id: int, landed: Appended) -> bytes:
+    result = append_result(landed)
+    result.extra = FLUSHED_NOTHING
     response = streaming.ProduceMessageResponse(request_id=request_id, result=result)
     return bytes(streaming.ProduceResponse(produce=response))
 

@@ -12,6 +12,7 @@ from broker.edge.admin_service import AdminService, ServerFacts
 from broker.edge.assigning import NodeManagerService
 from broker.edge.assignment import AssignmentService
 from broker.edge.broadcast import BroadcastService
+from broker.edge.broadcasts_service import BroadcastsService
 from broker.edge.collections_service import CollectionsService
 from broker.edge.gate import Gate
 from broker.edge.handler import HandlerService
@@ -50,7 +51,8 @@ class EdgeServer:
                 HandlerService(gate, directory, facts.wal_name, facts.node_id),
                 NodeManagerService(gate, directory),
                 AssignmentService(gate, reaches.assigner),
-                BroadcastService(gate),
+                BroadcastService(gate, reaches.broadcaster, reaches.assigner),
+                BroadcastsService(gate, reaches.broadcaster),
                 StateService(gate, facts.node_id, self.state),
                 LogService(gate, directory),
                 CollectionsService(gate, reaches.catalog),

@@ -20,6 +20,9 @@ VChannelName = NewType("VChannelName", str)
 TxnId = NewType("TxnId", int)
 """A transaction, named by the time tick of its begin; never given twice on a pchannel."""
 
+BroadcastId = NewType("BroadcastId", int)
+"""One broadcast, from 1; a coordinator never gives a number twice, whatever happened before it."""
+
 CollectionId = NewType("CollectionId", int)
 PartitionId = NewType("PartitionId", int)
 

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from actors import NoSuchActor, Ref, SupervisorSpec, System
+from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.founding import found_cluster
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
@@ -15,6 +16,7 @@ from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.edge.admin_service import ServerFacts
+from broker.edge.broadcast_copies import LocalCopies
 from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach, Reaches
@@ -27,6 +29,7 @@ from broker.node.control import LocalNode
 from broker.node.messages import CollectStatus
 from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
+from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
 from broker.ports.wal import Wal
 from broker.timesync.tree import TimesyncParts, timesync_tree
@@ -84,6 +87,8 @@ async def small_broker(
     limits: EdgeLimits | None = None,
     wal: Wal | None = None,
     store: MetaStore | None = None,
+    callbacks: Callbacks | None = None,
+    node_acks: bool = True,
 ) -> AsyncIterator[SmallBroker]:
     """Started, every pchannel serving; stopped in order on leaving."""
     wal = wal or MemoryWal()
@@ -110,7 +115,9 @@ async def small_broker(
     )
     parts = node_parts(NODE, ports)
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
-    coordinator = CoordinatorParts(store, (node,), names)
+    directory = Reach(find("/root/node/directory"))
+    broadcast = BroadcastParts(LocalCopies(directory), callbacks or {}, node_acks)
+    coordinator = CoordinatorParts(store, (node,), names, broadcast=broadcast)
     timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     spec = SupervisorSpec(
@@ -124,11 +131,12 @@ async def small_broker(
     async with System(spec) as system:
         running.append(system)
         reaches = Reaches(
-            directory=Reach(find("/root/node/directory")),
+            directory=directory,
             assigner=Reach(find("/root/coordinator/assigner")),
             catalog=Reach(find("/root/coordinator/catalog")),
             soft_barrier=Reach(find("/root/timesync/soft_barrier")),
             hard_barrier=Reach(find("/root/timesync/hard_barrier")),
+            broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
         )
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         edge = EdgeServer(facts, reaches, Inside(system, chaos_allowed=True), limits)

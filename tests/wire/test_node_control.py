@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from broker.model.failure import StreamingCode as Code
-from schemas.generated.milvus.proto import common, messages, milvus
+from schemas.generated.milvus.proto import common, milvus
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1
 from tests.wire.peer import Peer, append, ended
@@ -91,18 +91,7 @@ async def test_unary_calls_for_another_server_are_ignored_operations(peer: Peer)
 
 
 async def test_what_does_not_exist_yet_says_so(peer: Peer) -> None:
-    message = messages.Message(properties={"_bh": "CAc=", "_t": "5", "_v": "1", "_h": ""})
     for path, request, expected in (
-        (
-            COORD + "BroadcastService/Broadcast",
-            wire.BroadcastRequest(message=message),
-            (9, Code.UNRECOVERABLE),
-        ),
-        (
-            COORD + "BroadcastService/Broadcast",
-            wire.BroadcastRequest(message=messages.Message()),
-            (3, Code.INVALID_ARGUMENT),
-        ),
         (
             COORD + "AssignmentService/UpdateReplicateConfiguration",
             wire.UpdateReplicateConfigurationRequest(),
@@ -125,11 +114,6 @@ async def test_what_does_not_exist_yet_says_so(peer: Peer) -> None:
         ),
     ):
         assert await code_of(peer, path, request) == expected
-
-
-async def test_an_ack_of_an_unknown_broadcast_succeeds(peer: Peer) -> None:
-    request = wire.BroadcastAckRequest(broadcast_id=7, vchannel=V0)
-    assert await peer.call(COORD + "BroadcastService/Ack", bytes(request)) == b""
 
 
 async def test_collections_are_created_found_listed_and_dropped(peer: Peer) -> None:
