@@ -17,7 +17,7 @@ LISTEN = "127.0.0.1:0"
 
 @asynccontextmanager
 async def local_broker(
-    data_dir: Path, callbacks: Callbacks = NO_CALLBACKS, **given: Any
+    data_dir: Path, callbacks: Callbacks = NO_CALLBACKS, /, **given: Any
 ) -> AsyncIterator[Broker]:
     """Every pchannel serves when the block begins; everything is closed when it ends."""
     settings = Settings(data_dir=data_dir, listen=LISTEN, **given)
