@@ -115,8 +115,8 @@ async def small_broker(
     )
     parts = node_parts(NODE, ports)
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
-    directory = Reach(find("/root/node/directory"))
-    broadcast = BroadcastParts(LocalCopies(directory), callbacks or {}, node_acks)
+    copies = LocalCopies(Reach(find("/root/node/directory")))
+    broadcast = BroadcastParts(copies, callbacks or {}, node_acks)
     coordinator = CoordinatorParts(store, (node,), names, broadcast=broadcast)
     timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
@@ -130,14 +130,7 @@ async def small_broker(
     )
     async with System(spec) as system:
         running.append(system)
-        reaches = Reaches(
-            directory=directory,
-            assigner=Reach(find("/root/coordinator/assigner")),
-            catalog=Reach(find("/root/coordinator/catalog")),
-            soft_barrier=Reach(find("/root/timesync/soft_barrier")),
-            hard_barrier=Reach(find("/root/timesync/hard_barrier")),
-            broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
-        )
+        reaches = _reaches(find)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         edge = EdgeServer(facts, reaches, Inside(system, chaos_allowed=True), limits)
         await edge.start(HOST, 0)
@@ -146,6 +139,17 @@ async def small_broker(
             yield SmallBroker(system, edge, wal, names)
         finally:
             await edge.stop(deadline_s=2.0)
+
+
+def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
+    return Reaches(
+        directory=Reach(find("/root/node/directory")),
+        assigner=Reach(find("/root/coordinator/assigner")),
+        catalog=Reach(find("/root/coordinator/catalog")),
+        soft_barrier=Reach(find("/root/timesync/soft_barrier")),
+        hard_barrier=Reach(find("/root/timesync/hard_barrier")),
+        broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
+    )
 
 
 async def _until_all_serve(directory: Reach, count: int) -> None:
