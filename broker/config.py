@@ -71,6 +71,21 @@ class Settings(BaseSettings):
     """The same, over all pchannels of the process."""
     tail_age_s: Annotated[float, Field(gt=0)] = 30.0
 
+    open_txns_max: Positive = 1024
+    """Open transactions of each pchannel: one more is refused until another has ended."""
+    txn_bytes_max: Positive = 32 * MIB
+    """Of one transaction: readers get it in one piece."""
+    open_txn_bytes_max: Positive = 128 * MIB
+    """Of all open transactions of a pchannel: so much may each of its readers have to hold."""
+    txn_age_ms_max: Positive = 600_000
+    """An older one is rolled back, whatever its keepalive: it holds up retention and recovery."""
+    txn_keepalive_ms: Positive = 10_000
+    """For a transaction that asks for none: so long after its newest message it expires."""
+    txn_keepalive_ms_max: Positive = 600_000
+    """Who asks for more is granted this."""
+    pause_consumption: bool = False
+    """Start with consumers held back until an operator resumes them; some may ignore it."""
+
     segment_bytes: Positive = 64 * MIB
     retention_bytes: NotNegative = 0
     """For each pchannel; whole old segments beyond this are dropped. 0 keeps all."""

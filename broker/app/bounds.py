@@ -1,6 +1,7 @@
 """What each part may take and how fast it goes, from the settings. Owns the mapping only."""
 
 from broker.config import Settings
+from broker.core.transaction import TxnLimits
 from broker.edge.limits import EdgeLimits
 from broker.node.limits import NodeLimits
 from broker.ports.wal import Retention
@@ -16,6 +17,15 @@ def node_limits(settings: Settings) -> NodeLimits:
         tail_bytes_max=settings.tail_bytes_max,
         tail_total_bytes_max=settings.tail_total_bytes_max,
         tail_age_s=settings.tail_age_s,
+        txns=TxnLimits(
+            open_max=settings.open_txns_max,
+            txn_bytes_max=settings.txn_bytes_max,
+            open_bytes_max=settings.open_txn_bytes_max,
+            keepalive_default_ms=settings.txn_keepalive_ms,
+            keepalive_max_ms=settings.txn_keepalive_ms_max,
+            age_ms_max=settings.txn_age_ms_max,
+        ),
+        pause_consumption=settings.pause_consumption,
         retention=Retention(settings.retention_bytes, settings.retention_ms),
     )
 

@@ -32,6 +32,7 @@ class ConsumeOptions:
     limit: int | None
     until_now: bool
     raw: bool
+    ignore_pause: bool = False
 
 
 def consume_messages(server: str, options: ConsumeOptions) -> None:
@@ -47,7 +48,9 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
         until: Any = "now" if options.until_now else None
         if isinstance(start, int):
             await _refuse_id_of_many(client, options.target)
-        async with client.read(options.target, start=start, until=until) as reader:
+        ignore = options.ignore_pause
+        read = client.read(options.target, start=start, until=until, ignore_pause=ignore)
+        async with read as reader:
             async for batch in reader:
                 messages = batch.messages[:left]
                 _write(line(it) for it in messages)

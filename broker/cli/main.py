@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import actors, broadcasts, collection, wal
+from broker.cli import actors, broadcasts, collection, consumption, wal
 from broker.cli.options import Json, Server
 from broker.cli.stdout import open_standard_streams
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.add_typer(actors.app, name="actors")
 app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
+app.add_typer(consumption.app, name="consumption")
 app.add_typer(wal.app, name="wal")
 
 
@@ -126,7 +127,7 @@ def produce(  # noqa: PLR0913 - each is an option of the command line
 
 
 @app.command()
-def consume(
+def consume(  # noqa: PLR0913 - each is an option of the command line
     target: Annotated[str, typer.Argument(help="A collection, a vchannel or a pchannel.")],
     start: Annotated[
         str,
@@ -140,6 +141,9 @@ def consume(
     until_now: Annotated[
         bool, typer.Option("--until-now", help="Stop at what is there when it starts.")
     ] = False,
+    ignore_pause: Annotated[
+        bool, typer.Option("--ignore-pause", help="Begin even while consumption is paused.")
+    ] = False,
     format: Annotated[Format, typer.Option(help="A JSON object, or the payload as it is.")] = (
         Format.JSON
     ),
@@ -148,7 +152,8 @@ def consume(
     """Write messages to stdout, one a line, until Ctrl-C or the pipe is closed."""
     from broker.cli.consuming import ConsumeOptions, consume_messages
 
-    options = ConsumeOptions(target, start, limit, until_now, raw=format is Format.RAW)
+    raw = format is Format.RAW
+    options = ConsumeOptions(target, start, limit, until_now, raw, ignore_pause)
     consume_messages(server, options)
 
 

@@ -74,6 +74,8 @@ def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
         Column("address", [it.address for it in found], leaves=5),
         Column("ids", [_ids(it) for it in found]),
         Column("closed", list(map(moment, closed)), [short_moment(it, newest) for it in closed]),
+        Column("confirmed", [str(it.last_confirmed_id) for it in found], leaves=6),
+        Column("open txns", [str(it.open_txns) for it in found], leaves=7),
         Column("bytes", [f"{it.size_bytes:,}" for it in found], leaves=1),
         Column("shards", [_shards(it) for it in found], leaves=2),
     ]
@@ -87,6 +89,12 @@ def _ids(channel: ChannelInfo) -> str:
 
 def _shards(channel: ChannelInfo) -> str:
     return f"{len(channel.vchannels)}{' + control' if channel.is_control_host else ''}"
+
+
+def pause_consumption(server: str, *, paused: bool) -> None:
+    """Say it to the server and to whoever asked."""
+    with_client(server, Client.pause_consumption if paused else Client.resume_consumption)
+    show("consumers that come now wait" if paused else "consumers go on")
 
 
 def show_barriers(server: str, *, as_json: bool) -> None:

@@ -53,11 +53,16 @@ class Health:
     troubles: tuple[ChannelTrouble, ...]
     damages: tuple[Damage, ...]
     damages_unlisted: int
+    consumption_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
-    """One pchannel: who serves it at which term, and what it holds."""
+    """One pchannel: who serves it at which term, and what it holds.
+
+    `closed_tick`: nothing with a tick up to it is still to come. `last_confirmed_id`: who reads
+    from there on sees every later message whole; open transactions hold it back.
+    """
 
     name: str
     term: int
@@ -70,6 +75,9 @@ class ChannelInfo:
     size_bytes: int
     vchannels: tuple[str, ...]
     is_control_host: bool
+    last_confirmed_id: int
+    open_txns: int
+    open_txn_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ class Admin:
                 for d in it.damages
             ),
             damages_unlisted=it.damages_unlisted,
+            consumption_paused=it.consumption_paused,
         )
 
     async def channels(self) -> list[ChannelInfo]:
@@ -139,6 +148,9 @@ class Admin:
                 size_bytes=it.size_bytes,
                 vchannels=tuple(it.vchannels),
                 is_control_host=it.is_control_host,
+                last_confirmed_id=it.last_confirmed_id,
+                open_txns=it.open_txns,
+                open_txn_bytes=it.open_txn_bytes,
             )
             for it in answer.channels
         ]
@@ -152,6 +164,15 @@ class Admin:
             deadline_s=self._deadline_s,
         )
         return answer.term
+
+    async def pause_consumption(self, *, paused: bool) -> None:
+        """Hold consumers back that are opened from now on, or let all go on."""
+        await self._connection.call(
+            _SERVICE + "PauseConsumption",
+            v1.PauseConsumptionRequest(paused=paused),
+            v1.PauseConsumptionResponse,
+            deadline_s=self._deadline_s,
+        )
 
     async def actors(self, path: str) -> list[ActorInfo]:
         """The live tree from `path` on, sorted by path."""

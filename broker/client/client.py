@@ -198,6 +198,7 @@ class Client:
         until: Until | None = None,
         types: Iterable[int] | None = None,
         with_ticks: bool = False,
+        ignore_pause: bool = False,
     ) -> Scanner:
         """Batches of messages from a collection, a vchannel, or a whole pchannel.
 
@@ -206,10 +207,11 @@ class Client:
         mapping from vchannel to these. `until`: None, "now" (what is durable when the reader is
         opened), a cut, or a mapping from vchannel to the first id not to read. `types`: the
         message types to see, None for all.
-        `with_ticks`: show time ticks as messages too.
+        `with_ticks`: show time ticks as messages too. `ignore_pause`: begin even while an operator
+        holds consumers back.
         """
         wanted = None if types is None else frozenset(int(it) for it in types)
-        return self._reader(target, ReadOptions(start, until, wanted, with_ticks))
+        return self._reader(target, ReadOptions(start, until, wanted, with_ticks, ignore_pause))
 
     def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
         """The messages of one vchannel with ids in [start_id, end_id); always ends by itself.
@@ -284,6 +286,15 @@ class Client:
         self._check_usable()
         return await self._offsets.advance(channel, from_id, until_id, bytes_max)
 
+    async def get_latest_mvcc_timestamp_if_local(self, vchannel: str) -> int:
+        """A tick, closed already, that no message of the vchannel exceeds.
+
+        Who has seen it has seen all that was acknowledged on the vchannel before the call. Local
+        means that the server this client is connected to owns the vchannel; NotLocal otherwise.
+        """
+        self._check_usable()
+        return await self._offsets.latest_mvcc(vchannel)
+
     async def wal_name(self) -> str:
         """The kind of log behind the server, in Milvus's words: message ids have its form."""
         return (await self.health()).wal_name
@@ -292,6 +303,20 @@ class Client:
         """How the server is."""
         self._check_usable()
         return await self._admin.health()
+
+    async def pause_consumption(self) -> None:
+        """Consumers that are opened from now on wait to be resumed, but for `ignore_pause`.
+
+        Those that read already go on, and so do producers. It holds for the server that is asked,
+        until that is resumed or stopped. A bounded read that waits gives up after `give_up_s`.
+        """
+        self._check_usable()
+        await self._admin.pause_consumption(paused=True)
+
+    async def resume_consumption(self) -> None:
+        """Let all consumers begin that wait."""
+        self._check_usable()
+        await self._admin.pause_consumption(paused=False)
 
     async def channels(self) -> list[ChannelInfo]:
         """Every pchannel of the cluster, sorted by name."""

@@ -39,6 +39,7 @@ class Wanted:
     types: frozenset[int] | None = None
     with_ticks: bool = False
     end: End | None = None
+    ignore_pause: bool = False
 
 
 class Decoder:

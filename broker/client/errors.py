@@ -163,6 +163,12 @@ class InvalidArgument(ServerRefusal):
     expected = StreamingCode.INVALID_ARGUMENT
 
 
+class NotLocal(ServerRefusal):
+    """The server that was asked does not own the vchannel; whoever does may be asked."""
+
+    expected = StreamingCode.CHANNEL_NOT_EXIST
+
+
 class NoSuchCollection(ServerRefusal):
     """No collection has this name."""
 
@@ -219,8 +225,11 @@ class UnknownRefusal(ServerRefusal):
     retriable = True
 
 
+_BY_MEANING = (NoSuchCollection, NotLocal)
+"""Made where it is known what the code means there."""
+
 _BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {
-    kind.expected: kind for kind in ServerRefusal.__subclasses__() if kind is not NoSuchCollection
+    kind.expected: kind for kind in ServerRefusal.__subclasses__() if kind not in _BY_MEANING
 }
 
 

@@ -6,6 +6,7 @@ It never reads a message. Next: broker/edge/log_service.py
 from collections.abc import Iterable
 
 from broker.client.connection import Connection
+from broker.client.errors import ChannelNotExist, NotLocal
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from schemas.generated.tidemark import v1
@@ -40,6 +41,9 @@ class Offsets:
                 next_id=MessageId(it.next_id),
                 closed_tick=TimeTick(it.closed_tick),
                 size_bytes=it.size_bytes,
+                last_confirmed_id=MessageId(it.last_confirmed_id),
+                open_txns=it.open_txns,
+                open_txn_bytes=it.open_txn_bytes,
             )
             for name, it in zip(names, answer.channels, strict=True)
         }
@@ -53,6 +57,19 @@ class Offsets:
             deadline_s=self._deadline_s,
         )
         return MessageId(answer.message_id)
+
+    async def latest_mvcc(self, vchannel: str) -> TimeTick:
+        """A closed tick that no message of the vchannel exceeds. Raises NotLocal."""
+        try:
+            answer = await self._connection.call(
+                _SERVICE + "Mvcc",
+                v1.MvccRequest(vchannel=vchannel),
+                v1.MvccResponse,
+                deadline_s=self._deadline_s,
+            )
+        except ChannelNotExist as error:
+            raise NotLocal(error.cause) from error
+        return TimeTick(answer.time_tick)
 
     async def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
         """The largest record end in (from_id, until_id] with about `bytes_max` stored bytes before.

@@ -54,13 +54,18 @@ def consumer_metadata(channel: PChannel, node: NodeId) -> dict[str, str]:
 
 
 def create_consumer(
-    vchannel: str, policy: DeliverPolicy, filters: Sequence[DeliverFilter]
+    vchannel: str,
+    policy: DeliverPolicy,
+    filters: Sequence[DeliverFilter],
+    *,
+    ignore_pause: bool = False,
 ) -> bytes:
     """The first message of a Consume stream, framed."""
     create = streaming.CreateVChannelConsumerRequest(
         vchannel=vchannel,
         deliver_policy=_policy(policy),
         deliver_filters=[_filter(it) for it in filters],
+        ignore_pause_consumption=ignore_pause,
     )
     return frame(bytes(streaming.ConsumeRequest(create_vchannel_consumer=create)))
 

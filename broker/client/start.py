@@ -34,6 +34,7 @@ class ReadOptions:
     until: Until | None = None
     types: frozenset[int] | None = None
     with_ticks: bool = False
+    ignore_pause: bool = False
 
 
 async def plan(
@@ -58,7 +59,13 @@ async def plan(
             continue
         pchannel, vchannel = split(name)
         wanted = Wanted(
-            pchannel, vchannel, shards.collection, options.types, options.with_ticks, end
+            pchannel,
+            vchannel,
+            shards.collection,
+            options.types,
+            options.with_ticks,
+            end,
+            options.ignore_pause,
         )
         subscriptions.append(Subscription(network, offsets, wanted, progress))
     return subscriptions

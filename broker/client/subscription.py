@@ -114,7 +114,8 @@ class Subscription:
         filters: list[DeliverFilter] = [] if tick_filter is None else [tick_filter]
         if self._wanted.types is not None:
             filters.append(MessageTypes(self._wanted.types))
-        return create_consumer(self._wanted.vchannel, policy, filters)
+        wanted = self._wanted
+        return create_consumer(wanted.vchannel, policy, filters, ignore_pause=wanted.ignore_pause)
 
     async def _judge(self, error: ServerRefusal, location: Location | None) -> None:
         """Raises when another stream would be refused as well."""

@@ -41,6 +41,8 @@ class TxnLimits:
     txn_bytes_max: int = 32 * MIB
     open_bytes_max: int = 128 * MIB
     keepalive_default_ms: int = 10_000
+    keepalive_max_ms: int = 600_000
+    """Who asks for more is granted this."""
     age_ms_max: int = 600_000
     """Whatever its keepalive: an open transaction holds back what is confirmed, and truncation."""
     finished_max: int = 4096
@@ -189,7 +191,8 @@ class Transactions:
     def begun(self, message: NewMessage, id: MessageId, tick: TimeTick) -> Session:
         """A begin that was let in got its place; its tick is the transaction's id."""
         assert message.txn is not None
-        keepalive_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
+        asked_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
+        keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
         context = TxnContext(TxnId(tick), keepalive_ms)
         session = Session(context, message.vchannel, id, tick)
         self._open[context.id] = self._moved[context.id] = session

@@ -24,7 +24,8 @@ from broker.edge.troubles import troubles
 from broker.model.channel import ChannelOffsets
 from broker.model.damage import Damage
 from broker.model.ids import NodeId, PChannelName
-from broker.node.messages import Describe
+from broker.node.directory import PAUSED
+from broker.node.messages import Describe, PauseConsumption
 from schemas.generated.tidemark import v1
 
 log = structlog.get_logger(__name__)
@@ -48,6 +49,8 @@ class ServerFacts:
 class AdminService:
     """Health, Actors, Channels, Kill."""
 
+    """Health, Actors, Channels, PauseConsumption."""
+
     def __init__(
         self,
         gate: Gate,
@@ -69,13 +72,15 @@ class AdminService:
             SERVICE + "Actors": gate.unary(v1.ActorsRequest, self.actors),
             SERVICE + "Channels": gate.unary(v1.ChannelsRequest, self.channels),
             SERVICE + "Kill": gate.unary(v1.KillRequest, self.kill),
+            SERVICE + "PauseConsumption": gate.unary(v1.PauseConsumptionRequest, self.pause),
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
         """`degraded` while a pchannel is not served, takes no appends, or has unreadable data."""
         facts, state, inside = self._facts, self._state(), self._inside
         known = await self._reaches.assigner.ask(ListPChannels())
-        troubled = troubles(known, inside.tree.statistics())
+        statistics = inside.tree.statistics()
+        troubled = troubles(known, statistics)
         damages = inside.damages()
         unreadable = any(not damage.skipped for damage in damages)
         if state is ServerState.HEALTHY and (troubled or unreadable):
@@ -94,6 +99,7 @@ class AdminService:
             troubles=troubled,
             damages=[_damage(damage) for damage in damages],
             damages_unlisted=inside.damages_unlisted(),
+            consumption_paused=any(entry.extra.get(PAUSED) for entry in statistics),
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
@@ -136,6 +142,11 @@ class AdminService:
             ]
         )
 
+    async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
+        """Told to the node of this server."""
+        await self._reaches.directory.ask(PauseConsumption(request.paused))
+        return v1.PauseConsumptionResponse()
+
     async def _vchannels(self) -> dict[PChannelName, list[str]]:
         by_pchannel: dict[PChannelName, list[str]] = defaultdict(list)
         for collection in await self._reaches.catalog.ask(ListCollections()):
@@ -163,6 +174,8 @@ def _channel(
     if offsets is not None:
         info.first_id, info.next_id = offsets.first_id, offsets.next_id
         info.closed_tick, info.size_bytes = offsets.closed_tick, offsets.size_bytes
+        info.last_confirmed_id = offsets.last_confirmed_id
+        info.open_txns, info.open_txn_bytes = offsets.open_txns, offsets.open_txn_bytes
     return info
 
 

@@ -79,7 +79,12 @@ class ConsumerStreams:
                 )
             wanted = consumer_request(request, channel.name)
             opening = OpenScanner(
-                channel.name, channel.term, wanted.vchannel, wanted.policy, wanted.filters
+                channel.name,
+                channel.term,
+                wanted.vchannel,
+                wanted.policy,
+                wanted.filters,
+                wanted.ignores_pause,
             )
             opened = await self.directory.demand(opening)
             stream = ConsumeStream(session.stream, self, opening, opened)

@@ -36,6 +36,7 @@ class ConsumerRequest:
     vchannel: str
     policy: DeliverPolicy
     filters: tuple[DeliverFilter, ...]
+    ignores_pause: bool = False
 
 
 def consumer_request(
@@ -51,7 +52,8 @@ def consumer_request(
             " which this stream is for"
         )
     filters = tuple(_filter(wanted) for wanted in request.deliver_filters)
-    return ConsumerRequest(request.vchannel, _policy(request.deliver_policy), filters)
+    policy = _policy(request.deliver_policy)
+    return ConsumerRequest(request.vchannel, policy, filters, request.ignore_pause_consumption)
 
 
 def _policy(policy: streaming.DeliverPolicy | None) -> DeliverPolicy:

@@ -14,14 +14,14 @@ from broker.edge.reach import Reach
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, TimeTick
-from broker.node.messages import ChannelView, Describe, Locate
+from broker.node.messages import ChannelView, Describe, LatestMvcc, Locate
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Log/"
 
 
 class LogService:
-    """Describe, Seek, Advance."""
+    """Describe, Seek, Advance, Mvcc."""
 
     def __init__(self, gate: Gate, directory: Reach) -> None:
         self._gate = gate
@@ -33,6 +33,7 @@ class LogService:
             SERVICE + "Describe": gate.unary(v1.DescribeRequest, self.describe),
             SERVICE + "Seek": gate.unary(v1.SeekRequest, self.seek),
             SERVICE + "Advance": gate.unary(v1.AdvanceRequest, self.advance),
+            SERVICE + "Mvcc": gate.unary(v1.MvccRequest, self.mvcc),
         }
 
     async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
@@ -64,6 +65,13 @@ class LogService:
         )
         return v1.AdvanceResponse(message_id=end)
 
+    async def mvcc(self, request: v1.MvccRequest) -> v1.MvccResponse:
+        """A tick that no durable data of the vchannel exceeds; only where it is served."""
+        if not request.vchannel:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "the vchannel has no name")
+        tick = await self._directory.demand(LatestMvcc(request.vchannel))
+        return v1.MvccResponse(time_tick=tick)
+
     async def _view(self, channel: str) -> ChannelView:
         if not channel:
             raise Refused(StreamingCode.INVALID_ARGUMENT, "the channel has no name")
@@ -81,4 +89,7 @@ def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
         closed_tick=answer.closed_tick,
         size_bytes=answer.size_bytes,
         term=answer.term,
+        last_confirmed_id=answer.last_confirmed_id,
+        open_txns=answer.open_txns,
+        open_txn_bytes=answer.open_txn_bytes,
     )

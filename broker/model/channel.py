@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, NodeId, PChannelName, Term, TimeTick
 
 
 class AccessMode(IntEnum):
@@ -60,7 +60,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOffsets:
-    """What a pchannel holds now: ids in [first_id, next_id), closed up to `closed_tick`."""
+    """What a pchannel holds now: ids in [first_id, next_id), closed up to `closed_tick`.
+
+    `last_confirmed_id` is that of the newest message: who reads from there on sees every later
+    message whole. Open transactions are neither committed nor rolled back.
+    """
 
     name: PChannelName
     term: Term
@@ -68,3 +72,6 @@ class ChannelOffsets:
     next_id: MessageId
     closed_tick: TimeTick
     size_bytes: int
+    last_confirmed_id: MessageId = FIRST_MESSAGE_ID
+    open_txns: int = 0
+    open_txn_bytes: int = 0

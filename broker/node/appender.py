@@ -203,6 +203,7 @@ class Appender(Actor[AppenderMessage]):
                 appender=self._context.self,
                 backlog=self._backlog,
                 mvcc=self._mvcc,
+                transactions=self._transactions,
             )
         )
 

@@ -83,12 +83,17 @@ def log_spec(name: PChannelName, term: Term, parts: NodeParts) -> SupervisorSpec
 
 
 def scanner_spec(
-    number: int, name: PChannelName, selection: Selection, parts: NodeParts
+    number: int,
+    name: PChannelName,
+    selection: Selection,
+    parts: NodeParts,
+    *,
+    ignores_pause: bool = False,
 ) -> ChildSpec:
     """One consumer's Scanner; killed, it comes back at the next term and knows nothing."""
     return ChildSpec(
         name=f"scanner-{number}",
-        build=lambda: Scanner(name, selection, parts),
+        build=lambda: Scanner(name, selection, parts, ignores_pause=ignores_pause),
         mailbox=MailboxSpec(bound=16, overflow=Overflow.FAIL, batch_max=16),
         restart=Restart.TRANSIENT,
     )

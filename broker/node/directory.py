@@ -55,6 +55,7 @@ from broker.node.messages import (
     Located,
     NodeStatus,
     OpenScanner,
+    PauseConsumption,
     RemoveChannel,
     ScannerMessage,
 )
@@ -62,6 +63,8 @@ from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
 
 CHANNELS = "channels"
+PAUSED = "consumption_paused"
+"""In its statistics: 1 while Scanners that begin are held back."""
 Asked = Envelope[DirectoryMessage]
 
 
@@ -101,6 +104,9 @@ class Directory(Actor[DirectoryMessage]):
                     await self._open_scanner(request, envelope)
                 case ChannelOpened() | ChannelFailed() | ChannelReleased() | Terminated() as event:
                     await self._learn(event)
+                case PauseConsumption(paused):
+                    self._parts.pause.on = paused
+                    envelope.reply(None)
                 case Drain():
                     self._closing = True
                 case _ as question:
@@ -112,6 +118,7 @@ class Directory(Actor[DirectoryMessage]):
             "serving": len(self._parts.open_channels.all()),
             "known": len(self._lifetimes),
             "waiting": sum([len(asked) for asked in self._asked.values()]),
+            PAUSED: int(self._parts.pause.on),
         }
 
     def _answer(

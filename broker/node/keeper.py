@@ -151,7 +151,13 @@ class Keeper(Actor[KeeperMessage]):
             return
         request = start.request
         selection = select(request.vchannel, request.filters)
-        spec = scanner_spec(next(self._numbers), self._name, selection, self._parts)
+        spec = scanner_spec(
+            next(self._numbers),
+            self._name,
+            selection,
+            self._parts,
+            ignores_pause=request.ignores_pause,
+        )
         path = f"{self._channel_path}/{LOG}/{SCANNERS}"
         try:
             scanner = await self._context.tree.start_child(path, spec)

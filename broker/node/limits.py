@@ -41,5 +41,7 @@ class NodeLimits:
     """How long an orderly close of a pchannel waits for open transactions."""
     recovery_bytes_max: int = 16 * MIB
     """Read back at an opening to remember ended transactions; open ones are always found."""
+    pause_consumption: bool = False
+    """Whether a node starts with its consumers held back."""
     retention: Retention = Retention()
     retention_period_s: float = 10.0

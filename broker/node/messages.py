@@ -234,6 +234,7 @@ class OpenScanner(Request[ScannerOpened | Refusal]):
     vchannel: str
     policy: DeliverPolicy
     filters: tuple[DeliverFilter, ...] = ()
+    ignores_pause: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +309,13 @@ class LatestMvcc(Request[TimeTick | Refusal]):
 
 
 @dataclass(frozen=True, slots=True)
+class PauseConsumption(Request[None]):
+    """Hold back Scanners that have not begun to read, or let all of them go on."""
+
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """The node is about to stop: refuse everything from now on with ON_SHUTDOWN."""
 
@@ -351,6 +359,7 @@ DirectoryMessage = (
     | CollectStatus
     | Describe
     | LatestMvcc
+    | PauseConsumption
     | Drain
     | ChannelEvent
     | Terminated

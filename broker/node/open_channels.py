@@ -12,6 +12,7 @@ import anyio
 from actors import ActorError, Ref
 from broker.core.backlog import Backlog
 from broker.core.mvcc import MvccTicks
+from broker.core.transaction import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.node.messages import (
@@ -35,6 +36,7 @@ class OpenChannel:
     appender: Ref[AppenderMessage]
     backlog: Backlog
     mvcc: MvccTicks
+    transactions: Transactions
     left: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
@@ -46,6 +48,9 @@ class OpenChannel:
             next_id=self.tail.next_id,
             closed_tick=self.tail.closed.tick,
             size_bytes=bounds.size_bytes,
+            last_confirmed_id=self.tail.closed.last_confirmed_id,
+            open_txns=self.transactions.open_count,
+            open_txn_bytes=self.transactions.open_bytes,
         )
 
     async def seek(self, tick: TimeTick) -> MessageId:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from broker.model.ids import NodeId
 from broker.node.limits import NodeLimits
 from broker.node.open_channels import OpenChannels
+from broker.node.pause import ConsumptionPause
 from broker.node.ticks import TickCache
 from broker.ports.headers import Headers
 from broker.ports.nodes import ChannelObserver
@@ -40,6 +41,7 @@ class NodeParts:
     headers: Headers
     limits: NodeLimits
     open_channels: OpenChannels
+    pause: ConsumptionPause
 
 
 def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None) -> NodeParts:
@@ -54,4 +56,5 @@ def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = No
         headers=ports.headers,
         limits=limits,
         open_channels=OpenChannels(limits.tail_total_bytes_max),
+        pause=ConsumptionPause(limits.pause_consumption),
     )

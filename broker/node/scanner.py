@@ -52,10 +52,19 @@ class Scanner(Actor[ScannerMessage]):
     _context: Context[ScannerMessage]
     _channel: OpenChannel
 
-    def __init__(self, name: PChannelName, selection: Selection, parts: NodeParts) -> None:
+    def __init__(
+        self,
+        name: PChannelName,
+        selection: Selection,
+        parts: NodeParts,
+        *,
+        ignores_pause: bool = False,
+    ) -> None:
         self._name = name
         self._selection = selection
         self._parts = parts
+        self._ignores_pause = ignores_pause
+        self._begun = False
         self._waiting: _Waiting | None = None
         self._cache: Sequence[Record] = ()
         self._assembler: Assembler | None = None
@@ -93,6 +102,7 @@ class Scanner(Actor[ScannerMessage]):
         return {
             "vchannel": self._selection.vchannel,
             "waiting": int(self._waiting is not None),
+            "paused": int(self._held_back()),
             "cached_bytes": sum([len(record.body) for record in self._cache]),
             "open_txns": self._assembler.open_count if self._assembler else 0,
             "open_txn_bytes": self._assembler.held_bytes if self._assembler else 0,
@@ -119,6 +129,9 @@ class Scanner(Actor[ScannerMessage]):
 
     async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:
         """Messages; else the closed tick; else, after a while, nothing. None: not yet."""
+        if self._held_back():
+            return self._nothing_yet(waiting)
+        self._begun = True
         tail = self._channel.tail
         if waiting.cursor.next_id > tail.next_id:
             return self._ahead(waiting.cursor)
@@ -141,6 +154,17 @@ class Scanner(Actor[ScannerMessage]):
             self._keep(records, picked.cursor.next_id)
             if picked.items:
                 return Delivery(picked.items, None, picked.cursor)
+        return Delivery((), None, waiting.cursor)
+
+    def _held_back(self) -> bool:
+        """Before the first read only: a consumer that has begun is not stopped by a pause."""
+        return not self._begun and self._parts.pause.holds(ignores_pause=self._ignores_pause)
+
+    def _nothing_yet(self, waiting: _Waiting) -> Delivery | None:
+        """Not even a tick, which would say that everything before it was delivered."""
+        waited_s = self._context.clock.monotonic_s() - waiting.since_s
+        if waited_s < self._parts.limits.pull_wait_s:
+            return None
         return Delivery((), None, waiting.cursor)
 
     async def _prepared(self, waiting: _Waiting) -> Assembler | Refusal:

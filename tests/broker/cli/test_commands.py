@@ -161,6 +161,9 @@ def test_channels_health_and_actors_are_shown_as_tables_and_as_json(server: str)
     assert PCHANNEL in tidemark("channels", server=server).stdout
     channels = json.loads(tidemark("channels", "--json", server=server).stdout)
     assert [it["name"] for it in channels][1] == PCHANNEL
+    assert channels[1]["open_txns"] == channels[1]["open_txn_bytes"] == 0
+    assert channels[1]["first_id"] <= channels[1]["last_confirmed_id"] < channels[1]["next_id"]
+    assert channels[1]["closed_tick"] > 0
     assert "healthy" in tidemark("health", server=server).stdout
     assert json.loads(tidemark("health", "--json", server=server).stdout)["state"] == "healthy"
     shown = tidemark("actors", server=server).stdout
@@ -197,6 +200,32 @@ def test_an_actor_is_killed_only_where_that_is_allowed(server: str, tmp_path: Pa
         late = tidemark("actors", "kill", path, "--term", "1", server=broker.address)
         assert (late.returncode, late.stdout) == (1, "")
         assert "at term 2, not 1" in late.stderr or "waiting" in late.stderr
+
+
+def test_each_batch_is_a_transaction_when_asked_for(server: str) -> None:
+    vchannel = f"{PCHANNEL}_21v0"
+    given = "".join(f"line {it}\n" for it in range(10))
+    arguments = ("produce", vchannel, "--txn", "--batch", "4")
+    produced = tidemark(*arguments, "--json", server=server, given=given)
+    assert json.loads(produced.stdout)["transactions"] == 3, produced.stderr
+    assert "3 transactions" in tidemark(*arguments, server=server, given=given).stdout
+    shown = tidemark("consume", vchannel, "--until-now", server=server).stdout.splitlines()
+    messages = [json.loads(line) for line in shown]
+    assert [it["payload"] for it in messages] == [f"line {it}" for it in range(10)] * 2
+    assert len({it["tick"] for it in messages}) == 6
+
+
+def test_consumption_is_paused_and_resumed(server: str) -> None:
+    vchannel = f"{PCHANNEL}_22v0"
+    tidemark("produce", vchannel, server=server, given="a\n")
+    assert tidemark("consumption", "pause", server=server).returncode == 0
+    try:
+        assert json.loads(tidemark("health", "--json", server=server).stdout)["consumption_paused"]
+        arguments = ("consume", vchannel, "--limit", "1", "--format", "raw")
+        assert tidemark(*arguments, "--ignore-pause", server=server).stdout == "a\n"
+    finally:
+        assert tidemark("consumption", "resume", server=server).returncode == 0
+    assert tidemark(*arguments, server=server).stdout == "a\n"
 
 
 def test_barriers_are_shown_as_a_table_and_as_json(server: str) -> None:

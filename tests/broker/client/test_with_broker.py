@@ -318,3 +318,28 @@ async def test_a_client_outlives_its_broker_and_goes_on_with_the_next(tmp_path: 
                 seen += [it.id for it in (await anext(reader)).messages]
         second_may_end.set()
     assert seen == [it.id for it in sent]
+
+
+async def test_a_reader_may_begin_in_spite_of_a_pause_and_others_wait(broker: str) -> None:
+    taken: list[bytes] = []
+
+    async def held_back(log: Client) -> bool:
+        return any(it.extra.get("paused") == "1" for it in await log.actors())
+
+    async def take(log: Client) -> None:
+        taken.extend([it.payload async for it in log.read(VCHANNEL, until="now").messages()])
+
+    async with connect(broker) as log:
+        landed = await log.append(VCHANNEL, b"a")
+        await log.pause_consumption()
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take, log)
+                while not await held_back(log):
+                    await anyio.lowlevel.checkpoint()
+                async for batch in log.read(VCHANNEL, ignore_pause=True, with_ticks=True):
+                    if batch.closed_tick > landed.tick + (500 << 18):
+                        break
+                assert taken == []
+                await log.resume_consumption()
+            assert taken == [b"a"]

@@ -54,6 +54,10 @@ __all__ = (
     "LockInfo",
     "LogBase",
     "LogStub",
+    "MvccRequest",
+    "MvccResponse",
+    "PauseConsumptionRequest",
+    "PauseConsumptionResponse",
     "ReportTickRequest",
     "ReportTickResponse",
     "ResourceKey",
@@ -341,6 +345,18 @@ class ChannelInfo(betterproto2.Message):
 
     is_control_host: "bool" = betterproto2.field(11, betterproto2.TYPE_BOOL)
 
+    last_confirmed_id: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
+    """
+    That of the newest message: who reads from there on sees every later message whole.
+    """
+
+    open_txns: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
+    """
+    Transactions that are neither committed nor rolled back, and the bytes in them.
+    """
+
+    open_txn_bytes: "int" = betterproto2.field(14, betterproto2.TYPE_INT64)
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelInfo", ChannelInfo)
 
@@ -365,6 +381,18 @@ class ChannelOffsets(betterproto2.Message):
     size_bytes: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
 
     term: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+
+    last_confirmed_id: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    That of the newest message: who reads from there on sees every later message whole.
+    """
+
+    open_txns: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
+    """
+    Transactions that are neither committed nor rolled back, and the bytes in them.
+    """
+
+    open_txn_bytes: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
 
 
 default_message_pool.register_message("tidemark.v1", "ChannelOffsets", ChannelOffsets)
@@ -633,6 +661,8 @@ class HealthResponse(betterproto2.Message):
     Times that a damaged place was met beyond those listed.
     """
 
+    consumption_paused: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
+
 
 default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthResponse)
 
@@ -845,6 +875,42 @@ class LockInfo(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "LockInfo", LockInfo)
+
+
+@dataclass(eq=False, repr=False)
+class MvccRequest(betterproto2.Message):
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("tidemark.v1", "MvccRequest", MvccRequest)
+
+
+@dataclass(eq=False, repr=False)
+class MvccResponse(betterproto2.Message):
+    time_tick: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("tidemark.v1", "MvccResponse", MvccResponse)
+
+
+@dataclass(eq=False, repr=False)
+class PauseConsumptionRequest(betterproto2.Message):
+    paused: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "PauseConsumptionRequest", PauseConsumptionRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class PauseConsumptionResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "PauseConsumptionResponse", PauseConsumptionResponse
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -1118,6 +1184,28 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def pause_consumption(
+        self,
+        message: "PauseConsumptionRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "PauseConsumptionResponse":
+        """
+        While paused, consumers that are opened begin to read only once it is resumed, but for those
+        that set ignore_pause_consumption. Holds for the node that is asked, until it stops.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Admin/PauseConsumption",
+            message,
+            PauseConsumptionResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class BroadcastsStub(betterproto2_grpclib.ServiceStub):
     """
@@ -1380,6 +1468,28 @@ class LogStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def mvcc(
+        self,
+        message: "MvccRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "MvccResponse":
+        """
+        A tick, closed already, that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless the
+        node that is asked serves the vchannel.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Log/Mvcc",
+            message,
+            MvccResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class TimeSyncStub(betterproto2_grpclib.ServiceStub):
     """
@@ -1539,6 +1649,16 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def pause_consumption(
+        self, message: "PauseConsumptionRequest"
+    ) -> "PauseConsumptionResponse":
+        """
+        While paused, consumers that are opened begin to read only once it is resumed, but for those
+        that set ignore_pause_consumption. Holds for the node that is asked, until it stops.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_health(
         self, stream: "grpclib.server.Stream[HealthRequest, HealthResponse]"
     ) -> None:
@@ -1571,6 +1691,15 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
         response = await self.kill(request)
         await stream.send_message(response)
 
+    async def __rpc_pause_consumption(
+        self,
+        stream: "grpclib.server.Stream[PauseConsumptionRequest, PauseConsumptionResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.pause_consumption(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Admin/Health": grpclib.const.Handler(
@@ -1596,6 +1725,12 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 KillRequest,
                 KillResponse,
+            ),
+            "/tidemark.v1.Admin/PauseConsumption": grpclib.const.Handler(
+                self.__rpc_pause_consumption,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                PauseConsumptionRequest,
+                PauseConsumptionResponse,
             ),
         }
 
@@ -1828,6 +1963,14 @@ class LogBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def mvcc(self, message: "MvccRequest") -> "MvccResponse":
+        """
+        A tick, closed already, that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless the
+        node that is asked serves the vchannel.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_describe(
         self, stream: "grpclib.server.Stream[DescribeRequest, DescribeResponse]"
     ) -> None:
@@ -1852,6 +1995,14 @@ class LogBase(betterproto2_grpclib.ServiceBase):
         response = await self.advance(request)
         await stream.send_message(response)
 
+    async def __rpc_mvcc(
+        self, stream: "grpclib.server.Stream[MvccRequest, MvccResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.mvcc(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Log/Describe": grpclib.const.Handler(
@@ -1871,6 +2022,12 @@ class LogBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 AdvanceRequest,
                 AdvanceResponse,
+            ),
+            "/tidemark.v1.Log/Mvcc": grpclib.const.Handler(
+                self.__rpc_mvcc,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                MvccRequest,
+                MvccResponse,
             ),
         }
 
