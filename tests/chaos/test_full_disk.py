@@ -31,7 +31,14 @@ PAYLOAD_BYTES = 20_000
 FULL_S = 4.0
 """Longer than the bound of the ticks lasts: the metadata has to meet the full disk as well."""
 
-HEAL_S_MAX = 20.0
+REFUSALS = (
+    ("ON_SHUTDOWN: storage refused", "No space left"),
+    ("INNER: no time ticks to be had", "database or disk is full"),
+)
+"""By the log, or, where a slow machine lets the ticks run out first, by the metadata beside it."""
+
+HEAL_S_MAX = 120.0
+HANG_S = 60.0
 SMALL_DISK = f'mount -t tmpfs -o size={DISK_MIB}m tidemark-test "$0" && exec "$@"'
 
 told = logging.getLogger("tests.chaos")
@@ -63,8 +70,7 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
         filled = fill(filler)
         refusals = [await append_until_refused(log, it, acknowledged[it]) for it in VCHANNELS]
         for error in refusals:
-            assert "ON_SHUTDOWN: storage refused" in str(error)
-            assert "No space left" in str(error)
+            assert any(all(part in str(error) for part in parts) for parts in REFUSALS), error
         health = await log.health()
         assert health.state == "degraded"
         assert {it.state for it in health.troubles} <= {"refusing", "unavailable", "assigning"}
@@ -96,7 +102,7 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
 
 async def append(log: Client, vchannel: str, acknowledged: list[bytes], number: int) -> None:
     payload = b"%d " % number + b"." * PAYLOAD_BYTES
-    await log.append(vchannel, payload, deadline_s=2.0)
+    await log.append(vchannel, payload, deadline_s=5.0)
     acknowledged.append(payload)
 
 
@@ -113,14 +119,14 @@ async def append_until_refused(
 
 
 async def everything(log: Client, vchannel: str) -> list[bytes]:
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANG_S):
         reader = log.read(vchannel, until="now")
         return [message.payload async for message in reader.messages()]
 
 
 async def take(reader: Scanner, wanted: list[bytes]) -> None:
     found: list[bytes] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANG_S):
         while len(found) < len(wanted):
             found += [message.payload for message in (await anext(reader)).messages]
     assert found == wanted
