@@ -98,6 +98,8 @@ class Settings(BaseSettings):
     """How long a stop waits for work in hand; a stop by SIGTERM is over within 5 s."""
     allow_chaos: bool = False
     """Anybody who reaches the port may have single actors killed; for practice."""
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """Prometheus metrics on 127.0.0.1 at /metrics; 0 lets the system choose. None: not served."""
     log_level: Annotated[str, Field(pattern=LEVELS)] = "warning"
     """For all loggers; `warning,broker.node=debug` sets some apart."""
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"

@@ -59,6 +59,9 @@ async def _serve(settings: Settings, folder: DataFolder, bound: socket.socket) -
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, _stop, running)
         async with run_broker(settings, folder, bound) as broker:
-            sys.stdout.write(f"tidemark ready listen={broker.address} data={settings.data_dir}\n")
+            metrics = f" metrics={broker.metrics}" if broker.metrics else ""
+            sys.stdout.write(
+                f"tidemark ready listen={broker.address} data={settings.data_dir}{metrics}\n"
+            )
             sys.stdout.flush()
             await broker.system.wait_failed()

@@ -19,6 +19,7 @@ from broker.app.bounds import edge_limits, node_limits, timesync_timing
 from broker.app.failures import CannotStart
 from broker.app.listening import address_of
 from broker.app.logs import program_version
+from broker.app.measuring import metrics_served, sources_of
 from broker.app.storage import found, metadata, of_damage, segmented_wal
 from broker.config import Settings
 from broker.coordinator.broadcast_tree import BroadcastParts
@@ -41,7 +42,7 @@ from broker.model.ids import NodeId, PChannelName
 from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
 from broker.node.messages import Drain
-from broker.node.parts import NodePorts, node_parts
+from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.timesync.tree import TimesyncParts, timesync_tree
@@ -68,11 +69,12 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running broker. `address` is what clients are told."""
+    """A running broker. `address` is what clients are told; `metrics`, "" without, a URL."""
 
     address: str
     system: System
     edge: EdgeServer
+    metrics: str = ""
 
 
 @asynccontextmanager
@@ -99,7 +101,9 @@ async def run_broker(
             await edge.start_on(bound)
             try:
                 await tree.wait_until_open(len(pchannels))
-                yield Broker(address, system, edge)
+                sources = sources_of(system, tree.parts, edge, tree.damages.found)
+                async with metrics_served(sources, settings.metrics_port) as url:
+                    yield Broker(address, system, edge, url)
             finally:
                 tree.drain()
                 with anyio.CancelScope(shield=True):
@@ -120,6 +124,7 @@ class _Tree:
         self.wal = WatchedWal(segmented_wal(settings, folder, self.damages))
         self._node_id = NodeId(settings.node_id)
         self.system: System | None = None
+        self.parts: NodeParts
         self.reaches = Reaches(
             directory=Reach(lambda: self._find(DIRECTORY)),
             assigner=Reach(lambda: self._find(ASSIGNER)),
@@ -145,7 +150,7 @@ class _Tree:
             observer=NodeNews(self._find, ASSIGNER),
             headers=StoredHeaders(),
         )
-        parts = node_parts(self._node_id, ports, node_limits(self._settings))
+        parts = self.parts = node_parts(self._node_id, ports, node_limits(self._settings))
         source = LocalClosedTicks(pchannels, lambda: self._find(DIRECTORY))
         timing = timesync_timing(self._settings)
         timesync = timesync_tree(TimesyncParts(source, pchannels, timing), ROOT)

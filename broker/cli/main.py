@@ -62,7 +62,7 @@ def options(
 
 
 @app.command()
-def serve(
+def serve(  # noqa: PLR0913 - each argument is a flag
     data_dir: Annotated[
         Path | None, typer.Option(help="Where everything is kept; ./tidemark-data by default.")
     ] = None,
@@ -81,6 +81,10 @@ def serve(
         bool | None,
         typer.Option("--allow-chaos", help="Let `tidemark actors kill` end actors; for practice."),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", help="Serve Prometheus metrics on 127.0.0.1; off by default."),
+    ] = None,
     log_format: Annotated[
         str | None, typer.Option(metavar="console|json", help="For people, or one object a line.")
     ] = None,
@@ -98,6 +102,7 @@ def serve(
         "cluster": cluster,
         "pchannels": pchannels,
         "allow_chaos": allow_chaos,
+        "metrics_port": metrics_port,
         "log_format": log_format,
     }
     run_server({name: value for name, value in given.items() if value is not None})

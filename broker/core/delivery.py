@@ -36,11 +36,13 @@ class Picked:
     """`items` in tick order; `cursor` is where to go on.
 
     `broken` says what cannot be in a healthy log at the cursor; nothing beyond may be read.
+    `disordered`: that is a tick which does not grow, and not a transaction that does not add up.
     """
 
     items: tuple[Delivered | ClosedTick, ...]
     cursor: Cursor
     broken: str = ""
+    disordered: bool = False
 
 
 def select(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
@@ -110,8 +112,8 @@ class _Delivery:
     """One walk over records: what it found, and where it stands."""
 
     __slots__ = (
-        "_assembler", "_broken", "_floor", "_inside", "_items", "_next_id", "_room", "_selection",
-        "_tick",
+        "_assembler", "_broken", "_disordered", "_floor", "_inside", "_items", "_next_id", "_room",
+        "_selection", "_tick",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +126,7 @@ class _Delivery:
         self._room = bytes_max
         self._items: list[Delivered | ClosedTick] = []
         self._broken = ""
+        self._disordered = False
 
     def follows(self, record: Record) -> bool:
         """Whether ticks go on growing; a record that is being read on is no new one."""
@@ -133,6 +136,7 @@ class _Delivery:
                 f"message {record.base_id} has tick {record.base_tick}, after tick"
                 f" {assembler.seen_tick} was seen"
             )
+            self._disordered = True
             return False
         assembler.seen_tick = record.last_tick
         return True
@@ -169,7 +173,7 @@ class _Delivery:
         self._assembler.next_id = self._next_id
         open_id = self._assembler.open_id(self._next_id)
         cursor = Cursor(self._next_id, self._tick, open_id, self._inside)
-        return Picked(tuple(self._items), cursor, self._broken)
+        return Picked(tuple(self._items), cursor, self._broken, self._disordered)
 
     def _take_committed(self, commit: Record) -> bool:
         members = self._assembler.committed(commit, self._selection.kinds)

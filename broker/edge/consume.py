@@ -15,6 +15,7 @@ from broker.edge.consumer_request import consumer_request
 from broker.edge.gate import Session, decoded
 from broker.edge.headers import consumer_channel
 from broker.edge.limits import EdgeLimits
+from broker.edge.meters import StreamMeter
 from broker.edge.reach import Reach
 from broker.edge.tick_frames import TickFrames
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -88,7 +89,8 @@ class ConsumerStreams:
             )
             opened = await self.directory.demand(opening)
             stream = ConsumeStream(session.stream, self, opening, opened)
-            await stream.run(self._consumer_created)
+            with session.meters.consuming(channel.name) as meter:
+                await stream.run(self._consumer_created, meter)
         await session.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
 
     async def _first_request(self, stream: ServerBatchStream) -> list[bytes]:
@@ -122,14 +124,14 @@ class ConsumeStream:
         self._cursor = opened.cursor
         self._feeding = anyio.CancelScope()
 
-    async def run(self, created: bytes) -> None:
+    async def run(self, created: bytes, meter: StreamMeter) -> None:
         """Until the client half-closes. Raises Refused when the Scanner is gone for good."""
         try:
             await self._stream.write_batch([created])
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._until_half_closed)
                 with self._feeding:
-                    await self._feed()
+                    await self._feed(meter)
                 tasks.cancel_scope.cancel()
         finally:
             self._release_scanner()
@@ -140,7 +142,7 @@ class ConsumeStream:
             pass
         self._feeding.cancel()
 
-    async def _feed(self) -> None:
+    async def _feed(self, meter: StreamMeter) -> None:
         credit_max = self._shared.limits.consume_credit_bytes
         while True:
             room = await self._stream.room()
@@ -148,6 +150,7 @@ class ConsumeStream:
             framed = self._framed(delivery)
             if framed:
                 await self._stream.write_framed(framed)
+                meter.consumed_bytes += len(framed)
             self._cursor = delivery.cursor
 
     def _framed(self, delivery: Delivery) -> bytes:

@@ -16,6 +16,7 @@ from grpclib.const import Cardinality, Handler
 from broker.edge.failures import grpc_error, refusal_of, sole
 from broker.edge.headers import Identity, Metadata, mistaken_identity
 from broker.edge.limits import EdgeLimits
+from broker.edge.meters import EdgeMeters
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.transport import ServerBatchStream, StreamGone
 from schemas.fields import fields
@@ -43,9 +44,12 @@ A = TypeVar("A", bound=WireMessage)
 class Session:
     """One open call, as its service sees it."""
 
-    __slots__ = ("_end", "_ending", "metadata", "scope", "stream")
+    __slots__ = ("_end", "_ending", "metadata", "meters", "scope", "stream")
 
-    def __init__(self, stream: ServerBatchStream, metadata: Metadata) -> None:
+    def __init__(
+        self, stream: ServerBatchStream, metadata: Metadata, meters: EdgeMeters | None = None
+    ) -> None:
+        self.meters = meters or EdgeMeters()
         self.stream = stream
         self.metadata = metadata
         self.scope = anyio.CancelScope()
@@ -81,6 +85,7 @@ class Gate:
 
     def __init__(self, identity: Identity, limits: EdgeLimits) -> None:
         self.limits = limits
+        self.meters = EdgeMeters()
         self._identity = identity
         self._open: set[Session] = set()
         self._idle = asyncio.Event()
@@ -101,7 +106,7 @@ class Gate:
             stream = ServerBatchStream(
                 call, limit_bytes=self.limits.frame_bytes_max, stall_s=self.limits.idle_peer_s
             )
-            session = Session(stream, call.metadata or {})
+            session = Session(stream, call.metadata or {}, self.meters)
             self._open.add(session)
             self._idle.clear()
             try:

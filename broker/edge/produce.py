@@ -63,7 +63,8 @@ async def serve_produce(
     created = ProduceResponse(create=CreateProducerResponse(wal_name=wal_name))
     session.stream.pass_over(limits.passed_over_bytes_max)
     await session.stream.write_batch([bytes(created)])
-    await ProduceStream(session, located, limits).run()
+    with session.meters.producing(channel.name):
+        await ProduceStream(session, located, limits).run()
 
 
 class ProduceStream:

@@ -20,6 +20,7 @@ from broker.edge.headers import Identity
 from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
 from broker.edge.log_service import LogService
+from broker.edge.meters import EdgeMeters
 from broker.edge.reach import Reaches
 from broker.edge.state import ServerState, StateService
 from broker.edge.time_sync_service import TimeSyncService
@@ -70,6 +71,11 @@ class EdgeServer:
     def port(self) -> int:
         """The port served; the one the system chose when 0 was asked for."""
         return self._listener.port
+
+    @property
+    def meters(self) -> EdgeMeters:
+        """Who is connected, by pchannel."""
+        return self._gate.meters
 
     @property
     def connections(self) -> int:

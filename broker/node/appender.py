@@ -78,6 +78,7 @@ class Appender(Actor[AppenderMessage]):
         self._name = name
         self._parts = parts
         self._limits = parts.limits
+        self._meter = parts.meters.of(name)
         self._admission = Admission(name, parts.limits.message_bytes_max)
         self._backlog = Backlog(parts.limits.backlog_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
@@ -251,12 +252,18 @@ class Appender(Actor[AppenderMessage]):
         """
         if not records:
             return
+        began_s = self._context.clock.monotonic_s()
         await self._log.append(records)
+        self._meter.stores.add(self._context.clock.monotonic_s() - began_s)
         last = records[-1]
         self._end = end_after(records, end)
         self._unmarked = last.kind != MessageType.TIME_TICK
         self._groups += 1
-        self._messages += sum([len(record.sizes) for record in records])
+        for record in records:
+            self._messages += len(record.sizes)
+            if record.kind != MessageType.TIME_TICK:
+                self._meter.messages += len(record.sizes)
+                self._meter.bytes += len(record.body)
         self._mvcc.stored(records)
         closed = closed_tick(last.last_tick, self._end)
         self._tail.push(records, closed, self._context.clock.monotonic_s())

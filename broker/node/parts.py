@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from broker.model.ids import NodeId
 from broker.node.limits import NodeLimits
+from broker.node.meters import Meters
 from broker.node.open_channels import OpenChannels
 from broker.node.pause import ConsumptionPause
 from broker.node.ticks import TickCache
@@ -42,6 +43,7 @@ class NodeParts:
     limits: NodeLimits
     open_channels: OpenChannels
     pause: ConsumptionPause
+    meters: Meters
 
 
 def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None) -> NodeParts:
@@ -57,4 +59,5 @@ def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = No
         limits=limits,
         open_channels=OpenChannels(limits.tail_total_bytes_max),
         pause=ConsumptionPause(limits.pause_consumption),
+        meters=Meters(),
     )

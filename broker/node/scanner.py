@@ -68,8 +68,10 @@ class Scanner(Actor[ScannerMessage]):
         self._waiting: _Waiting | None = None
         self._cache: Sequence[Record] = ()
         self._assembler: Assembler | None = None
+        self._meter = parts.meters.of(name)
         self._broken = 0
         self._pulled_s = 0.0
+        self._next_id = FIRST_MESSAGE_ID
 
     async def started(self, context: Context[ScannerMessage]) -> None:
         """Take the channel as it is open now; a later one has Scanners of its own."""
@@ -103,6 +105,7 @@ class Scanner(Actor[ScannerMessage]):
             "vchannel": self._selection.vchannel,
             "waiting": int(self._waiting is not None),
             "paused": int(self._held_back()),
+            "next_id": self._next_id,
             "cached_bytes": sum([len(record.body) for record in self._cache]),
             "open_txns": self._assembler.open_count if self._assembler else 0,
             "open_txn_bytes": self._assembler.held_bytes if self._assembler else 0,
@@ -113,6 +116,7 @@ class Scanner(Actor[ScannerMessage]):
         """One Pull at a time: an older one, whose asker may have left, is answered empty."""
         if self._waiting is not None:
             self._waiting.envelope.reply(Delivery((), None, self._waiting.cursor))
+        self._next_id = pull.cursor.next_id
         now_s = self._pulled_s = self._context.clock.monotonic_s()
         self._waiting = _Waiting(envelope, pull.cursor, pull.bytes_max, now_s)
 
@@ -125,6 +129,8 @@ class Scanner(Actor[ScannerMessage]):
             self._channel.tail.wait(self._selection.vchannel, self._context.self)
             return
         self._waiting = None
+        if isinstance(answer, Delivery):
+            self._meter.scanned += len(answer.items)
         waiting.envelope.reply(answer)
 
     async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:
@@ -198,6 +204,10 @@ class Scanner(Actor[ScannerMessage]):
     def _violated(self, picked: Picked) -> Refusal:
         """What cannot be in a healthy log: said to the reader and to people, never passed over."""
         self._broken += 1
+        if picked.disordered:
+            self._meter.tick_violations += 1
+        else:
+            self._meter.count_mismatches += 1
         cause = f"{self._name}: the log contradicts itself: {picked.broken}"
         log.error("%s", cause)
         return Refusal(StreamingCode.UNRECOVERABLE, cause)

@@ -1,0 +1,44 @@
+"""What happened on each pchannel of this node since the process started: counts for people.
+
+Owns the counts. They outlive the actors that add to them, so that they only grow; nobody decides by
+them. Next: broker/metrics/table.py
+"""
+
+from dataclasses import dataclass, field
+
+from broker.core.histogram import Histogram
+from broker.model.ids import PChannelName
+
+STORE_BOUNDS_S = (
+    0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class ChannelMeter:
+    """Of one pchannel. `stores`: seconds that the write and the sync of each group took."""
+
+    messages: int = 0
+    bytes: int = 0
+    scanned: int = 0
+    tick_violations: int = 0
+    count_mismatches: int = 0
+    stores: Histogram = field(default_factory=lambda: Histogram(STORE_BOUNDS_S))
+
+
+class Meters:
+    """One per node."""
+
+    def __init__(self) -> None:
+        self._channels: dict[PChannelName, ChannelMeter] = {}
+
+    def of(self, name: PChannelName) -> ChannelMeter:
+        """The pchannel's, made when it is first asked for."""
+        meter = self._channels.get(name)
+        if meter is None:
+            meter = self._channels[name] = ChannelMeter()
+        return meter
+
+    def all(self) -> list[tuple[PChannelName, ChannelMeter]]:
+        """Every pchannel that was served here, by name."""
+        return [(name, self._channels[name]) for name in sorted(self._channels)]

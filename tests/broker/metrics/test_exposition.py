@@ -1,0 +1,191 @@
+"""What Prometheus gets: every row of the table, few labels, well formed, from a broker at work."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from broker.app import Broker, CannotStart
+from broker.client import Client, connect
+from broker.core.naming import pchannel_names
+from broker.metrics.exposition import CONNECTIONS_MAX, HEAD_BYTES_MAX
+from broker.metrics.table import METRICS, PREFIX
+from tests.broker_process import free_port
+from tests.local_broker import local_broker
+
+PCHANNELS = pchannel_names("by-dev", 2)
+P0 = PCHANNELS[0]
+V0 = f"{P0}_1v0"
+LABELS = {"channel", "kind", "le", "state", "term"}
+DEADLINE_S = 30.0
+
+
+async def fetch(url: str, *lines: str, method: str = "GET", path: str = "") -> tuple[str, str]:
+    """Head and body of an answer, which ends with the connection."""
+    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/metrics)", url)
+    assert found is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(found[1]))
+    request = [f"{method} {path or found[2]} HTTP/1.1", "Host: here", *lines, "", ""]
+    writer.write("\r\n".join(request).encode())
+    with anyio.fail_after(DEADLINE_S):
+        head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    return head, body
+
+
+async def families(url: str) -> dict[str, Metric]:
+    _, body = await fetch(url)
+    return {family.name: family for family in prometheus(body)}
+
+
+def value(found: dict[str, Metric], name: str, **labels: str) -> float:
+    """Of the one sample with these labels."""
+    samples = [it for family in found.values() for it in family.samples]
+    (one,) = [it.value for it in samples if (it.name, it.labels) == (PREFIX + name, labels)]
+    return one
+
+
+@asynccontextmanager
+async def at_hand(data_dir: Path) -> AsyncIterator[tuple[Broker, Client]]:
+    async with (
+        local_broker(data_dir, pchannels=2, metrics_port=0) as broker,
+        connect(broker.address) as log,
+    ):
+        yield broker, log
+
+
+async def at_work(log: Client) -> None:
+    """Messages, a transaction, a reader: something for each figure."""
+    await asyncio.gather(*[log.append(V0, b"x" * 100) for _ in range(50)])
+    async with log.txn(V0) as txn:
+        await txn.append(b"in a transaction")
+    read = [message async for message in log.read(V0, until="now").messages()]
+    assert len(read) == 51
+
+
+async def test_every_name_of_the_table_is_exposed_and_no_other(tmp_path: Path) -> None:
+    async with at_hand(tmp_path) as (broker, log):
+        await at_work(log)
+        found = await families(broker.metrics)
+    wanted = {PREFIX + metric.name.removesuffix("_total") for metric in METRICS}
+    assert {name.removesuffix("_total") for name in found} == wanted
+    assert all(family.documentation for family in found.values())
+    labels = {label for family in found.values() for it in family.samples for label in it.labels}
+    assert labels <= LABELS
+    channels = {it.labels.get("channel") for family in found.values() for it in family.samples}
+    assert channels <= {None, *PCHANNELS}
+
+
+async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
+    async with at_hand(tmp_path) as (broker, log):
+        await at_work(log)
+        found = await families(broker.metrics)
+        assert value(found, "wal_append_message_total", channel=P0) == 53  # begin and commit
+        assert value(found, "wal_append_message_bytes_total", channel=P0) > 50 * 100
+        assert value(found, "wal_scan_pass_message_total", channel=P0) >= 51
+        assert value(found, "streamingnode_consume_bytes_total", channel=P0) > 50 * 100
+        assert value(found, "streamingnode_producer_total", channel=P0) == 1
+        assert value(found, "wal_info", channel=P0, term="2") == 1
+        assert value(found, "actors", kind="appender", state="running") == 2
+        assert 0 <= value(found, "wal_closed_tick_lag_seconds", channel=P0) < DEADLINE_S
+        assert value(found, "wal_size_bytes", channel=P0) > 50 * 100
+        groups = value(found, "wal_sync_total", channel=P0)
+        assert 0 < groups <= 60 + DEADLINE_S * 5
+        assert value(found, "wal_sync_duration_seconds_count", channel=P0) == groups
+
+
+async def test_counts_only_grow_when_actors_come_back(tmp_path: Path) -> None:
+    async with at_hand(tmp_path) as (broker, log):
+        await at_work(log)
+        before = await families(broker.metrics)
+        path = f"/root/node/channels/{P0}/log/appender"
+        broker.system.kill(path)
+        await log.append(V0, b"after")
+        after = await families(broker.metrics)
+    for name in ("wal_append_message_total", "wal_append_message_bytes_total", "wal_sync_total"):
+        assert value(after, name, channel=P0) > value(before, name, channel=P0)
+    assert value(after, "wal_info", channel=P0, term="3") == 1
+    assert value(after, "actor_restarts_total", kind="appender") == 1
+    handled = "actor_handled_total"
+    assert value(after, handled, kind="appender") > value(before, handled, kind="appender")
+
+
+async def test_openmetrics_is_given_to_who_asks_for_it(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
+        accept = "Accept: application/openmetrics-text;version=1.0.0"
+        head, body = await fetch(broker.metrics, accept)
+    assert "Content-Type: application/openmetrics-text" in head
+    assert body.endswith("# EOF\n")
+    assert len(list(openmetrics(body))) == len(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", "404 Not Found"),
+        ("GET", "/metrics?name=x", "200 OK"),
+        ("POST", "/metrics", "405 Method Not Allowed"),
+        ("HEAD", "/metrics", "200 OK"),
+    ],
+)
+async def test_other_requests_are_told_what_they_are(
+    tmp_path: Path, method: str, path: str, status: str
+) -> None:
+    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
+        head, body = await fetch(broker.metrics, method=method, path=path)
+    assert head.startswith(f"HTTP/1.1 {status}\r\n")
+    assert bool(body) is (method != "HEAD")
+
+
+NONSENSE = (
+    b"\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"\xff\xfe\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nA: " + b"x" * (HEAD_BYTES_MAX + 1) + b"\r\n\r\n",
+)
+
+
+@pytest.mark.parametrize("given", NONSENSE)
+async def test_nonsense_ends_its_connection_and_nothing_else(tmp_path: Path, given: bytes) -> None:
+    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
+        port = int(broker.metrics.rpartition(":")[2].partition("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(given)
+        with anyio.fail_after(DEADLINE_S):
+            try:
+                assert await reader.read() == b""
+            except ConnectionError:
+                pass
+        writer.close()
+        assert len(await families(broker.metrics)) == len(METRICS)
+
+
+async def test_silent_connections_are_few_and_are_cut_off(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
+        port = int(broker.metrics.rpartition(":")[2].partition("/")[0])
+        silent = [
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 1)
+        ]
+        with anyio.fail_after(DEADLINE_S):
+            for reader, writer in silent:
+                try:
+                    assert await reader.read() == b""
+                except ConnectionError:
+                    pass
+                writer.close()
+        assert len(await families(broker.metrics)) == len(METRICS)
+
+
+async def test_a_port_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", port := free_port())
+    async with server:
+        with pytest.raises(CannotStart, match=f"127.0.0.1:{port}.*--metrics-port"):
+            async with local_broker(tmp_path, pchannels=1, metrics_port=port):
+                pass
