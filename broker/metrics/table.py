@@ -110,6 +110,15 @@ METRICS: Final = (
         "streamingcoord_assignment_listener_total", "gauge", "Clients that wait for assignments.",
         (), _alone("assigner", "watches"),
     ),
+    Metric(
+        "streamingcoord_broadcaster_task_total", "gauge", "Broadcasts.", ("state",),
+        lambda v: (((s,), _number(e, s)) for _, e in v.extras("locks")
+                   for s in ("waiting", "running", "quarantine", "tombstones")),
+    ),
+    Metric(
+        "streamingcoord_broadcaster_locks", "gauge", "Resource keys that are held.", (),
+        _alone("locks", "locks"),
+    ),
     # ---- node -----------------------------------------------------------------------------------
     Metric(
         "streamingnode_producer_total", "gauge", "Open Produce streams.", CHANNEL,
