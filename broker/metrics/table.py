@@ -205,6 +205,10 @@ METRICS: Final = (
         _extras("scanner", lambda _: 1),
     ),
     Metric(
+        "wal_scanner_pause_consumption", "gauge", "Consumers that are held back.", CHANNEL,
+        _extras("scanner", lambda extra: _number(extra, "paused")),
+    ),
+    Metric(
         "wal_scan_pass_message_total", "counter", "Messages handed to consumers.", CHANNEL,
         _meters(lambda it: it.scanned),
     ),
