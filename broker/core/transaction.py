@@ -10,7 +10,7 @@ to know what a lease is.
 Next: broker/core/sequencer.py
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from broker.core.txn_state import NEXT, TxnEvent, TxnState, after
@@ -24,10 +24,16 @@ from broker.model.message import (
     NewMessage,
 )
 from broker.model.record import Record
+from broker.model.snapshot import FinishedTxn, TxnEnd
 from broker.model.txn import TxnContext, TxnPart
 
 MIB = 1024 * 1024
 _TICKS_PER_MS = 1 << TICK_LOGICAL_BITS
+_STATE_OF = {
+    TxnEnd.COMMITTED: TxnState.COMMITTED,
+    TxnEnd.ROLLED_BACK: TxnState.ROLLED_BACK,
+    TxnEnd.EXPIRED: TxnState.EXPIRED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +311,10 @@ class Transactions:
         )
         self.ended(session, outcome)
 
+    def remember(self, finished: Iterable[FinishedTxn]) -> None:
+        """Exactly these have ended, as far as anybody remembers, in this order."""
+        self._ended = {each.outcome.txn.id: _finished(each) for each in finished}
+
     def renew(self, tick: TimeTick) -> None:
         """Whoever is open gets a whole lease from `tick` on: nobody could reach the log before."""
         self._moved = dict(self._open)
@@ -326,6 +336,18 @@ def _refusal(session: Session, event: TxnEvent) -> Refusal | None:
         return None
     name = f"transaction {session.context.id}"
     return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
+
+
+def _finished(txn: FinishedTxn) -> Session:
+    return Session(
+        context=txn.outcome.txn,
+        vchannel=txn.vchannel,
+        begin_id=txn.begin_id,
+        last_tick=txn.outcome.tick,
+        bodies=txn.bodies,
+        state=_STATE_OF[txn.end],
+        outcome=txn.outcome,
+    )
 
 
 def _replayed_end(record: Record) -> TxnState:

@@ -1,0 +1,279 @@
+"""How the parts of a recovery snapshot are written: keys, and values as JSON with a version.
+
+JSON, because a person may have to read it in an emergency. Owns the format only.
+Next: broker/meta/recovery.py
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from broker.model.effect import SegmentLevel
+from broker.model.ids import (
+    CollectionId,
+    MessageId,
+    PartitionId,
+    PChannelName,
+    SegmentId,
+    Term,
+    TimeTick,
+    TxnId,
+    VChannelName,
+)
+from broker.model.message import AppendedInTxn
+from broker.model.producer import Produced
+from broker.model.snapshot import (
+    FinishedTxn,
+    SchemaStart,
+    SegmentSnapshot,
+    SegmentState,
+    TxnEnd,
+    VChannelSnapshot,
+    VChannelState,
+    WalCheckpoint,
+)
+from broker.model.txn import TxnContext
+
+VERSION = 1
+T = TypeVar("T")
+
+
+class Unreadable(Exception):
+    """A stored part is damaged, or of a version that this program does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The record that is written last: who may write, and how far the snapshot reaches.
+
+    `claims` counts the claims of the pchannel, so that two at one term differ.
+    """
+
+    term: Term
+    claims: int
+    checkpoint: WalCheckpoint | None
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where the parts of one pchannel's snapshot are."""
+
+    channel: PChannelName
+
+    @property
+    def prefix(self) -> str:
+        return f"recovery/{self.channel}/"
+
+    @property
+    def head(self) -> str:
+        return f"{self.prefix}checkpoint"
+
+    @property
+    def finished(self) -> str:
+        return f"{self.prefix}finished"
+
+    @property
+    def producers(self) -> str:
+        return f"{self.prefix}producers"
+
+    @property
+    def vchannels(self) -> str:
+        return f"{self.prefix}vchannel/"
+
+    @property
+    def segments(self) -> str:
+        return f"{self.prefix}segment/"
+
+
+def encode_head(head: Head) -> bytes:
+    """The record of the checkpoint."""
+    at = head.checkpoint
+    return _encode(
+        {
+            "term": head.term,
+            "claims": head.claims,
+            "checkpoint": None if at is None else [at.id, at.tick],
+        }
+    )
+
+
+def decode_head(value: bytes) -> Head:
+    """The checkpoint; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> Head:
+        at = fields["checkpoint"]
+        return Head(
+            term=Term(int(fields["term"])),
+            claims=int(fields["claims"]),
+            checkpoint=at and WalCheckpoint(MessageId(int(at[0])), TimeTick(int(at[1]))),
+        )
+
+    return _decode(value, parse)
+
+
+def encode_vchannel(vchannel: VChannelSnapshot) -> bytes:
+    """The record of one vchannel."""
+    return _encode(
+        {
+            "name": vchannel.name,
+            "collection": vchannel.collection_id,
+            "state": vchannel.state.name,
+            "partitions": vchannel.partition_ids,
+            "schemas": [
+                [each.version, b64encode(each.schema).decode(), each.start_tick]
+                for each in vchannel.schemas
+            ],
+            "tick": vchannel.tick,
+        }
+    )
+
+
+def decode_vchannel(value: bytes) -> VChannelSnapshot:
+    """The vchannel; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> VChannelSnapshot:
+        return VChannelSnapshot(
+            name=VChannelName(fields["name"]),
+            collection_id=CollectionId(fields["collection"]),
+            state=VChannelState[fields["state"]],
+            partition_ids=tuple(PartitionId(each) for each in fields["partitions"]),
+            schemas=tuple(
+                SchemaStart(version, b64decode(schema, validate=True), TimeTick(tick))
+                for version, schema, tick in fields["schemas"]
+            ),
+            tick=TimeTick(fields["tick"]),
+        )
+
+    return _decode(value, parse)
+
+
+def encode_segment(segment: SegmentSnapshot) -> bytes:
+    """The record of one segment."""
+    return _encode(
+        {
+            "id": segment.id,
+            "vchannel": segment.vchannel,
+            "collection": segment.collection_id,
+            "partition": segment.partition_id,
+            "state": segment.state.name,
+            "level": segment.level.name,
+            "schema_version": segment.schema_version,
+            "rows": segment.rows,
+            "size_bytes": segment.size_bytes,
+            "rows_max": segment.rows_max,
+            "size_bytes_max": segment.size_bytes_max,
+            "created_tick": segment.created_tick,
+            "modified_tick": segment.modified_tick,
+            "tick": segment.tick,
+        }
+    )
+
+
+def decode_segment(value: bytes) -> SegmentSnapshot:
+    """The segment; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> SegmentSnapshot:
+        return SegmentSnapshot(
+            id=SegmentId(fields["id"]),
+            vchannel=VChannelName(fields["vchannel"]),
+            collection_id=CollectionId(fields["collection"]),
+            partition_id=PartitionId(fields["partition"]),
+            state=SegmentState[fields["state"]],
+            level=SegmentLevel[fields["level"]],
+            schema_version=fields["schema_version"],
+            rows=fields["rows"],
+            size_bytes=fields["size_bytes"],
+            rows_max=fields["rows_max"],
+            size_bytes_max=fields["size_bytes_max"],
+            created_tick=TimeTick(fields["created_tick"]),
+            modified_tick=TimeTick(fields["modified_tick"]),
+            tick=TimeTick(fields["tick"]),
+        )
+
+    return _decode(value, parse)
+
+
+def encode_finished(finished: Iterable[FinishedTxn], tick: TimeTick) -> bytes:
+    """The transactions that ended up to `tick`, one line of numbers for each."""
+    lines = [
+        [
+            each.outcome.txn.id,
+            each.outcome.txn.keepalive_ms,
+            each.vchannel,
+            each.begin_id,
+            each.bodies,
+            each.end.name,
+            each.outcome.id,
+            each.outcome.tick,
+            each.outcome.last_confirmed_id,
+        ]
+        for each in finished
+    ]
+    return _encode({"tick": tick, "finished": lines})
+
+
+def decode_finished(value: bytes) -> tuple[tuple[FinishedTxn, ...], TimeTick]:
+    """The transactions and the tick; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> tuple[tuple[FinishedTxn, ...], TimeTick]:
+        found = tuple(
+            FinishedTxn(
+                vchannel=vchannel,
+                begin_id=MessageId(begin_id),
+                bodies=bodies,
+                end=TxnEnd[end],
+                outcome=AppendedInTxn(
+                    MessageId(id),
+                    TimeTick(tick),
+                    MessageId(confirmed),
+                    TxnContext(TxnId(txn_id), keepalive_ms),
+                ),
+            )
+            for (
+                *(txn_id, keepalive_ms, vchannel, begin_id, bodies),
+                *(end, id, tick, confirmed),
+            ) in fields["finished"]
+        )
+        return found, TimeTick(fields["tick"])
+
+    return _decode(value, parse)
+
+
+def encode_producers(runs: Iterable[Produced], tick: TimeTick) -> bytes:
+    """What producers stored up to `tick`, one line for each run."""
+    lines = [
+        [each.producer, each.sequence, each.count, each.id, each.tick, each.last_confirmed_id]
+        for each in runs
+    ]
+    return _encode({"tick": tick, "runs": lines})
+
+
+def decode_producers(value: bytes) -> tuple[tuple[Produced, ...], TimeTick]:
+    """The runs and the tick; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> tuple[tuple[Produced, ...], TimeTick]:
+        runs = tuple(
+            Produced(producer, sequence, count, MessageId(id), TimeTick(tick), MessageId(confirmed))
+            for producer, sequence, count, id, tick, confirmed in fields["runs"]
+        )
+        return runs, TimeTick(fields["tick"])
+
+    return _decode(value, parse)
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
+
+
+def _decode(value: bytes, parse: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        fields = json.loads(value)
+        if fields["version"] != VERSION:
+            raise Unreadable(
+                f"it is of version {fields['version']!r}; this program knows version {VERSION}"
+            )
+        return parse(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"it is damaged: {error!r}") from error

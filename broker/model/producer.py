@@ -1,0 +1,49 @@
+"""What a log remembers of the producers who number what they send, so that a repeat lands once."""
+
+from dataclasses import dataclass
+
+from broker.model.ids import MessageId, TimeTick
+from broker.model.message import Appended
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPart:
+    """What a stored record says of its producer: its message i has the number `sequence + i`."""
+
+    producer: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Where `count` messages of a producer landed, those numbered from `sequence` on.
+
+    Ids and ticks go on by one for each. `last_confirmed_id` equal to `id` says that each message
+    confirms itself, as in a stored record.
+    """
+
+    producer: str
+    sequence: int
+    count: int
+    id: MessageId
+    tick: TimeTick
+    last_confirmed_id: MessageId
+
+    @property
+    def next_sequence(self) -> int:
+        return self.sequence + self.count
+
+    @property
+    def last_tick(self) -> TimeTick:
+        return TimeTick(self.tick + self.count - 1)
+
+    def landed(self, sequence: int) -> Appended:
+        """Where the message of this number is, which must be one of them."""
+        offset = sequence - self.sequence
+        own_id = MessageId(self.id + offset)
+        confirms_itself = self.last_confirmed_id == self.id
+        return Appended(
+            own_id,
+            TimeTick(self.tick + offset),
+            own_id if confirms_itself else self.last_confirmed_id,
+        )
