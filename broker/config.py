@@ -91,6 +91,9 @@ class Settings(BaseSettings):
     """For each pchannel; whole old segments beyond this are dropped. 0 keeps all."""
     retention_ms: NotNegative = 0
     """Segments whose last message is older are dropped. 0 keeps all."""
+    snapshot_period_s: Annotated[float, Field(gt=0)] = 10.0
+    snapshot_records: Positive = 100
+    """What a restart goes on from is saved after that time, or sooner after so many records."""
     skip_damage: bool = False
     """Open a log with a damaged record in its middle and read around it, instead of refusing."""
 

@@ -26,6 +26,9 @@ def node_limits(settings: Settings) -> NodeLimits:
             age_ms_max=settings.txn_age_ms_max,
         ),
         pause_consumption=settings.pause_consumption,
+        snapshot_period_s=settings.snapshot_period_s,
+        snapshot_records=settings.snapshot_records,
+        snapshot_look_s=min(settings.snapshot_period_s, 1.0),
         retention=Retention(settings.retention_bytes, settings.retention_ms),
     )
 

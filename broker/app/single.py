@@ -36,6 +36,7 @@ from broker.edge.inside import Inside
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
+from broker.meta.recovery import StoredRecovery
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId, PChannelName
@@ -149,6 +150,7 @@ class _Tree:
             ticks=OracleTicks(self._find, ORACLE),
             observer=NodeNews(self._find, ASSIGNER),
             headers=StoredHeaders(),
+            recovery=StoredRecovery(store),
         )
         parts = self.parts = node_parts(self._node_id, ports, node_limits(self._settings))
         source = LocalClosedTicks(pchannels, lambda: self._find(DIRECTORY))

@@ -56,7 +56,7 @@ _Pending = dict[SegmentId | None, Inserted | Deleted]
 """What a transaction will do at its commit: rows by segment, and deletes."""
 
 
-class Recovery:
+class RecoveryState:
     """See the module. `dirty`: records observed since the last `take`; `wrong`: what cannot be."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Recovery:
             gone_vchannels=tuple(
                 [each for each in gone.vchannels if each not in objects.vchannels]
             ),
-            gone_segments=tuple(gone.segments),
+            gone_segments=tuple([it for it in gone.segments if it not in objects.segments]),
             finished=self.finished.all() if self.finished.changed else None,
             producers=self._changed_producers(),
         )
@@ -133,6 +133,13 @@ class Recovery:
     def saved(self, change: Change) -> None:
         """The store has it: what is dropped or flushed, and known as such, leaves the memory."""
         self._bury(change.checkpoint)
+
+    def renounce(self, snapshot: Snapshot) -> None:
+        """Whatever this snapshot holds is to leave the store: it is of another log."""
+        self._gone.vchannels += [each.name for each in snapshot.vchannels]
+        self._gone.segments += [each.id for each in snapshot.segments]
+        self.finished.changed = True
+        self._saved_producers_tick = TimeTick(-1)
 
     # ---- observing --------------------------------------------------------------------------
 

@@ -111,6 +111,7 @@ class _Step:
                 state=VChannelState.NORMAL,
                 partition_ids=effect.partition_ids,
                 schemas=(first,),
+                created_tick=self._tick,
                 tick=self._tick,
             )
         )
@@ -129,6 +130,9 @@ class _Step:
         if before is None:
             self._complain(f"is not known, and there is a {type(effect).__name__} for it")
             return
+        if before.tick < self._tick and before.state is VChannelState.DROPPED:
+            self._complain(f"was dropped, and there is a {type(effect).__name__} for it")
+            return
         if before.tick < self._tick:
             changed = self._changed(before, effect)
             if changed is not before:
@@ -144,7 +148,7 @@ class _Step:
                 )
             case SchemaChanged() | Truncated() | ManuallyFlushed():
                 ids = frozenset(effect.segment_ids)
-                self._flush(lambda segment: segment.id in ids)
+                self._flush(lambda segment: segment.id in ids and segment.vchannel == self._name)
             case PartitionCreated() | CollectionAltered():
                 return
             case _:
@@ -182,22 +186,27 @@ class _Step:
             case SegmentCreated():
                 self._create_segment(effect)
             case SegmentFlushed(_, _, segment_id):
-                if segment_id not in self._objects.segments:
+                found = self._own(segment_id)
+                if found is None:
                     self._complain(f"has no segment {segment_id}, which is flushed")
-                self._flush(lambda segment: segment.id == segment_id)
+                self._flush(lambda segment: segment is found)
             case _:
                 assert_never(effect)
 
     def _count_deletes(self, effect: Deleted) -> None:
         """Deletes name no segment: they belong to the one that gathers them, if there is one."""
-        wanted = (self._name, SegmentLevel.DELETES, SegmentState.GROWING)
-        for segment in self._objects.segments.values():
-            if (segment.vchannel, segment.level, segment.state) == wanted:
-                self._grow(segment.id, effect.rows, 0)
-                return
+        wanted = (self._name, SegmentLevel.DELETES)
+        found = [
+            segment
+            for segment in self._objects.segments.values()
+            if (segment.vchannel, segment.level) == wanted and self._grew(segment)
+        ]
+        if found:
+            newest = max(found, key=lambda segment: segment.created_tick)
+            self._grow(newest.id, effect.rows, 0)
 
     def _grow(self, segment_id: SegmentId, rows: int, size_bytes: int) -> None:
-        before = self._objects.segments.get(segment_id)
+        before = self._own(segment_id)
         if before is None:
             self._complain(f"has no segment {segment_id}, and there are rows for it")
             return
@@ -248,7 +257,7 @@ class _Step:
     def _was_open(self) -> bool:
         """As of this tick, as far as that is still known: what is dropped later was there."""
         found = self._objects.vchannels.get(self._name)
-        if found is None:
+        if found is None or found.created_tick > self._tick:
             return False
         return found.state is VChannelState.NORMAL or found.tick >= self._tick
 
@@ -258,6 +267,15 @@ class _Step:
             if segment.state is SegmentState.GROWING and self._new_to(segment):
                 flushed = replace(segment, state=SegmentState.FLUSHED, tick=self._tick)
                 self._objects.put_segment(flushed)
+
+    def _grew(self, segment: SegmentSnapshot) -> bool:
+        """As of this tick, as far as that is still known."""
+        grows = segment.state is SegmentState.GROWING or segment.tick >= self._tick
+        return grows and segment.created_tick < self._tick
+
+    def _own(self, segment_id: SegmentId) -> SegmentSnapshot | None:
+        found = self._objects.segments.get(segment_id)
+        return found if found is not None and found.vchannel == self._name else None
 
     def _new_to(self, segment: SegmentSnapshot) -> bool:
         return segment.tick < self._tick or segment.id in self._touched

@@ -125,6 +125,7 @@ def encode_vchannel(vchannel: VChannelSnapshot) -> bytes:
                 [each.version, b64encode(each.schema).decode(), each.start_tick]
                 for each in vchannel.schemas
             ],
+            "created_tick": vchannel.created_tick,
             "tick": vchannel.tick,
         }
     )
@@ -143,6 +144,7 @@ def decode_vchannel(value: bytes) -> VChannelSnapshot:
                 SchemaStart(version, b64decode(schema, validate=True), TimeTick(tick))
                 for version, schema, tick in fields["schemas"]
             ),
+            created_tick=TimeTick(fields["created_tick"]),
             tick=TimeTick(fields["tick"]),
         )
 
@@ -196,18 +198,14 @@ def decode_segment(value: bytes) -> SegmentSnapshot:
 
 
 def encode_finished(finished: Iterable[FinishedTxn], tick: TimeTick) -> bytes:
-    """The transactions that ended up to `tick`, one line of numbers for each."""
+    """The transactions that ended up to `tick`, what was and how it ended."""
     lines = [
         [
-            each.outcome.txn.id,
-            each.outcome.txn.keepalive_ms,
-            each.vchannel,
-            each.begin_id,
-            each.bodies,
-            each.end.name,
-            each.outcome.id,
-            each.outcome.tick,
-            each.outcome.last_confirmed_id,
+            [
+                *(each.outcome.txn.id, each.outcome.txn.keepalive_ms),
+                *(each.vchannel, each.begin_id, each.bodies),
+            ],
+            [each.end.name, each.outcome.id, each.outcome.tick, each.outcome.last_confirmed_id],
         ]
         for each in finished
     ]
@@ -231,10 +229,9 @@ def decode_finished(value: bytes) -> tuple[tuple[FinishedTxn, ...], TimeTick]:
                     TxnContext(TxnId(txn_id), keepalive_ms),
                 ),
             )
-            for (
-                *(txn_id, keepalive_ms, vchannel, begin_id, bodies),
-                *(end, id, tick, confirmed),
-            ) in fields["finished"]
+            for (txn_id, keepalive_ms, vchannel, begin_id, bodies), (end, id, tick, confirmed) in (
+                fields["finished"]
+            )
         )
         return found, TimeTick(fields["tick"])
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.snapshot import WalCheckpoint
 
 
 class AccessMode(IntEnum):
@@ -64,6 +65,7 @@ class ChannelOffsets:
 
     `last_confirmed_id` is that of the newest message: who reads from there on sees every later
     message whole. Open transactions are neither committed nor rolled back.
+    `checkpoint`: where a restart would begin to read it again; None: from its beginning.
     """
 
     name: PChannelName
@@ -75,3 +77,4 @@ class ChannelOffsets:
     last_confirmed_id: MessageId = FIRST_MESSAGE_ID
     open_txns: int = 0
     open_txn_bytes: int = 0
+    checkpoint: WalCheckpoint | None = None

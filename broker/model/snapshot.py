@@ -72,6 +72,7 @@ class VChannelSnapshot:
     state: VChannelState
     partition_ids: tuple[PartitionId, ...]
     schemas: tuple[SchemaStart, ...]
+    created_tick: TimeTick
     tick: TimeTick
 
 

@@ -45,7 +45,7 @@ from broker.node.messages import (
     Truncate,
     TxnsMoved,
 )
-from broker.node.open_channels import OpenChannel
+from broker.node.open_channels import OpenChannel, Saved
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
 from broker.node.roster import ROSTER
@@ -73,6 +73,7 @@ class Appender(Actor[AppenderMessage]):
     _end: LogEnd
     _transactions: Transactions
     _mvcc: MvccTicks
+    _saved: Saved
 
     def __init__(self, name: PChannelName, parts: NodeParts) -> None:
         self._name = name
@@ -179,7 +180,9 @@ class Appender(Actor[AppenderMessage]):
         channels.hold(self._name, self._log)
         self._parts.ticks.drop()
         bounds = self._log.bounds()
-        self._transactions = await taken_over(self._log, self._limits)
+        recovered = await taken_over(self._name, self._log, self._parts)
+        self._transactions = recovered.transactions
+        self._saved = Saved(recovered.saved)
         oldest_id = self._transactions.oldest_begin_id
         end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
         tick = await self._take(1, bounds.last_tick)
@@ -205,6 +208,7 @@ class Appender(Actor[AppenderMessage]):
                 backlog=self._backlog,
                 mvcc=self._mvcc,
                 transactions=self._transactions,
+                saved=self._saved,
             )
         )
 
@@ -341,12 +345,13 @@ class Appender(Actor[AppenderMessage]):
 
     async def _truncate(self) -> None:
         """A failure to drop old data is no reason to stop taking new, unless the log is lost."""
-        if self._admission.closed is not None:
+        saved = self._saved.checkpoint
+        if self._admission.closed is not None or saved is None:
             return
         now_ms = self._context.clock.wall_ms()
         try:
-            # Not below an open transaction: whoever takes over has to read it.
-            kept_id = min(self._end.next_id, self._end.open_txn_id or self._end.next_id)
+            # Whoever takes over reads from there on, and every open transaction whole.
+            kept_id = min(saved.id, self._end.open_txn_id or self._end.next_id)
             await self._log.truncate(kept_id, self._limits.retention, now_ms)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)

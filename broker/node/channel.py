@@ -7,7 +7,8 @@
        ├─ time_tick
        ├─ scanners (one_for_one)       one for each consumer
        ├─ transactions (one_for_one)   one for each open transaction
-       └─ roster                       starts those and keeps them told
+       ├─ roster                       starts those and keeps them told
+       └─ recovery                     saves what a restart goes on from
 
 It only describes them. Why `log` has a supervisor above it: opening a log may take long, and a
 supervisor that starts a child does nothing else meanwhile; so each pchannel waits for itself only.
@@ -27,6 +28,7 @@ from broker.core.delivery import Selection
 from broker.model.ids import PChannelName, Term
 from broker.node.appender import Appender
 from broker.node.parts import NodeParts
+from broker.node.recovery import Recovery
 from broker.node.roster import ROSTER, TRANSACTIONS, Roster
 from broker.node.scanner import Scanner
 from broker.node.terms import ChannelTerms
@@ -73,10 +75,17 @@ def log_spec(name: PChannelName, term: Term, parts: NodeParts) -> SupervisorSpec
         build=lambda: Roster(name, parts),
         mailbox=MailboxSpec(bound=1024, overflow=Overflow.SHED, batch_max=1024),
     )
+    recovery = ChildSpec(
+        name="recovery",
+        build=lambda: Recovery(name, parts),
+        mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
+        restart=Restart.TRANSIENT,
+        stop_deadline_s=parts.limits.snapshot_flush_s + 1.0,
+    )
     return SupervisorSpec(
         name=LOG,
         strategy=Strategy.REST_FOR_ONE,
-        children=(appender, time_tick, scanners, transactions, roster),
+        children=(appender, time_tick, scanners, transactions, roster, recovery),
         restarts_max=LOG_RESTARTS_MAX,
         backoff=Backoff(first_s=0.05, max_s=5.0),
     )

@@ -284,7 +284,7 @@ class Directory(Actor[DirectoryMessage]):
                 channel=each.channel,
                 offsets=each.offsets(),
                 mvcc_tick=each.mvcc.persisted_tick,
-                recovery_tick=each.mvcc.persisted_tick,
+                recovery_tick=each.recovery_tick,
             )
             for each in self._parts.open_channels.all()
         ]

@@ -39,9 +39,15 @@ class NodeLimits:
     txns: TxnLimits = TxnLimits()
     txn_finish_s: float = 3.0
     """How long an orderly close of a pchannel waits for open transactions."""
-    recovery_bytes_max: int = 16 * MIB
-    """Read back at an opening to remember ended transactions; open ones are always found."""
     pause_consumption: bool = False
     """Whether a node starts with its consumers held back."""
+    snapshot_period_s: float = 10.0
+    snapshot_records: int = 100
+    """A snapshot is saved after that time, or sooner after so many records: what lies behind the
+    newest one is read again at a restart."""
+    snapshot_look_s: float = 1.0
+    """Between two looks at the log, and so the least time between two snapshots."""
+    snapshot_flush_s: float = 3.0
+    """How long an orderly close may take to save the last snapshot."""
     retention: Retention = Retention()
     retention_period_s: float = 10.0

@@ -118,6 +118,21 @@ class Beat:
 
 TimeTickMessage = Beat
 
+# ---- Recovery: one per pchannel --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FollowLog:
+    """A timer: see what the log has got since the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAgain:
+    """A timer: the store refused the snapshot a moment ago; try the same one again."""
+
+
+RecoveryMessage = FollowLog | SaveAgain
+
 # ---- Scanner: one per consumer ---------------------------------------------------------------
 
 

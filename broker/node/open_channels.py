@@ -15,6 +15,7 @@ from broker.core.mvcc import MvccTicks
 from broker.core.transaction import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.snapshot import WalCheckpoint
 from broker.node.messages import (
     AppenderMessage,
     ChannelEvent,
@@ -24,6 +25,16 @@ from broker.node.messages import (
 from broker.node.refusals import refused
 from broker.node.tail import Tail, TailMemory
 from broker.ports.wal import Log, WalError
+
+
+@dataclass(slots=True)
+class Saved:
+    """How far the snapshot in the store reaches; None: not known to be there. Never goes back.
+
+    Written by the Appender when it opens and by Recovery when it saved; whoever truncates reads it.
+    """
+
+    checkpoint: WalCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class OpenChannel:
     backlog: Backlog
     mvcc: MvccTicks
     transactions: Transactions
+    saved: Saved
     left: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
@@ -51,7 +63,18 @@ class OpenChannel:
             last_confirmed_id=self.tail.closed.last_confirmed_id,
             open_txns=self.transactions.open_count,
             open_txn_bytes=self.transactions.open_bytes,
+            checkpoint=self.saved.checkpoint,
         )
+
+    @property
+    def recovery_tick(self) -> TimeTick:
+        """What lies up to it need not be read back at a restart."""
+        checkpoint = self.saved.checkpoint
+        if checkpoint is None:
+            return TimeTick(0)
+        if checkpoint.tick < self.log.bounds().last_tick:
+            return checkpoint.tick
+        return self.mvcc.persisted_tick
 
     async def seek(self, tick: TimeTick) -> MessageId:
         try:

@@ -14,6 +14,7 @@ from broker.node.pause import ConsumptionPause
 from broker.node.ticks import TickCache
 from broker.ports.headers import Headers
 from broker.ports.nodes import ChannelObserver
+from broker.ports.recovery import RecoveryStore
 from broker.ports.terms import Terms
 from broker.ports.ticks import TickSource
 from broker.ports.wal import Wal
@@ -28,6 +29,7 @@ class NodePorts:
     ticks: TickSource
     observer: ChannelObserver
     headers: Headers
+    recovery: RecoveryStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class NodeParts:
     ticks: TickCache
     observer: ChannelObserver
     headers: Headers
+    recovery: RecoveryStore
     limits: NodeLimits
     open_channels: OpenChannels
     pause: ConsumptionPause
@@ -56,6 +59,7 @@ def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = No
         ticks=TickCache(ports.ticks),
         observer=ports.observer,
         headers=ports.headers,
+        recovery=ports.recovery,
         limits=limits,
         open_channels=OpenChannels(limits.tail_total_bytes_max),
         pause=ConsumptionPause(limits.pause_consumption),

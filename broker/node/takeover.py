@@ -1,64 +1,71 @@
-"""What an Appender must learn from the log before it writes: which transactions are open or ended.
+"""What an Appender must know before it writes: what the snapshot says, and the log after it.
 
-It only reads. Open ones are found wherever they began: the newest record's last confirmed id says
-where to look. Ended ones, remembered for clients whose commit was not answered, are found as far
-back as one bounded read reaches.
-Next: broker/core/transaction.py
+It claims the snapshot, so that no earlier owner changes it any more, and reads the log from its
+checkpoint on. Without a snapshot that is of use, it reads the whole log, and saves what it found.
+Next: broker/node/replay.py
 """
 
 import logging
+from dataclasses import dataclass
 
+from broker.core.producers import Producers
 from broker.core.transaction import Transactions
-from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
-from broker.node.limits import NodeLimits
-from broker.ports.wal import Corrupt, Log, LogBounds
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.snapshot import SegmentSnapshot, VChannelSnapshot, WalCheckpoint
+from broker.node.parts import NodeParts
+from broker.node.replay import Replay, begin, read_through
+from broker.ports.meta import MetaError
+from broker.ports.recovery import Claim, Superseded
+from broker.ports.wal import Fenced, Log
 
 notes = logging.getLogger("broker.node")
 
-READ_BYTES = 4 * 1024 * 1024
-REMEMBERED_MS = (60_000, 10_000, 1_000, 100)
-"""How far back ended transactions are looked for: the first that a bounded read can cover."""
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A pchannel as the last writer left it. `saved` is the checkpoint that a restart begins at."""
+
+    transactions: Transactions
+    vchannels: tuple[VChannelSnapshot, ...]
+    segments: tuple[SegmentSnapshot, ...]
+    producers: Producers
+    saved: WalCheckpoint | None
 
 
-async def taken_over(log: Log, limits: NodeLimits) -> Transactions:
-    """The transactions as the last writer left them. Raises what the log raises.
+async def taken_over(name: PChannelName, log: Log, parts: NodeParts) -> Recovered:
+    """Learn all of it. Raises what the log raises; Fenced when somebody newer has claimed it.
 
-    Damage among what is only looked at for ended transactions does not keep a log from opening.
+    Refused(INNER) when the store is away: its answer is needed, a log may have been truncated.
     """
-    bounds = log.bounds()
-    if bounds.first_id == bounds.next_id:
-        return Transactions(limits.txns)
-    oldest_open = await _oldest_open(log, bounds)
     try:
-        since = min(oldest_open, await _remembered(log, bounds, limits))
-        return await _replayed(log, since, bounds, limits)
-    except Corrupt as damage:
-        notes.warning("transactions that ended before the damage are forgotten: %s", damage)
-        return await _replayed(log, oldest_open, bounds, limits)
+        claim = await parts.recovery.claim(name, log.term)
+    except Superseded as error:
+        raise Fenced(name, log.term, error.newer) from error
+    except MetaError as error:
+        cause = f"{name}: what was remembered cannot be read now: {error}"
+        raise Refused(StreamingCode.INNER, cause) from error
+    replay = begin(name, claim, log.bounds(), parts.headers, parts.limits)
+    known, transactions = replay.state.checkpoint, Transactions(parts.limits.txns)
+    await read_through(replay, log, transactions)
+    state = replay.state
+    return Recovered(
+        transactions=transactions,
+        vchannels=tuple(state.objects.vchannels.values()),
+        segments=tuple(state.objects.segments.values()),
+        producers=state.producers,
+        saved=known if known.tick else await _saved(name, claim, replay),
+    )
 
 
-async def _replayed(
-    log: Log, since: MessageId, bounds: LogBounds, limits: NodeLimits
-) -> Transactions:
-    transactions = Transactions(limits.txns)
-    at = since
-    while at < bounds.next_id:
-        for record in await log.read(at, READ_BYTES):
-            transactions.replay(record)
-            at = record.next_id
-    return transactions
-
-
-async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
-    (newest,) = (await log.read(MessageId(bounds.next_id - 1), 1))[-1:]
-    return max(bounds.first_id, newest.last_confirmed_id)
-
-
-async def _remembered(log: Log, bounds: LogBounds, limits: NodeLimits) -> MessageId:
-    for age_ms in REMEMBERED_MS:
-        tick = TimeTick(max(0, bounds.last_tick - (age_ms << TICK_LOGICAL_BITS)))
-        since = await log.seek_tick(tick)
-        end = await log.advance(since, bounds.next_id, limits.recovery_bytes_max)
-        if end >= bounds.next_id:
-            return since
-    return bounds.next_id
+async def _saved(name: PChannelName, claim: Claim, replay: Replay) -> WalCheckpoint | None:
+    """So that nobody has to read the whole log again. If it fails, the Recovery actor does it."""
+    change = replay.state.take()
+    if not change.checkpoint.tick:
+        return None
+    try:
+        await claim.save(change)
+    except (MetaError, Superseded) as error:
+        notes.warning("%s: the first snapshot could not be saved: %s", name, error)
+        return None
+    return change.checkpoint

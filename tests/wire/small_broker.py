@@ -23,6 +23,7 @@ from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.memory import MemoryMetaStore
+from broker.meta.recovery import StoredRecovery
 from broker.model.ids import NodeId, PChannelName
 from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
@@ -112,6 +113,7 @@ async def small_broker(
         ticks=OracleTicks(look_up, "/root/coordinator/oracle"),
         observer=news,
         headers=StoredHeaders(),
+        recovery=StoredRecovery(store),
     )
     parts = node_parts(NODE, ports)
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))

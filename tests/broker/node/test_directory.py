@@ -175,7 +175,8 @@ def test_a_killed_scanner_is_found_again_and_a_closed_one_is_gone() -> None:
             opened = await world.open_scanner()
             assert isinstance(opened, ScannerOpened)
             world.system.kill(opened.scanner.path)
-            assert code(await world.ask(FindScanner(opened.scanner.path))) is StreamingCode.INNER
+            found = await world.ask(FindScanner(opened.scanner.path))
+            assert code(found) in (StreamingCode.INNER, None)  # or it is there again already
             await world.clock.sleep(0.1)
             found = await world.ask(FindScanner(opened.scanner.path))
             assert (found.path, found.term) == (opened.scanner.path, opened.scanner.term + 1)

@@ -161,7 +161,11 @@ def test_a_term_that_was_there_already_cannot_be_opened() -> None:
 def test_removed_data_is_an_error_with_the_range_and_never_silence() -> None:
     async def scenario() -> None:
         limits = NodeLimits(
-            retention=Retention(bytes_max=2_000), retention_period_s=1.0, tail_age_s=0.5
+            retention=Retention(bytes_max=2_000),
+            retention_period_s=1.0,
+            tail_age_s=0.5,
+            snapshot_records=1,
+            snapshot_look_s=0.5,
         )
         async with running_node(MemoryWal(segment_bytes=500), limits) as world:
             await world.assign()
@@ -283,7 +287,9 @@ class Unremovable(MemoryWal):
 def test_failing_to_drop_old_data_stops_nothing_unless_the_log_is_lost() -> None:
     async def scenario() -> None:
         wal = Unremovable()
-        limits = NodeLimits(retention=Retention(bytes_max=1), retention_period_s=1.0)
+        limits = NodeLimits(
+            retention=Retention(bytes_max=1), retention_period_s=1.0, snapshot_records=1
+        )
         async with running_node(wal, limits) as world:
             await world.assign()
             wal.failure = Corrupt("seg-1", 1, "checksum")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from actors import ActorError, Clock, Strategy, SupervisorSpec, System
 from actors.testing import VirtualClock
 from broker.edge.stored_headers import StoredHeaders
+from broker.meta.memory import MemoryMetaStore
+from broker.meta.recovery import StoredRecovery
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
@@ -30,6 +32,7 @@ from broker.node.messages import (
 )
 from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
+from broker.ports.recovery import RecoveryStore
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
 from broker.wal.memory import MemoryWal
@@ -222,6 +225,7 @@ async def running_node(
     clock: Clock | None = None,
     seed: int = 0,
     oracle_pause_s: Callable[[], float] = lambda: 0.0,
+    recovery: RecoveryStore | None = None,
 ) -> AsyncIterator[World]:
     """A node on virtual time, unless a clock is given; stopped in order at the end."""
     clock = clock or VirtualClock()
@@ -233,6 +237,7 @@ async def running_node(
         ticks=oracle,
         observer=observer,
         headers=StoredHeaders(),
+        recovery=recovery or StoredRecovery(MemoryMetaStore()),
     )
     parts = node_parts(NODE, ports, limits)
     root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(parts),))

@@ -1,0 +1,111 @@
+"""Reads a log into the state that a restart goes on from: all of it, or what a snapshot has not.
+
+It only reads. A snapshot is a help and not a condition: what of it is damaged is told loudly, and
+then the whole log is read. Damage in the log itself, in what need not be read, is stepped over.
+Next: broker/core/recovery.py
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.core.recovery import EffectOf, RecoveryState
+from broker.core.transaction import Transactions
+from broker.model.effect import Effect
+from broker.model.ids import MessageId, PChannelName
+from broker.model.record import Record
+from broker.model.snapshot import Snapshot
+from broker.node.limits import NodeLimits
+from broker.ports.headers import BadHeader, Headers
+from broker.ports.recovery import Claim
+from broker.ports.wal import Corrupt, Log, LogBounds
+
+notes = logging.getLogger("broker.node")
+
+READ_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Replay:
+    """How far a log has been read into `state`: everything below `next_id`."""
+
+    state: RecoveryState
+    next_id: MessageId
+
+    def observe(self, records: Sequence[Record]) -> list[str]:
+        """Take them in, those below `next_id` left out; gives what about them cannot be."""
+        wrong: list[str] = []
+        for record in records:
+            wrong += self.state.observe(record)
+            self.next_id = record.next_id
+        return wrong
+
+
+def begin(
+    name: PChannelName, claim: Claim, bounds: LogBounds, headers: Headers, limits: NodeLimits
+) -> Replay:
+    """Where to go on from what was claimed. Says aloud what of it is of no use."""
+    for damage in claim.damage:
+        notes.error("%s: part of the snapshot is of no use, the log is read: %s", name, damage)
+    snapshot = claim.snapshot
+    at = snapshot.checkpoint
+    if at is not None and (at.id > bounds.next_id or at.tick > bounds.last_tick):
+        notes.error(
+            "%s: the snapshot is of another log, or this one has lost its end; it is not used:"
+            " it goes to id %s and tick %s, the log to %s and %s",
+            *(name, at.id, at.tick, bounds.next_id, bounds.last_tick),
+        )
+        state = RecoveryState(Snapshot(), effect_of(headers), limits.txns)
+        state.renounce(snapshot)
+        return Replay(state, bounds.first_id)
+    state = RecoveryState(snapshot, effect_of(headers), limits.txns)
+    return Replay(state, max(bounds.first_id, state.checkpoint.id))
+
+
+async def read_through(replay: Replay, log: Log, transactions: Transactions) -> None:
+    """Read to the end of the log, learning who is open and who ended, too.
+
+    Raises Corrupt for damage where transactions may be open.
+    """
+    bounds = log.bounds()
+    needed = await _oldest_open(log, bounds)
+    while replay.next_id < bounds.next_id:
+        try:
+            records = await log.read(replay.next_id, READ_BYTES)
+        except Corrupt as damage:
+            if replay.next_id >= needed:
+                raise
+            notes.warning("what came before the damage is not known any more: %s", damage)
+            replay.next_id = needed
+            continue
+        for record in records:
+            transactions.replay(record)
+        transactions.remember(())  # the state knows who ended, and for how long that matters
+        transactions.stored()
+        tell(replay.observe(records))
+    transactions.remember(replay.state.finished.all())
+
+
+def effect_of(headers: Headers) -> EffectOf:
+    """The port as the state wants it: what cannot be read is told and not raised."""
+
+    def read(kind: int, stored: bytes) -> Effect | str | None:
+        try:
+            return headers.effect(kind, stored)
+        except BadHeader as error:
+            return str(error)
+
+    return read
+
+
+def tell(wrong: Sequence[str]) -> None:
+    """What in the log cannot be is one line for people, however much of it there is."""
+    if wrong:
+        notes.warning("%s (and %s more that cannot be)", wrong[0], len(wrong) - 1)
+
+
+async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
+    if bounds.first_id == bounds.next_id:
+        return bounds.next_id
+    (newest,) = (await log.read(MessageId(bounds.next_id - 1), 1))[-1:]
+    return max(bounds.first_id, newest.last_confirmed_id)

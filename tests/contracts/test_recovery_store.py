@@ -1,0 +1,268 @@
+"""What a recovery store promises, over each metadata driver; see `broker/ports/recovery.py`."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.meta.memory import MemoryMetaStore
+from broker.meta.recovery import StoredRecovery
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.effect import SegmentLevel
+from broker.model.ids import (
+    CollectionId,
+    MessageId,
+    PartitionId,
+    PChannelName,
+    SegmentId,
+    Term,
+    TimeTick,
+    TxnId,
+    VChannelName,
+)
+from broker.model.message import AppendedInTxn
+from broker.model.producer import Produced
+from broker.model.snapshot import (
+    Change,
+    FinishedTxn,
+    SchemaStart,
+    SegmentSnapshot,
+    SegmentState,
+    Snapshot,
+    TxnEnd,
+    VChannelSnapshot,
+    VChannelState,
+    WalCheckpoint,
+)
+from broker.model.txn import TxnContext
+from broker.ports.meta import Entry, MetaError, MetaStore
+from broker.ports.recovery import Superseded
+
+P = PChannelName("by-dev-rootcoord-dml_1")
+HEAD = f"recovery/{P}/checkpoint"
+VCHANNEL = VChannelSnapshot(
+    name=VChannelName(f"{P}_7v0"),
+    collection_id=CollectionId(7),
+    state=VChannelState.NORMAL,
+    partition_ids=(PartitionId(1), PartitionId(2)),
+    schemas=(SchemaStart(1, b"\x00\xff", TimeTick(5)), SchemaStart(2, b"", TimeTick(8))),
+    created_tick=TimeTick(5),
+    tick=TimeTick(8),
+)
+SEGMENT = SegmentSnapshot(
+    id=SegmentId(6),
+    vchannel=VCHANNEL.name,
+    collection_id=CollectionId(7),
+    partition_id=PartitionId(1),
+    state=SegmentState.GROWING,
+    level=SegmentLevel.ROWS,
+    schema_version=1,
+    rows=3,
+    size_bytes=30,
+    rows_max=0,
+    size_bytes_max=1 << 40,
+    created_tick=TimeTick(6),
+    modified_tick=TimeTick(9),
+    tick=TimeTick(9),
+)
+FINISHED = FinishedTxn(
+    VCHANNEL.name,
+    MessageId(3),
+    2,
+    TxnEnd.COMMITTED,
+    AppendedInTxn(MessageId(7), TimeTick(9), MessageId(3), TxnContext(TxnId(6), 500)),
+)
+PRODUCED = Produced("p", 4, 2, MessageId(8), TimeTick(10), MessageId(8))
+FIRST = Change(
+    checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),
+    vchannels=(VCHANNEL,),
+    segments=(SEGMENT,),
+    finished=(FINISHED,),
+    producers=(PRODUCED,),
+)
+SECOND = Change(
+    checkpoint=WalCheckpoint(MessageId(12), TimeTick(15)),
+    segments=(replace(SEGMENT, id=SegmentId(14)),),
+    gone_segments=(SEGMENT.id,),
+)
+
+
+class Flaky:
+    """A store that fails, or dies in the middle of a snapshot, when it is told to."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+        self.writes_left: int | None = None
+        self.loses_answer = False
+
+    async def get(self, key: str) -> Entry | None:
+        return await self._store.get(key)
+
+    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+        return await self._store.list(prefix)
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        if self.writes_left == 0:
+            raise MetaError("the store is away")
+        if self.writes_left is not None:
+            self.writes_left -= 1
+        revision = await self._store.write(puts, deletes=deletes, expect=expect)
+        if self.loses_answer:
+            self.loses_answer = False
+            raise MetaError("the answer is lost")
+        return revision
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def meta(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Flaky]:
+    store: MetaStore = (
+        MemoryMetaStore()
+        if request.param == "memory"
+        else await SqliteMetaStore.open(tmp_path / "meta.db")
+    )
+    yield Flaky(store)
+    await store.close()
+
+
+async def found(meta: MetaStore, term: int = 99) -> Snapshot:
+    claim = await StoredRecovery(meta).claim(P, Term(term))
+    assert claim.damage == ()
+    return claim.snapshot
+
+
+async def test_nothing_was_saved_yet(meta: Flaky) -> None:
+    assert await found(meta) == Snapshot()
+
+
+async def test_what_was_saved_is_found_as_it_was(meta: Flaky) -> None:
+    claim = await StoredRecovery(meta).claim(P, Term(1))
+    await claim.save(FIRST)
+    first = Snapshot(
+        checkpoint=FIRST.checkpoint,
+        vchannels=(VCHANNEL,),
+        segments=(SEGMENT,),
+        finished=(FINISHED,),
+        finished_tick=TimeTick(11),
+        producers=(PRODUCED,),
+        producers_tick=TimeTick(11),
+    )
+    assert await found(meta) == first
+    claim = await StoredRecovery(meta).claim(P, Term(99))
+    await claim.save(SECOND)
+    assert await found(meta) == replace(
+        first, checkpoint=SECOND.checkpoint, segments=SECOND.segments
+    )
+
+
+async def test_another_pchannel_is_another_snapshot(meta: Flaky) -> None:
+    store = StoredRecovery(meta)
+    await (await store.claim(P, Term(1))).save(FIRST)
+    longer = PChannelName(f"{P}1")
+    assert (await store.claim(longer, Term(1))).snapshot == Snapshot()
+
+
+async def test_whoever_claims_later_turns_earlier_ones_away_for_good(meta: Flaky) -> None:
+    store = StoredRecovery(meta)
+    old = await store.claim(P, Term(1))
+    await old.save(FIRST)
+    new = await store.claim(P, Term(2))
+    for _ in range(2):
+        with pytest.raises(Superseded) as caught:
+            await old.save(SECOND)
+        assert (caught.value.term, caught.value.newer) == (1, 2)
+    assert new.snapshot.checkpoint == FIRST.checkpoint
+    await new.save(SECOND)
+    assert (await found(meta)).checkpoint == SECOND.checkpoint
+
+
+async def test_an_older_term_cannot_claim_and_the_same_one_can(meta: Flaky) -> None:
+    store = StoredRecovery(meta)
+    first = await store.claim(P, Term(5))
+    with pytest.raises(Superseded):
+        await store.claim(P, Term(4))
+    second = await store.claim(P, Term(5))
+    with pytest.raises(Superseded):
+        await first.save(FIRST)
+    await second.save(FIRST)
+
+
+@pytest.mark.parametrize("writes", range(4))
+async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_objects(
+    meta: Flaky, writes: int
+) -> None:
+    store = StoredRecovery(meta, keys_a_write_max=2)
+    claim = await store.claim(P, Term(1))
+    meta.writes_left = writes
+    with pytest.raises(MetaError):
+        await claim.save(FIRST)
+    meta.writes_left = None
+    half = await found(meta, term=1)
+    objects = (half.vchannels, half.segments, half.finished, half.producers)
+    assert half.checkpoint is None or all(objects)
+    assert sum(map(len, objects)) == writes
+    again = await store.claim(P, Term(1))
+    await again.save(FIRST)
+    assert (await found(meta)).checkpoint == FIRST.checkpoint
+
+
+async def test_the_same_change_is_saved_again_after_a_failure_or_a_lost_answer(
+    meta: Flaky,
+) -> None:
+    claim = await StoredRecovery(meta).claim(P, Term(1))
+    meta.writes_left = 0
+    with pytest.raises(MetaError):
+        await claim.save(FIRST)
+    meta.writes_left = None
+    meta.loses_answer = True
+    with pytest.raises(MetaError):
+        await claim.save(FIRST)
+    await claim.save(FIRST)
+    await claim.save(SECOND)
+    assert (await found(meta)).checkpoint == SECOND.checkpoint
+
+
+async def test_an_old_owner_in_the_middle_of_a_snapshot_overwrites_nothing(meta: Flaky) -> None:
+    store = StoredRecovery(meta, keys_a_write_max=2)
+    old = await store.claim(P, Term(1))
+    meta.writes_left = 1
+    with pytest.raises(MetaError):
+        await old.save(FIRST)
+    meta.writes_left = None
+    new = await store.claim(P, Term(2))
+    await new.save(SECOND)
+    before = await meta.list("recovery/")
+    with pytest.raises(Superseded):
+        await old.save(FIRST)
+    assert await meta.list("recovery/") == before
+
+
+@pytest.mark.parametrize("value", [b"", b"torn", b"[]", b'{"version":2}', b'{"version":1}'])
+@pytest.mark.parametrize(
+    "part", ["checkpoint", f"vchannel/{VCHANNEL.name}", "segment/6", "finished", "producers"]
+)
+async def test_what_cannot_be_read_is_told_and_left_out_and_the_rest_still_holds(
+    meta: Flaky, part: str, value: bytes
+) -> None:
+    store = StoredRecovery(meta)
+    await (await store.claim(P, Term(1))).save(FIRST)
+    await meta.write({f"recovery/{P}/{part}": value})
+    claim = await store.claim(P, Term(2))
+    (damage,) = claim.damage
+    assert f"recovery/{P}/{part}" in damage
+    whole = (VCHANNEL, SEGMENT, FINISHED, PRODUCED)
+    snapshot = claim.snapshot
+    left = (*snapshot.vchannels, *snapshot.segments, *snapshot.finished, *snapshot.producers)
+    assert len(left) == len(whole) - (part != "checkpoint")
+    assert snapshot.checkpoint is None
+    await claim.save(SECOND)
+    assert (await store.claim(P, Term(2))).damage == ()
