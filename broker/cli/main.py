@@ -179,6 +179,25 @@ def barriers(server: Server = "", json: Json = False) -> None:
 
 
 @app.command()
+def top(
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=60, help="How often it looks.")
+    ] = 1.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one look and end; needs no terminal.")
+    ] = False,
+    server: Server = "",
+) -> None:
+    """The broker on one screen, live: actors, channels, barriers, broadcasts, trouble."""
+    from broker.cli.top.command import run_board, show_once
+
+    if once:
+        show_once(server)
+    else:
+        run_board(server, every)
+
+
+@app.command()
 def health(server: Server = "", json: Json = False) -> None:
     """How the server is; exit code 1 unless it is healthy."""
     from broker.cli.showing import show_health

@@ -30,7 +30,7 @@ def with_client(
     """
 
     async def connected() -> T:
-        async with connect(_address(server)) as client:
+        async with connect(address_of(server)) as client:
             return await work(client)
 
     try:
@@ -47,7 +47,8 @@ def fail(sentence: str, code: int = FAILED) -> NoReturn:
     raise SystemExit(code)
 
 
-def _address(server: str) -> str:
+def address_of(server: str) -> str:
+    """HOST:PORT of the server asked for, or of the usual one. Ends the program for any other."""
     address = server or DEFAULT_SERVER
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:

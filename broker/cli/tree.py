@@ -31,7 +31,7 @@ def show_actors(server: str, path: str, *, as_json: bool, each: bool) -> None:
         return print_json([{**_fields(it)} for it in found])
     if not found:
         fail(f"there is no actor at {path}; `tidemark actors` shows the tree")
-    return show(*(_whole(found) if each else _summary(found)))
+    return show(*(_whole(found) if each else summary_of(found)))
 
 
 def kill_actor(server: str, path: str, term: int) -> None:
@@ -51,7 +51,7 @@ def _whole(found: Sequence[ActorInfo]) -> list[Tree]:
     return planted((it.path, _label(it)) for it in found)
 
 
-def _summary(found: Sequence[ActorInfo]) -> list[Tree | Text]:
+def summary_of(found: Sequence[ActorInfo]) -> list[Tree | Text]:
     """One line for all actors that stand in the same place under parents of the same kind.
 
     With it those that must not be lost in a sum: who does not run, or was restarted.

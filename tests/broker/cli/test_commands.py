@@ -228,6 +228,18 @@ def test_consumption_is_paused_and_resumed(server: str) -> None:
     assert tidemark(*arguments, server=server).stdout == "a\n"
 
 
+def test_top_prints_one_look_and_needs_a_terminal_for_more(server: str) -> None:
+    once = tidemark("top", "--once", server=server)
+    assert once.returncode == 0
+    assert once.stdout.startswith(f"{server} healthy · ")
+    for part in (PCHANNEL, "appender x", "Channels", "Barriers", "cluster"):
+        assert part in once.stdout
+    assert "\x1b" not in once.stdout
+    nowhere = tidemark("top", server=server)
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert "--once" in nowhere.stderr
+
+
 def test_barriers_are_shown_as_a_table_and_as_json(server: str) -> None:
     assert "cluster" in tidemark("barriers", server=server).stdout
     (cluster,) = json.loads(tidemark("barriers", "--json", server=server).stdout)

@@ -1,0 +1,4 @@
+"""`tidemark top`: what a broker is doing, on one screen, as it goes on.
+
+Next: broker/cli/top/look.py
+"""

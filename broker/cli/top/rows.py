@@ -1,0 +1,212 @@
+"""What each panel says, line by line, without knowing how it is drawn.
+
+Owns the sums over subtrees, lags, and how numbers are written. Next: broker/cli/top/board.py
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from broker.cli.tables import natural_order
+from broker.cli.top.look import Look, Rates
+from broker.client import ActorInfo, ChannelInfo
+from broker.core.kinds import kind_of, pchannel_in
+
+TICK_LOGICAL_BITS = 18
+GONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """An actor, or a supervisor with sums over all that is below it."""
+
+    path: str
+    name: str
+    depth: int
+    is_leaf: bool
+    term: int
+    state: str
+    mailbox: str
+    restarts: int
+    rate: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A table. `rows` by key, in order; `odd` names the keys that somebody should look at."""
+
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[str, ...]]
+    odd: frozenset[str] = frozenset()
+
+
+def branches(look: Look, rates: Rates) -> list[Branch]:
+    """The tree, parents before children, siblings by name as people count."""
+    below: dict[str, list[ActorInfo]] = defaultdict(list)
+    for it in look.actors:
+        parts = it.path.split("/")
+        for length in range(2, len(parts) + 1):
+            below["/".join(parts[:length])].append(it)
+    ordered = sorted(look.actors, key=lambda it: [natural_order(n) for n in it.path.split("/")])
+    return [_branch(it, below[it.path], rates) for it in ordered]
+
+
+def _branch(it: ActorInfo, all_of_it: Sequence[ActorInfo], rates: Rates) -> Branch:
+    fullest = max(all_of_it, key=lambda other: other.mailbox_depth)
+    return Branch(
+        path=it.path,
+        name=it.path.rpartition("/")[2],
+        depth=it.path.count("/") - 1,
+        is_leaf=it.kind == "actor",
+        term=it.term,
+        state=it.state,
+        mailbox=f"{fullest.mailbox_depth}/{fullest.mailbox_bound}",
+        restarts=sum(other.restarts for other in all_of_it),
+        rate=sum(rates.handled.get(other.path, 0.0) for other in all_of_it if _works(other)),
+        why=it.extra.get("last_error", ""),
+    )
+
+
+def _works(it: ActorInfo) -> bool:
+    return it.kind == "actor"
+
+
+def channel_panel(look: Look, rates: Rates, *, wide: bool) -> Panel:
+    """Freshness of the closed tick, the consumer that is furthest behind, size, transactions."""
+    lags, readers = _lags(look)
+    rows, odd = {}, set()
+    troubled = {it.name: it.state for it in look.health.troubles}
+    for it in sorted(look.channels, key=lambda it: natural_order(it.name)):
+        fresh = age(look, it.closed_tick)
+        row: tuple[str, ...] = (
+            it.name,
+            str(it.term),
+            troubled.get(it.name) or fresh,
+            f"{lags[it.name]:,}" if it.name in lags else GONE,
+            f"{it.open_txns:,}",
+            size(it.size_bytes),
+            rate(rates.appended.get(it.name)),
+        )
+        rows[it.name] = (*row, *_wide(it, readers.get(it.name, 0))) if wide else row
+        if it.name in troubled:
+            odd.add(it.name)
+    columns = ("channel", "term", "closed", "lag", "txns", "size", "msg/s")
+    return Panel(
+        (*columns, "readers", "ids", "node", "shards") if wide else columns, rows, frozenset(odd)
+    )
+
+
+def _wide(it: ChannelInfo, readers: int) -> tuple[str, ...]:
+    ids = f"{it.first_id:,}..{it.next_id - 1:,}" if it.next_id > it.first_id else "none"
+    shards = f"{len(it.vchannels)}{' + control' if it.is_control_host else ''}"
+    return (str(readers), ids, f"{it.node_id} {it.address}", shards)
+
+
+def _lags(look: Look) -> tuple[dict[str, int], dict[str, int]]:
+    """Messages by which the slowest consumer is behind, and how many consumers there are."""
+    ends = {it.name: it.next_id for it in look.channels}
+    lags: dict[str, int] = {}
+    readers: dict[str, int] = defaultdict(int)
+    for it in look.actors:
+        name = pchannel_in(it.path)
+        if kind_of(it.path) == "scanner" and "next_id" in it.extra and name in ends:
+            behind = max(0, ends[name] - int(it.extra["next_id"]))
+            lags[name] = max(lags.get(name, 0), behind)
+            readers[name] += 1
+    return lags, readers
+
+
+def barrier_panel(look: Look) -> Panel:
+    """What has passed, and who is late."""
+    rows, odd = {}, set()
+    for it in look.barriers:
+        key = f"{it.kind.name} {it.name}"
+        kind = it.kind.name.lower().replace("_", "-")
+        late = ", ".join(sorted(it.silent, key=natural_order))
+        rows[key] = (it.name, kind, age(look, it.tick), str(len(it.peers)), late or GONE)
+        if late:
+            odd.add(key)
+    return Panel(("barrier", "kind", "passed", "peers", "silent"), rows, frozenset(odd))
+
+
+def broadcast_panel(look: Look) -> Panel:
+    """Those that are not finished; those in quarantine are odd, and say why."""
+    rows, odd = {}, set()
+    for number, it in enumerate(look.broadcasts):
+        keys = " ".join(f"{key.domain.name}:{key.key}" for key in it.keys)
+        key = it.name or f"waiting {number}"
+        state = "quarantine" if it.poison else it.state
+        why = it.poison or it.last_error or GONE
+        rows[key] = (it.name or GONE, state, f"{it.acked}/{it.vchannels}", keys, why)
+        if it.poison:
+            odd.add(key)
+    return Panel(("broadcast", "state", "acked", "keys", "cause"), rows, frozenset(odd))
+
+
+def lock_panel(look: Look) -> Panel:
+    """Who holds which keys, and who waits for them."""
+    rows = {}
+    for number, it in enumerate(look.locks):
+        keys = " ".join(f"{key.domain.name}:{key.key}" for key in it.keys)
+        rows[str(number)] = (it.owner or GONE, "holds" if it.held else "waits", keys)
+    return Panel(("broadcast", "lock", "keys"), rows)
+
+
+def trouble_panel(look: Look) -> Panel:
+    """Channels that are not served or refuse, and places that cannot be read."""
+    rows = {it.name: (it.name, it.state, it.cause) for it in look.health.troubles}
+    for it in look.health.damages:
+        told = "skipped" if it.skipped else "refused"
+        place = f"{it.file}:{it.offset}"
+        rows[place] = (it.pchannel, f"damage {told} x{it.times}", f"{place} {it.reason}")
+    return Panel(("channel", "trouble", "cause"), rows, frozenset(rows))
+
+
+def summary(look: Look, rates: Rates) -> str:
+    """One line that says how the broker is."""
+    health = look.health
+    oldest = min((it.closed_tick for it in look.channels), default=0)
+    restarts = sum(it.restarts for it in look.actors)
+    parts = [
+        f"{health.channels_open}/{health.channels_total} channels",
+        f"{rate(sum(rates.appended.values()) if rates.appended else None)} msg/s",
+        f"closed {age(look, oldest)}" + (" ago" if oldest else ""),
+        f"{restarts} restarts",
+        f"{len(look.actors)} actors",
+    ]
+    if health.consumption_paused:
+        parts.insert(1, "consumption paused")
+    quarantine = sum(bool(it.poison) for it in look.broadcasts)
+    if quarantine:
+        parts.append(f"{quarantine} in quarantine")
+    return " · ".join(parts)
+
+
+def age(look: Look, tick: int) -> str:
+    """How long ago a tick was, by this machine's clock."""
+    if not tick:
+        return "never"
+    seconds = _age_ms(look, tick) / 1000
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"
+
+
+def _age_ms(look: Look, tick: int) -> int:
+    return max(0, look.at_ms - (tick >> TICK_LOGICAL_BITS)) if tick else 0
+
+
+def size(count: int) -> str:
+    """Bytes, with three digits or so."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} TiB"
+
+
+def rate(per_second: float | None) -> str:
+    """A rate; `-` when there was no look before."""
+    if per_second is None:
+        return GONE
+    return f"{per_second:.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"

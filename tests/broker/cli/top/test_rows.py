@@ -1,0 +1,111 @@
+"""What the screen says of a look, without a screen."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker.cli.top import rows
+from broker.cli.top.look import Rates
+from broker.client import BroadcastInfo, LockInfo
+from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
+from broker.model.ids import TimeTick
+from tests.broker.cli.top.looks import (
+    DAMAGE,
+    HEALTH,
+    LOG,
+    NOW_MS,
+    P0,
+    P1,
+    TROUBLE,
+    actor,
+    channel,
+    look,
+)
+
+NO_RATES = Rates({}, {})
+
+
+def test_a_supervisor_sums_up_what_is_below_it() -> None:
+    before = look(at_s=8.0, actors=[replace(it, handled=0) for it in look().actors])
+    found = {it.path: it for it in rows.branches(look(), Rates.between(before, look()))}
+    root = found["/root"]
+    assert (root.mailbox, root.restarts, root.rate, root.depth) == ("7/10", 3, 50.0, 0)
+    assert (found[f"{LOG}/scanners"].restarts, found[f"{LOG}/scanners"].rate) == (2, 0.0)
+    appender = found[f"{LOG}/appender"]
+    assert (appender.name, appender.depth, appender.is_leaf) == ("appender", 5, True)
+
+
+def test_parents_come_before_their_children_and_names_are_in_the_order_people_count() -> None:
+    names = [f"/root/{name}" for name in ("p_10", "p_9", "p_9/x")]
+    tree = [actor(it) for it in ("/root", *names)]
+    assert [it.path for it in rows.branches(look(actors=tree), NO_RATES)] == [
+        "/root", "/root/p_9", "/root/p_9/x", "/root/p_10",
+    ]  # fmt: skip
+
+
+def test_a_rate_is_of_one_incarnation() -> None:
+    before = look(at_s=8.0)
+    appender = replace(look().actors[5], term=2, handled=10)
+    after = look(actors=[appender, actor("/root/new", handled=1000)])
+    assert Rates.between(before, after).handled == {appender.path: 5.0}
+    assert Rates.between(None, after) == Rates({}, {}) == Rates.between(after, after)
+
+
+def test_a_channel_lags_as_far_as_its_slowest_consumer() -> None:
+    panel = rows.channel_panel(look(), Rates({}, {P0: 12.34}), wide=False)
+    assert list(panel.rows) == [P0, P1]
+    assert panel.rows[P0] == (P0, "2", "0.2 s", "60", "3", "2.0 KiB", "12")
+    assert panel.rows[P1][3:] == ("-", "3", "2.0 KiB", "-")
+    wide = rows.channel_panel(look(), NO_RATES, wide=True)
+    assert wide.rows[P0][7:] == ("2", "1..100", "1 a:1", "0")
+    assert {len(row) for row in wide.rows.values()} == {len(wide.columns)}
+
+
+def test_trouble_stands_where_the_channel_stands_and_in_a_place_of_its_own() -> None:
+    ill = look(health=replace(HEALTH, troubles=TROUBLE, damages=DAMAGE))
+    panel = rows.channel_panel(ill, NO_RATES, wide=False)
+    assert (panel.rows[P1][2], set(panel.odd)) == ("refusing", {P1})
+    trouble = rows.trouble_panel(ill)
+    assert [row[:2] for row in trouble.rows.values()] == [
+        (P1, "refusing"),
+        (P0, "damage refused x2"),
+    ]
+    assert trouble.odd == set(trouble.rows)
+
+
+def test_late_peers_of_a_barrier_are_named() -> None:
+    peers = (BarrierPeer("a", TimeTick(1), True), BarrierPeer("b", TimeTick(2), False))
+    tick = TimeTick((NOW_MS - 5000) << 18)
+    barrier = BarrierView("q", BarrierKind.HARD, tick, peers, ("a",), ())
+    panel = rows.barrier_panel(look(barriers=(barrier,)))
+    assert list(panel.rows.values()) == [("q", "hard", "5.0 s", "2", "a")]
+    assert len(panel.odd) == 1
+
+
+def test_a_broadcast_in_quarantine_says_why() -> None:
+    poison = BroadcastInfo("7", "REPLICATED", 1, (), 4, 4, 3, "callback: no", 5, "")
+    waiting = BroadcastInfo("", "WAITING", 1, (), 4, 0, 0, "", 0, "")
+    ill = look(broadcasts=(poison, waiting), locks=(LockInfo("7", (), True),))
+    panel = rows.broadcast_panel(ill)
+    assert list(panel.rows.values()) == [
+        ("7", "quarantine", "3/4", "", "callback: no"),
+        ("-", "WAITING", "0/4", "", "-"),
+    ]
+    assert panel.odd == {"7"}
+    assert "1 in quarantine" in rows.summary(ill, NO_RATES)
+    assert list(rows.lock_panel(ill).rows.values()) == [("7", "holds", "")]
+
+
+def test_the_first_line_says_how_it_is() -> None:
+    line = rows.summary(look(), Rates({}, {P0: 1000.0, P1: 500.5}))
+    assert line == "2/2 channels · 1,500 msg/s · closed 0.2 s ago · 3 restarts · 9 actors"
+    never = look(channels=[channel(P0, closed_tick=0)])
+    assert "closed never · " in rows.summary(never, NO_RATES)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KiB"), (5 << 30, "5.0 GiB"), (7 << 50, "7,168.0 TiB")],
+)
+def test_sizes_have_about_three_digits(count: int, shown: str) -> None:
+    assert rows.size(count) == shown
