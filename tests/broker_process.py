@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-READY_S_MAX = 30
+READY_S_MAX = 120
 
 
 class BrokerProcess:

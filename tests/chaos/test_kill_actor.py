@@ -23,7 +23,7 @@ WORKERS = 16
 """Appends in flight on each pchannel."""
 
 BETWEEN_KILLS = (WORKERS, 5 * WORKERS)
-STEP_S_MAX = 30.0
+STEP_S_MAX = 120.0
 SEEDS = (1, 2)
 
 told = logging.getLogger("tests.chaos")

@@ -155,6 +155,6 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
 
 
 async def _until_all_serve(directory: Reach, count: int) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while len((await directory.demand(CollectStatus())).channels) < count:
             await anyio.lowlevel.checkpoint()

@@ -87,7 +87,7 @@ async def test_the_stream_outlives_the_assigner(broker: SmallBroker, peer: Peer)
     broker.system.kill("/root/coordinator/assigner")
     seen = first
     broker.system.kill(broker.channel_path(P0, "appender"))
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while terms(seen).get(P0, 0) < 3:
             after = await table(stream)
             assert version(after) > version(seen)

@@ -339,7 +339,7 @@ async def test_a_consumer_that_stops_reading_slows_nobody(peer: Peer) -> None:
 
 
 async def _opened_when_served(peer: Peer, asked: bytes, term: int) -> PeerStream:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while True:
             try:
                 return await opened(peer, asked, term)

@@ -70,7 +70,7 @@ async def test_many_idle_consumers_of_one_connection_all_hear_ticks(consumers: i
                 for _ in range(consumers):
                     tasks.start_soon(_hear_two_ticks, peer)
             assert broker.edge.connections == 1
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while broker.scanner_paths():
                 await anyio.lowlevel.checkpoint()
 

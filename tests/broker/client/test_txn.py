@@ -167,9 +167,9 @@ async def test_a_transaction_is_an_actor_while_it_is_open(tmp_path: Path) -> Non
         async with connect(broker.address) as log:
             async with log.txn(VCHANNEL) as txn:
                 await txn.append(b"a")
-                with anyio.fail_after(5):
+                with anyio.fail_after(60):
                     while names(broker) != [str(txn.id)]:
                         await anyio.lowlevel.checkpoint()
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 while names(broker):
                     await anyio.lowlevel.checkpoint()
