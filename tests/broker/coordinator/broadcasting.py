@@ -1,0 +1,240 @@
+"""A broadcaster over a store and logs that fail, or have it killed, at a step that a test names."""
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+
+from actors import ActorError, Request, SupervisorSpec, System
+from actors.testing import VirtualClock
+from broker.coordinator.broadcast_book import BroadcasterLimits
+from broker.coordinator.broadcast_messages import ListLocks, LockView, StartBroadcast
+from broker.coordinator.broadcast_records import BroadcastRecords
+from broker.coordinator.broadcast_task import BroadcastTiming
+from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
+from broker.core.broadcast_task import Task, TaskState
+from broker.core.naming import pchannel_of
+from broker.meta.memory import MemoryMetaStore
+from broker.model.broadcast import Broadcast, Broadcasted, Copy, ResourceKey
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
+from broker.model.message import Appended
+from broker.ports.meta import Entry, MetaError
+
+ROOT = "/root/broadcaster"
+LOCKS = f"{ROOT}/locks"
+TASKS = f"{ROOT}/tasks"
+V = tuple(VChannelName(f"by-dev-dml_{number}_1v0") for number in range(3))
+CALLED_TYPE = 5
+ANSWER_S = 100.0
+R = TypeVar("R")
+Record = tuple[VChannelName, BroadcastId, Appended]
+
+
+@dataclass
+class Faults:
+    """Counts the steps of all fakes; at each number in `at` it kills `path`, or fails the step.
+
+    Nothing is counted before `system` is set.
+    """
+
+    at: frozenset[int] = frozenset()
+    after: bool = False
+    path: str = ""
+    steps: int = 0
+    struck: int = 0
+    last: int = 0
+    system: System | None = None
+
+    async def before(self) -> None:
+        if self.system is None:
+            return
+        self.steps += 1
+        if self.steps in self.at and not self.after:
+            await self._strike()
+
+    async def done(self) -> None:
+        if self.after and self.steps in self.at and self.last != self.steps:
+            self.last = self.steps
+            await self._strike()
+
+    async def _strike(self) -> None:
+        self.struck += 1
+        if not self.path:
+            raise MetaError("the disk is full")
+        assert self.system is not None
+        try:
+            self.system.kill(self._victim(self.system))
+        except ActorError:
+            return
+        await anyio.sleep(0.001)  # it is cancelled here, if it was its own
+
+    def _victim(self, system: System) -> str:
+        if self.path != TASKS:
+            return self.path
+        tasks = [it.path for it in system.statistics() if it.path.startswith(f"{TASKS}/")]
+        return tasks[0] if tasks else LOCKS
+
+
+class FaultyStore(MemoryMetaStore):
+    """Reads and writes are steps."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__()
+        self.faults = faults
+
+    async def get(self, key: str) -> Entry | None:
+        await self.faults.before()
+        return await super().get(key)
+
+    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+        await self.faults.before()
+        return await super().list(prefix)
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        await self.faults.before()
+        await anyio.sleep(0.001)
+        revision = await super().write(puts, deletes=deletes, expect=expect)
+        if self.faults.path:  # what raises MetaError has changed nothing: that is the port's word
+            await self.faults.done()
+        return revision
+
+
+class Logs:
+    """Copies in lists. Each append is a step, and takes as long as the seed says."""
+
+    def __init__(self, faults: Faults, seed: int = 1) -> None:
+        self.faults = faults
+        self.records: dict[PChannelName, list[Record]] = defaultdict(list)
+        self.refusals: dict[VChannelName, list[Refusal]] = defaultdict(list)
+        self.processed_up_to: dict[PChannelName, int] = {}
+        self._random = random.Random(seed)
+        self._tick = 0
+
+    async def append(self, copies: Sequence[Copy]) -> Sequence[Appended | Refusal]:
+        return [await self._one(copy) for copy in copies]
+
+    async def processed(self, pchannels: Sequence[PChannelName]) -> Mapping[PChannelName, TimeTick]:
+        await anyio.sleep(0.001)
+        return {it: TimeTick(self.processed_up_to.get(it, 0)) for it in pchannels}
+
+    async def _one(self, copy: Copy) -> Appended | Refusal:
+        try:
+            await self.faults.before()
+        except MetaError as error:
+            return Refusal(StreamingCode.UNKNOWN, str(error))
+        await anyio.sleep(self._random.uniform(0.0, 0.01))
+        if self.refusals[copy.vchannel]:
+            return self.refusals[copy.vchannel].pop(0)
+        self._tick += 1
+        records = self.records[pchannel_of(copy.vchannel)]
+        landed = Appended(MessageId(len(records) + 1), TimeTick(self._tick), MessageId(1))
+        records.append((copy.vchannel, copy.broadcast_id, landed))
+        try:
+            await self.faults.done()
+        except MetaError as error:
+            return Refusal(StreamingCode.UNKNOWN, str(error))
+        return landed
+
+    def on(self, vchannel: VChannelName) -> list[BroadcastId]:
+        """The broadcasts on a vchannel, in log order, copies that came again included."""
+        return [id for name, id, _ in self.records[pchannel_of(vchannel)] if name == vchannel]
+
+    def first_copies(self, vchannel: VChannelName) -> list[BroadcastId]:
+        return list(dict.fromkeys(self.on(vchannel)))
+
+
+@dataclass
+class Cluster:
+    """What a test holds: the tree, the fakes, and the callbacks that were made."""
+
+    system: System
+    store: FaultyStore
+    logs: Logs
+    called: list[BroadcastId] = field(default_factory=list)
+
+    async def broadcast(self, asked: Broadcast) -> Broadcasted:
+        """As the edge asks: again, with the same key, whenever the actor has died."""
+        while True:
+            try:
+                found: Broadcasted = await self.system.find(LOCKS).ask(
+                    StartBroadcast(asked), deadline_s=ANSWER_S
+                )
+            except ActorError:
+                await anyio.sleep(0.01)
+            except Refused as error:
+                if error.refusal.code is not StreamingCode.INNER:
+                    raise
+                await anyio.sleep(0.01)
+            else:
+                return found
+
+    async def ask(self, request: Request[R]) -> R:
+        """Whoever is the Broadcaster now."""
+        while True:
+            try:
+                found: R = await self.system.find(LOCKS).ask(request, deadline_s=ANSWER_S)
+                return found
+            except ActorError:
+                await anyio.sleep(0.01)
+
+    async def locks(self) -> tuple[LockView, ...]:
+        return await self.ask(ListLocks())
+
+    async def recorded(self, *states: TaskState) -> list[Task]:
+        """What the store has, without being a step."""
+        records = await BroadcastRecords(_Reader(self.store)).load()
+        return [it.task for it in records if not states or it.task.state in states]
+
+
+class _Reader(MemoryMetaStore):
+    def __init__(self, store: FaultyStore) -> None:
+        super().__init__()
+        self._entries = store._entries
+
+
+def cluster_parts(
+    store: FaultyStore,
+    logs: Logs,
+    *,
+    limits: BroadcasterLimits | None = None,
+    timing: BroadcastTiming | None = None,
+    node_acks: bool = True,
+) -> tuple[System, Cluster]:
+    """A system to be entered; the callback of type 5 remembers its broadcasts."""
+    called: list[BroadcastId] = []
+
+    async def remember(_: Broadcast, outcome: Broadcasted) -> None:
+        called.append(outcome.id)
+        await anyio.sleep(0.001)
+
+    parts = BroadcastParts(
+        copies=logs,
+        callbacks={CALLED_TYPE: remember},
+        node_acks=node_acks,
+        timing=timing or BroadcastTiming(),
+        limits=limits or BroadcasterLimits(),
+    )
+    spec = SupervisorSpec("root", children=(broadcaster_tree(store, parts, "/root"),))
+    system = System(spec, clock=VirtualClock(), random=random.Random(1))
+    return system, Cluster(system, store, logs, called)
+
+
+def broadcast(
+    key: str,
+    *keys: ResourceKey,
+    vchannels: tuple[VChannelName, ...] = V,
+    sync_up: bool = False,
+    kind: int = CALLED_TYPE,
+) -> Broadcast:
+    """One whose request key is `key`."""
+    return Broadcast(kind, vchannels, keys, b"body", 4, key, f"content of {key}", sync_up)
