@@ -22,7 +22,7 @@ class StartBroadcast(Request[Broadcasted]):
     a later incarnation. An asker that leaves while it waits for its keys is forgotten; after that
     the broadcast goes on without it. Refused: INVALID_ARGUMENT when the key was used for something
     else; INNER when it could not be recorded or too many wait; UNRECOVERABLE when it is in
-    quarantine: then its copies are in every vchannel.
+    quarantine.
     """
 
     broadcast: Broadcast
@@ -92,7 +92,7 @@ class ListLocks(Request[tuple[LockView, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class RetryBroadcast(Request[None]):
-    """Take a broadcast out of quarantine and call its callback again.
+    """Take a broadcast out of quarantine and try again what failed.
 
     Refused(INVALID_ARGUMENT) when there is no such broadcast in quarantine.
     """
@@ -102,7 +102,7 @@ class RetryBroadcast(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class SkipBroadcast(Request[None]):
-    """Take a broadcast out of quarantine and call it done, without its callback; refusals as above.
+    """Take a broadcast out of quarantine and call it done as it is; refusals as above.
 
     Answered when that is durable.
     """

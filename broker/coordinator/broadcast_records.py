@@ -5,7 +5,7 @@ Next: broker/core/broadcast_task.py
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from broker.ports.meta import Conflict, MetaError, MetaStore
 
 VERSION = 1
 TASK_PREFIX = "broadcast/task/"
+HORIZON_PREFIX = "broadcast/horizon/"
 INCARNATION_KEY = "counter/broadcast"
 SEQUENCE_BITS = 32
 ATTEMPTS_MAX = 8
@@ -40,7 +41,7 @@ class BroadcastRecords:
         """The first of 2^32 ids that nobody was or will be given but the caller; durable."""
         for _ in range(ATTEMPTS_MAX):
             entry = await self._store.get(INCARNATION_KEY)
-            number = 1 + (_number(entry.value) if entry else 0)
+            number = 1 + (_number(INCARNATION_KEY, entry.value) if entry else 0)
             try:
                 await self._store.write(
                     {INCARNATION_KEY: b"%d" % number},
@@ -73,9 +74,20 @@ class BroadcastRecords:
         revision = await self._store.write({key: encode_task(task)}, expect={key: before.revision})
         return Recorded(task, revision)
 
-    async def forget(self, tasks: Iterable[Task]) -> None:
-        """Remove the records."""
-        await self._store.write({}, deletes=[task_key(task.name) for task in tasks])
+    async def horizons(self) -> dict[str, BroadcastId]:
+        """Of each other cluster: the largest id that was forgotten."""
+        entries = await self._store.list(HORIZON_PREFIX)
+        return {
+            key.removeprefix(HORIZON_PREFIX): BroadcastId(_number(key, entry.value))
+            for key, entry in entries
+        }
+
+    async def forget(self, tasks: Iterable[Task], horizons: Mapping[str, BroadcastId]) -> None:
+        """Remove the records, and remember how far other clusters' ones are forgotten."""
+        await self._store.write(
+            {HORIZON_PREFIX + origin: b"%d" % id for origin, id in horizons.items()},
+            deletes=[task_key(task.name) for task in tasks],
+        )
 
 
 def task_key(name: str) -> str:
@@ -159,8 +171,8 @@ def _appended(message_id: int, tick: int, last_confirmed_id: int) -> Appended:
     return Appended(MessageId(message_id), TimeTick(tick), MessageId(last_confirmed_id))
 
 
-def _number(value: bytes) -> int:
+def _number(key: str, value: bytes) -> int:
     try:
         return int(value)
     except ValueError as error:
-        raise MetaError(f"{INCARNATION_KEY}: stored value is no number: {value[:40]!r}") from error
+        raise MetaError(f"{key}: stored value is no number: {value[:40]!r}") from error

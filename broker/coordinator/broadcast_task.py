@@ -44,6 +44,16 @@ from broker.ports.callbacks import Callbacks, FailedForGood
 from broker.ports.copies import Copies
 from broker.ports.meta import Conflict, MetaError
 
+FINAL_CODES = frozenset(
+    {
+        StreamingCode.INVALID_ARGUMENT,
+        StreamingCode.UNRECOVERABLE,
+        StreamingCode.REPLICATE_VIOLATION,
+        StreamingCode.SCHEMA_VERSION_MISMATCH,
+    }
+)
+"""A vchannel that refuses a copy like this would refuse it for ever: an operator must look."""
+
 LOUD_FAILURES = 10
 """From here on a failure in a row is worth a line in the log: about ten seconds have passed."""
 
@@ -146,7 +156,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         """Do what can be done; what failed, or has to be waited for, is planned again."""
         await self._save(self._task)
         before = self._task
-        if self._task.to_append:
+        if self._task.to_append and not self._task.poison:
             await self._append()
         if self._task.to_process and self._parts.node_acks:
             await self._look()
@@ -158,23 +168,33 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         elif self._task is not before or not self._announced:
             self._failures = 0 if self._task is not before else self._failures
             await self._announce()
-        if self._task.to_append or (self._task.to_process and self._parts.node_acks):
+        if self._unfinished():
             self._plan(self._pause_s())
+
+    def _unfinished(self) -> bool:
+        """Whether there is something to try again, or to look for."""
+        task = self._task
+        appends = bool(task.to_append) and not task.poison
+        return appends or (bool(task.to_process) and self._parts.node_acks)
 
     async def _append(self) -> None:
         """One try for each vchannel that is left. All that landed is recorded with one write."""
         task = self._task
         copies = [Copy(task.id, vchannel, task.broadcast) for vchannel in task.to_append]
         outcomes = await self._parts.copies.append(copies)
-        landed, refusals = {}, []
+        landed, refusals = {}, {}
         for copy, outcome in zip(copies, outcomes, strict=True):
             if isinstance(outcome, Appended):
                 landed[copy.vchannel] = outcome
             else:
-                refusals.append(outcome)
+                refusals[copy.vchannel] = outcome
         self._task = with_landed(self._task, landed)
+        for vchannel, refusal in refusals.items():
+            if refusal.code in FINAL_CODES:
+                self._task = poisoned(self._task, f"{vchannel} refuses its copy: {refusal.cause}")
+                log.error("broadcast in quarantine", broadcast=self._name, cause=self._task.poison)
         if refusals:
-            self._count(_told(refusals))
+            self._count(_told(tuple(refusals.values())))
         await self._save(self._task)
 
     async def _look(self) -> None:

@@ -55,8 +55,10 @@ def lock_views(
 
 def quarantined(task: Task) -> Refused:
     """What those who asked for it are told."""
+    missing = len(task.to_append)
+    where = f"is not on {missing} vchannels yet" if missing else "is on every vchannel"
     return Refused(
         StreamingCode.UNRECOVERABLE,
-        f"broadcast {task.name} is in every vchannel, but its callback failed for good:"
-        f" {task.poison}; an operator must retry or skip it (tidemark broadcasts quarantine)",
+        f"broadcast {task.name} {where} and cannot go on: {task.poison}; an operator must retry or"
+        " skip it (tidemark broadcasts quarantine)",
     )

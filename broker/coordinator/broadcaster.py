@@ -60,6 +60,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     _context: Context[BroadcasterMessage]
     _next_id: BroadcastId
+    _horizons: dict[str, BroadcastId]
+    """Of other clusters: an unknown id up to here was forgotten, and must not come back."""
 
     def __init__(self, parts: TaskParts, limits: BroadcasterLimits, tasks_path: str) -> None:
         self._parts = parts
@@ -80,6 +82,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         """Take back what is recorded; whoever asks is heard after that."""
         self._context = context
         self._next_id = await self._parts.records.first_id()
+        self._horizons = await self._parts.records.horizons()
         recorded = sorted(await self._parts.records.load(), key=lambda it: it.task.id)
         for each in recorded:
             self._remember(each)
@@ -298,7 +301,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     async def _ack(self, ack: AckBroadcast, asked: Asked) -> None:
         name = task_name(ack.id, ack.origin)
-        if name not in self._running and name not in self._done and ack.copied is not None:
+        if ack.copied is not None and self._is_new(name, ack):
             await self._copy(ack.id, ack.origin, ack.copied, asked)
         running = self._running.get(name)
         task = running.task if running else self._done.get(name)
@@ -311,6 +314,10 @@ class Broadcaster(Actor[BroadcasterMessage]):
             asked.reply(None)
         else:
             self._tell(name, TakeAck(ack.vchannel, ack.where, asked), asked)
+
+    def _is_new(self, name: str, ack: AckBroadcast) -> bool:
+        known = name in self._running or name in self._done
+        return not known and ack.id > self._horizons.get(ack.origin, 0)
 
     async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, asked: Asked) -> None:
         """A broadcast of another cluster that nobody has heard of becomes a task without keys."""
@@ -358,13 +365,20 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     async def _forget_old(self) -> None:
         limits, now_ms = self._limits, self._context.clock.wall_ms()
-        tombstones = tuple(self._done.values())
-        old = forgettable(tombstones, now_ms, limits.tombstones_max, limits.tombstone_age_ms)
+        done = tuple(self._done.values())
+        old = forgettable(done, now_ms, limits.tombstones_max, limits.tombstone_age_ms)
+        if not old:
+            return
+        horizons = dict(self._horizons)
+        for task in old:
+            if task.origin:
+                horizons[task.origin] = max(task.id, horizons.get(task.origin, task.id))
         try:
-            await self._parts.records.forget(old)
+            await self._parts.records.forget(old, horizons)
         except MetaError as error:
             log.warning("tombstones of broadcasts stay", error=str(error))
             return
+        self._horizons = horizons
         for task in old:
             del self._done[task.name]
             self._by_key.pop(task.broadcast.request_key, None)

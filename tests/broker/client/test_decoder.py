@@ -4,6 +4,7 @@ from broker.client.decoder import Decoder, End, Wanted
 from broker.client.progress import Progress
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.position import FromAll
+from schemas.broadcast_header import BroadcastHeader, write_broadcast_header
 from schemas.wire import (
     consume_message,
     consume_time_tick,
@@ -63,3 +64,22 @@ def test_a_transaction_is_handed_over_whole_and_only_with_its_commit() -> None:
     assert read(*half) == ([], False)
     assert read(*half, *again) == ([7, 8], True)
     assert read(*half, frame(10, 90, _tx="x", _t="901")) == ([], True)
+
+
+def copy(id: int, broadcast_id: int, vchannel: str = V0) -> bytes:
+    header = write_broadcast_header(BroadcastHeader(broadcast_id, (vchannel,)))
+    return frame(id, id * 10, _bh=header, _vc=vchannel)
+
+
+def test_a_copy_of_a_broadcast_that_comes_again_is_not_shown_again() -> None:
+    """The coordinator died after it had appended the first one."""
+    other = V0.replace("7v0", "8v0")
+    frames = [copy(1, 5), copy(2, 6), copy(3, 5), copy(4, 5, other), copy(5, 6)]
+    assert read(*frames, time_tick(5, 100)) == ([1, 2, 4], True)
+
+
+def test_a_copy_says_which_broadcast_it_belongs_to() -> None:
+    wanted = Wanted(PChannelName(V0.rpartition("_")[0]), VChannelName(V0))
+    batch = Decoder(wanted, Progress(FromAll())).feed([copy(1, 5), frame(2, 20)])
+    assert batch is not None
+    assert [it.broadcast_id for it in batch.messages] == [5, None]

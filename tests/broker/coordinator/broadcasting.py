@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -117,10 +117,12 @@ class Logs:
         self.records: dict[PChannelName, list[Record]] = defaultdict(list)
         self.refusals: dict[VChannelName, list[Refusal]] = defaultdict(list)
         self.processed_up_to: dict[PChannelName, int] = {}
+        self.tried_s: list[float] = []
         self._random = random.Random(seed)
         self._tick = 0
 
     async def append(self, copies: Sequence[Copy]) -> Sequence[Appended | Refusal]:
+        self.tried_s.append(anyio.current_time())
         return [await self._one(copy) for copy in copies]
 
     async def processed(self, pchannels: Sequence[PChannelName]) -> Mapping[PChannelName, TimeTick]:
@@ -202,6 +204,10 @@ class _Reader(MemoryMetaStore):
         self._entries = store._entries
 
 
+async def never(_: int) -> None:
+    """A callback that works."""
+
+
 def cluster_parts(
     store: FaultyStore,
     logs: Logs,
@@ -209,13 +215,18 @@ def cluster_parts(
     limits: BroadcasterLimits | None = None,
     timing: BroadcastTiming | None = None,
     node_acks: bool = True,
+    fail: Callable[[int], Awaitable[None]] = never,
 ) -> tuple[System, Cluster]:
-    """A system to be entered; the callback of type 5 remembers its broadcasts."""
+    """A system to be entered; the callback of type 5 remembers its broadcasts.
+
+    `fail` is called in the callback with the number of the call, and may raise or wait.
+    """
     called: list[BroadcastId] = []
 
     async def remember(_: Broadcast, outcome: Broadcasted) -> None:
         called.append(outcome.id)
         await anyio.sleep(0.001)
+        await fail(len(called))
 
     parts = BroadcastParts(
         copies=logs,
