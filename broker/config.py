@@ -58,7 +58,7 @@ class Settings(BaseSettings):
 
     node_acks: bool = True
     """A broadcast that asks for `ack_sync_up` is acknowledged on a vchannel when its node has taken
-    note of the copy for good. False: only when a consumer says that it has processed it."""
+    note of the copy. False: only when a consumer says that it has processed it."""
 
     tick_interval_ms: Positive = 200
     soft_tick_interval_ms: Positive = 500

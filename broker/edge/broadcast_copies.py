@@ -55,7 +55,7 @@ class LocalCopies:
             status = await self._directory.demand(CollectStatus())
         except (ActorError, Refused):
             return {}
-        ticks = {it.channel.name: it.recovery_tick for it in status.channels}
+        ticks = {it.channel.name: it.observed_tick for it in status.channels}
         return {name: ticks[name] for name in pchannels if name in ticks}
 
     async def _append_on(

@@ -32,9 +32,11 @@ class Saved:
     """How far the snapshot in the store reaches; None: not known to be there. Never goes back.
 
     Written by the Appender when it opens and by Recovery when it saved; whoever truncates reads it.
+    `observed_tick`: Recovery has taken note of every record up to it, in memory.
     """
 
     checkpoint: WalCheckpoint | None = None
+    observed_tick: TimeTick = TimeTick(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,8 @@ class Recovery(Actor[RecoveryMessage]):
             records = records[: RECORDS_A_TURN - seen]
             seen += len(records)
             tell(replay.observe(records))
+            if records:
+                self._opened.saved.observed_tick = records[-1].last_tick
         return True
 
     async def _read_back(self, replay: Replay) -> Sequence[Record]:

@@ -24,7 +24,9 @@ class Copies(Protocol):
         ...
 
     async def processed(self, pchannels: Sequence[PChannelName]) -> Mapping[PChannelName, TimeTick]:
-        """Up to which tick the owner of each pchannel has taken note of its records for good.
+        """Up to which tick the owner of each pchannel has taken note of its records.
+
+        It does so again after a restart, before anything else, so what it has seen is not lost.
 
         A pchannel that has no owner now, or one that cannot say, is left out.
         """
