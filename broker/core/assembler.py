@@ -39,16 +39,20 @@ class _Building:
 class Assembler:
     """For one reader of one vchannel, or of a whole pchannel. Give it records in order.
 
-    `since_id`: it has seen everything from there on; what began before is none of its business.
-    `seen_tick`: no record with a tick up to it may come any more.
+    `since_id`: it has seen everything from there on. What began before and is committed is a loss,
+    unless it is `partial`: then that is none of its business.
+    `seen_tick`: no record with a tick up to it may come any more, but for the one at `seen_id`,
+    which may be read on.
     """
 
-    __slots__ = ("_open", "next_id", "seen_tick", "since_id")
+    __slots__ = ("_open", "next_id", "partial", "seen_id", "seen_tick", "since_id")
 
-    def __init__(self, since_id: MessageId) -> None:
+    def __init__(self, since_id: MessageId, *, partial: bool = False) -> None:
         self.since_id = since_id
+        self.partial = partial
         self.next_id = since_id
         self.seen_tick = TimeTick(0)
+        self.seen_id = MessageId(0)
         self._open: dict[TxnId, _Building] = {}
 
     @property
@@ -81,7 +85,7 @@ class Assembler:
                 return self._absorb_bodies(part, record)
 
     def committed(self, record: Record, kinds: frozenset[int] | None) -> Members | str | None:
-        """The messages of a transaction whose commit this is; None when it began before our time.
+        """The messages of a transaction whose commit this is; None when it is none of our business.
 
         Stays known until `absorb` is given the commit. A text says what is missing.
         """
@@ -108,7 +112,12 @@ class Assembler:
 
     def _unknown(self, part: TxnPart, record: Record) -> str | None:
         if part.begin_id < self.since_id:
-            return None
+            if self.partial or record.kind != MessageType.COMMIT_TXN:
+                return None
+            return (
+                f"message {record.base_id} commits transaction {part.id}, of which everything"
+                f" from {part.begin_id} to {self.since_id - 1} was removed by retention"
+            )
         return f"message {record.base_id} is of transaction {part.id}, whose begin was not read"
 
 

@@ -112,7 +112,8 @@ class _Delivery:
     """One walk over records: what it found, and where it stands."""
 
     __slots__ = (
-        "_assembler", "_broken", "_disordered", "_floor", "_inside", "_items", "_next_id", "_room",
+        "_assembler", "_broken", "_disordered", "_floor", "_inside", "_items", "_next_id",
+        "_partial", "_room",
         "_selection", "_tick",
     )  # fmt: skip
 
@@ -123,6 +124,7 @@ class _Delivery:
         self._assembler = assembler
         self._floor = max(selection.floor, cursor.tick)
         self._next_id, self._tick, self._inside = cursor.next_id, cursor.tick, cursor.inside
+        self._partial = cursor.partial
         self._room = bytes_max
         self._items: list[Delivered | ClosedTick] = []
         self._broken = ""
@@ -131,14 +133,14 @@ class _Delivery:
     def follows(self, record: Record) -> bool:
         """Whether ticks go on growing; a record that is being read on is no new one."""
         assembler = self._assembler
-        if record.base_tick <= assembler.seen_tick and record.last_tick != assembler.seen_tick:
+        if record.base_tick <= assembler.seen_tick and record.base_id != assembler.seen_id:
             self._broken = (
                 f"message {record.base_id} has tick {record.base_tick}, after tick"
                 f" {assembler.seen_tick} was seen"
             )
             self._disordered = True
             return False
-        assembler.seen_tick = record.last_tick
+        assembler.seen_tick, assembler.seen_id = record.last_tick, record.base_id
         return True
 
     def pass_over(self, record: Record) -> None:
@@ -172,7 +174,7 @@ class _Delivery:
     def picked(self) -> Picked:
         self._assembler.next_id = self._next_id
         open_id = self._assembler.open_id(self._next_id)
-        cursor = Cursor(self._next_id, self._tick, open_id, self._inside)
+        cursor = Cursor(self._next_id, self._tick, open_id, self._inside, self._partial)
         return Picked(tuple(self._items), cursor, self._broken, self._disordered)
 
     def _take_committed(self, commit: Record) -> bool:

@@ -23,7 +23,7 @@ def starting_cursor(policy: DeliverPolicy, offsets: ChannelOffsets) -> Cursor | 
     """The cursor of the first Pull; UNRECOVERABLE below the range, INVALID_ARGUMENT above it."""
     match policy:
         case FromAll():
-            return Cursor(offsets.first_id)
+            return Cursor(offsets.first_id, partial=True)
         case FromLatest():
             return Cursor(offsets.next_id, offsets.closed_tick)
         case StartFrom(wanted):
@@ -40,7 +40,7 @@ def _within(wanted: MessageId, offsets: ChannelOffsets) -> Cursor | Refusal:
         cause = f"message id {wanted} is not written yet: {range_text}"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     if wanted >= offsets.first_id:
-        return Cursor(wanted)
+        return Cursor(wanted, partial=wanted == offsets.first_id)
     if offsets.first_id == FIRST_MESSAGE_ID:  # nothing was ever removed
         return Cursor(FIRST_MESSAGE_ID)
     cause = f"message id {wanted} was removed by retention: {range_text}"

@@ -63,9 +63,12 @@ class Cursor:
     But for transactions that are open there: their messages lie from `open_id` on, and are handed
     over at their commit. `open_id` is `next_id` when there are none, and None when nobody has
     looked yet. `inside` messages of the transaction that commits at `next_id` were handed over.
+    `partial`: it began at the first message that was left, so that a transaction whose begin was
+    removed before is none of its business; to any other reader it is a loss.
     """
 
     next_id: MessageId
     tick: TimeTick = TimeTick(0)
     open_id: MessageId | None = None
     inside: int = 0
+    partial: bool = False

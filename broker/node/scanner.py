@@ -178,7 +178,7 @@ class Scanner(Actor[ScannerMessage]):
         open_id = await self._open_id(waiting.cursor)
         if isinstance(open_id, Refusal):
             return open_id
-        assembler = Assembler(open_id)
+        assembler = Assembler(open_id, partial=waiting.cursor.partial)
         while assembler.next_id < waiting.cursor.next_id:
             records = await self._records(assembler.next_id, READ_BYTES_MIN)
             if isinstance(records, Refusal):
@@ -208,7 +208,7 @@ class Scanner(Actor[ScannerMessage]):
             self._meter.tick_violations += 1
         else:
             self._meter.count_mismatches += 1
-        cause = f"{self._name}: the log contradicts itself: {picked.broken}"
+        cause = f"{self._name} cannot be read on: {picked.broken}"
         log.error("%s", cause)
         return Refusal(StreamingCode.UNRECOVERABLE, cause)
 

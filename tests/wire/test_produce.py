@@ -94,6 +94,15 @@ async def test_close_alone_ends_nothing(peer: Peer) -> None:
         ({"_tx": "CAEQkE4="}, Code.TRANSACTION_EXPIRED),
         ({"_bh": "CAc="}, Code.UNRECOVERABLE),
         ({"_rh": "CgNzcmM="}, Code.REPLICATE_VIOLATION),
+        ({"_rh": "CgNzcmM=", "_t": "900", "_v": "2"}, Code.REPLICATE_VIOLATION),
+        (
+            {"_rh": "CgNzcmM=", "_t": "900", "_v": "2", "_tx": "CAEQmPj/////////AQ=="},
+            Code.REPLICATE_VIOLATION,
+        ),
+        (
+            {"_rh": "CgNzcmM=", "_t": "901", "_v": "2", "_tx": "CAEQmPj/////////AQ=="},
+            Code.REPLICATE_VIOLATION,
+        ),
     ],
     ids=str,
 )

@@ -184,9 +184,11 @@ def written() -> list[Record]:
     return writer.records
 
 
-def broken_by(records: list[Record], next_id: int) -> str:
-    cursor = Cursor(MessageId(next_id), open_id=MessageId(next_id))
-    return deliver(records, cursor, ALL, 1 << 20, Assembler(cursor.next_id)).broken
+def broken_by(records: list[Record], next_id: int, *, partial: bool = False) -> str:
+    cursor = Cursor(MessageId(next_id), open_id=MessageId(next_id), partial=partial)
+    picked = deliver(records, cursor, ALL, 1 << 20, Assembler(cursor.next_id, partial=partial))
+    assert picked.cursor.partial == partial
+    return picked.broken
 
 
 def test_a_body_or_a_begin_that_is_missing_is_said_aloud_and_nothing_is_handed_over() -> None:
@@ -200,9 +202,18 @@ def test_a_body_or_a_begin_that_is_missing_is_said_aloud_and_nothing_is_handed_o
 
 def test_what_began_before_the_log_that_is_left_is_passed_over() -> None:
     begin_, first, second, commit = written()
-    assert not broken_by([first, second, commit], first.base_id)
-    assert not broken_by([commit], commit.base_id)
+    assert not broken_by([first, second, commit], first.base_id, partial=True)
+    assert not broken_by([commit], commit.base_id, partial=True)
     assert begin_.txn is not None
+
+
+def test_what_began_before_the_log_that_is_left_is_a_loss_to_who_was_there_before() -> None:
+    _, first, second, commit = written()
+    told = broken_by([first, second, commit], first.base_id)
+    assert "everything from 1 to 1 was removed by retention" in told
+    assert "removed by retention" in broken_by([commit], commit.base_id)
+    rollback = replace(commit, kind=902)
+    assert not broken_by([first, second, rollback], first.base_id)
 
 
 def test_a_tick_that_does_not_grow_is_said_aloud() -> None:

@@ -25,11 +25,11 @@ def offsets(first_id: int, next_id: int) -> ChannelOffsets:
 @pytest.mark.parametrize(
     ("policy", "first_id", "wanted"),
     [
-        (FromAll(), 10, Cursor(MessageId(10))),
+        (FromAll(), 10, Cursor(MessageId(10), partial=True)),
         (FromLatest(), 10, Cursor(MessageId(20), TimeTick(77))),
-        (StartFrom(MessageId(10)), 10, Cursor(MessageId(10))),
+        (StartFrom(MessageId(10)), 10, Cursor(MessageId(10), partial=True)),
         (StartFrom(MessageId(20)), 10, Cursor(MessageId(20))),
-        (StartAfter(MessageId(9)), 10, Cursor(MessageId(10))),
+        (StartAfter(MessageId(9)), 10, Cursor(MessageId(10), partial=True)),
         (StartAfter(MessageId(19)), 10, Cursor(MessageId(20))),
         (StartFrom(MessageId(0)), 1, Cursor(MessageId(1))),
     ],

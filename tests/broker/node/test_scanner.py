@@ -1,15 +1,20 @@
 """One consumer: where it starts, what it sees, what it costs, and how errors reach it."""
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, TimeTick
-from broker.model.message import Appended, ClosedTick
-from broker.model.position import Cursor, FromLatest, MessageTypes, TimeTickGte
+from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.message import Appended, AppendedInTxn, ClosedTick, Delivered
+from broker.model.position import Cursor, FromLatest, MessageTypes, StartFrom, TimeTickGte
+from broker.model.record import Record
+from broker.model.txn import TxnContext
 from broker.node.limits import NodeLimits
 from broker.node.messages import Delivery, Pull, ScannerOpened
-from broker.ports.wal import Corrupt
+from broker.ports.wal import Corrupt, Retention
 from broker.wal.memory import MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
 
@@ -187,3 +192,109 @@ def test_damage_is_reported_by_file_and_offset() -> None:
             assert isinstance(after, Delivery)
 
     run_seeded(8, scenario)
+
+
+async def transaction(world: World, *bodies: str) -> list[AppendedInTxn]:
+    """Where its begin, its bodies and its commit landed."""
+    (begun,) = await world.append(message("", kind=900, txn=TxnContext(TxnId(0), 0)))
+    assert isinstance(begun, AppendedInTxn)
+    landed = [begun]
+    for body, kind in (*((body, 2) for body in bodies), ("", 901)):
+        (outcome,) = await world.append(message(body, kind=kind, txn=begun.txn))
+        assert isinstance(outcome, AppendedInTxn)
+        landed.append(outcome)
+    return landed
+
+
+def without_a_body(records: list[Record], place: int) -> list[Record]:
+    """As if another writer's record were lost: its ids belong to somebody else now."""
+    lost = replace(records[place], txn=None, vchannel=f"{PCHANNEL}_7v9")
+    return [*records[:place], lost, *records[place + 1 :]]
+
+
+def with_an_old_tick(records: list[Record], place: int) -> list[Record]:
+    """As a writer that was fenced too late would leave it."""
+    old = replace(records[place], base_tick=records[place - 1].base_tick)
+    return [*records[:place], old, *records[place + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(without_a_body, "bodies of transaction"), (with_an_old_tick, "was seen")],
+    ids=["a lost body", "a tick that does not grow"],
+)
+def test_a_log_that_contradicts_itself_is_an_error_to_its_reader_and_never_passed_over(
+    harm: object, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        wal = MemoryWal()
+        async with running_node(wal, NodeLimits(tail_bytes_max=1_000, tail_age_s=0.3)) as world:
+            await world.assign()
+            await world.append(message("before"))
+            _, first, _, commit = await transaction(world, "a", "b")
+            await world.append(message("after"))
+            await world.clock.sleep(2)
+            await world.append(message("x" * 3_000))  # so that the rest is read from the log
+            stored = wal._channels[PCHANNEL]
+            place = [record.base_id for record in stored.records].index(first.id)
+            stored.records = harm(stored.records, place)  # type: ignore[operator]
+            reader = Reader(world, f"{PCHANNEL}_7v0")
+            answers = [await reader.pull() for _ in range(5)]
+            assert [it.body for it in reader.messages] == [b"before"]
+            refused = [it for it in answers if isinstance(it, Refusal)]
+            assert {it.code for it in refused} == {StreamingCode.UNRECOVERABLE}
+            assert all(said in it.cause for it in refused)
+            assert isinstance(answers[-1], Refusal), "it stays said"
+            assert _inside(world).statistics()["violations"] == len(refused)
+            assert reader.cursor.next_id <= commit.id
+            beyond = await opened(world, vchannel=f"{PCHANNEL}_7v0", policy=StartFrom(commit.id))
+            assert beyond.cursor.next_id == commit.id
+
+    run_seeded(11, scenario)
+    assert said in caplog.text
+    assert PCHANNEL in caplog.text
+
+
+def test_a_transaction_that_retention_cut_is_a_loss_only_to_who_began_behind_its_begin() -> None:
+    async def scenario() -> None:
+        wal = MemoryWal(segment_bytes=400)
+        async with running_node(wal, NodeLimits(tail_bytes_max=1_000, tail_age_s=0.3)) as world:
+            await world.assign()
+            landed = await transaction(world, *["x" * 100] * 12)
+            begin, commit = landed[0], landed[-1]
+            await world.append(message("after"))
+            await world.clock.sleep(2)
+            await world.append(message("y" * 3_000))
+            channel = world.parts.open_channels.find(PCHANNEL)
+            assert channel is not None
+            await channel.log.truncate(MessageId(commit.id - 4), Retention(bytes_max=1), 0)
+            first_id = channel.offsets().first_id
+            assert begin.id < first_id < commit.id - 1
+
+            async def read(start_id: int) -> list[Delivery | Refusal]:
+                scanner = await opened(world, policy=StartFrom(MessageId(start_id)))
+                cursor, answers = scanner.cursor, list[Delivery | Refusal]()
+                while cursor.next_id < channel.tail.next_id:
+                    answer = await scanner.scanner.ask(Pull(cursor, 1 << 20), deadline_s=9)
+                    answers.append(answer)
+                    if isinstance(answer, Refusal):
+                        break
+                    cursor = answer.cursor
+                return answers
+
+            (told,) = await read(first_id + 1)
+            assert isinstance(told, Refusal)
+            assert told.code is StreamingCode.UNRECOVERABLE
+            assert "removed by retention" in told.cause
+            items = [
+                it
+                for each in await read(first_id)
+                if isinstance(each, Delivery)
+                for it in each.items
+            ]
+            bodies = [it.body for it in items if isinstance(it, Delivered)]
+            assert bodies == [b"after", b"y" * 3_000]
+            behind = await read(commit.id + 1)
+            assert all(isinstance(each, Delivery) for each in behind)
+
+    run_seeded(12, scenario)
