@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.core.naming import belongs_to
+from broker.core.segment_turn import OwnMessage, Turn
 from broker.core.transaction import Session, Transactions
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.ids import MessageId, PChannelName, SegmentId, Term, TimeTick
 from broker.model.message import (
     ALL_PCHANNEL_TYPES,
     EXCLUSIVE_TYPES,
     KNOWN_TYPES,
     SELF_CONTROLLED_TYPES,
     Appended,
+    AppendedFlush,
     AppendedInTxn,
     ClosedTick,
     MessageType,
@@ -78,24 +80,31 @@ def sequence(
     end: LogEnd,
     admission: Admission,
     transactions: Transactions,
+    turn: Turn | None = None,
 ) -> Sequenced:
     """Sequence a group with the ticks `first_tick`, `first_tick + 1`, …, one for each message.
 
-    As many more ticks must follow as `transactions.rollbacks_due(messages)`. A message whose
+    As many more ticks must follow as `transactions.rollbacks_due(messages)` and
+    `turn.records_due`, when the group has a turn with collections and segments. A message whose
     barrier tick is not below `first_tick` is refused: the caller brings ticks past every barrier
     that the oracle knows (`barrier_of`).
     """
     assert first_tick > end.last_tick, (first_tick, end.last_tick)
     due = transactions.rollbacks_due(messages)
-    latest = TimeTick(first_tick + len(messages) + due)
-    group = _Group(messages, (first_tick, latest), admission, transactions)
+    ours = 0 if turn is None else turn.records_due
+    latest = TimeTick(first_tick + len(messages) + due + ours)
+    group = _Group(messages, (first_tick, latest), admission, transactions, turn)
+    flushes = [] if turn is None else [_own(each) for each in turn.flushes()]
     for index, message in enumerate(messages):
         group.admit(index, message)
-    runs = [*_rollbacks(transactions.take_dead(due)), *group.runs, *group.begins]
+    runs = [*flushes, *_rollbacks(transactions.take_dead(due)), *group.runs, *group.begins]
     records, end = _place(runs, first_tick, end, transactions, group)
     for index, session in group.repeats:
         assert session.outcome is not None
         group.outcomes[index] = session.outcome
+    if turn is not None:
+        for index, segment_ids in turn.flushed.items():
+            group.outcomes[index] = _with_flushed(group.outcomes[index], segment_ids)
     return Sequenced(records, tuple([outcome for outcome in group.outcomes if outcome]), end)
 
 
@@ -170,6 +179,7 @@ class _Group:
         ticks: tuple[TimeTick, TimeTick],
         admission: Admission,
         transactions: Transactions,
+        turn: Turn | None,
     ) -> None:
         """`ticks`: the first that any of them may get, and one that all will be below."""
         self.messages = messages
@@ -181,11 +191,14 @@ class _Group:
         self._first_tick, self._latest_tick = ticks
         self._admission = admission
         self._transactions = transactions
+        self._turn = turn
         self._growing: dict[str | int, _Run] = {}
 
     def admit(self, index: int, message: NewMessage) -> None:
-        """Closed, size, type, name, barrier; then its transaction; then its scope."""
+        """Closed, size, type, name, barrier; its collection; its transaction; then its scope."""
         refusal = _refusal(message, self._first_tick, self._admission)
+        if refusal is None and self._turn is not None:
+            refusal = self._turn.refusal(index, message)
         if refusal is not None:
             self.outcomes[index] = refusal
         elif message.txn is not None:
@@ -228,11 +241,23 @@ class _Group:
     def _place_with(
         self, key: str | int, index: int, message: NewMessage, session: Session | None
     ) -> None:
+        body = message.body
+        if self._turn is not None:
+            body = self._stamped(self._turn, index, message, session)
         run = self._growing.get(key)
         if run is None or run.session is not session or not run.takes(message, self._admission):
             run = self._growing[key] = _Run(message.vchannel, message.type, session)
             self.runs.append(run)
-        run.add(index, message.body)
+        run.add(index, body)
+
+    def _stamped(
+        self, turn: Turn, index: int, message: NewMessage, session: Session | None
+    ) -> bytes:
+        stamped = turn.stamp(index, message, None if session is None else session.context.id)
+        if stamped.before is not None:
+            self._growing.clear()
+            self.runs.append(_own(stamped.before))
+        return stamped.body
 
 
 def _refusal(message: NewMessage, first_tick: TimeTick, admission: Admission) -> Refusal | None:
@@ -283,6 +308,19 @@ def _rollbacks(dead: Sequence[Session]) -> list[_Run]:
     for run in runs:
         run.bodies.append(b"")
     return runs
+
+
+def _own(message: OwnMessage) -> _Run:
+    run = _Run(message.vchannel, message.kind)
+    run.bodies.append(message.body)
+    return run
+
+
+def _with_flushed(
+    outcome: Appended | Refusal | None, segment_ids: tuple[SegmentId, ...]
+) -> AppendedFlush:
+    assert isinstance(outcome, Appended), outcome
+    return AppendedFlush(outcome.id, outcome.tick, outcome.last_confirmed_id, segment_ids)
 
 
 def _place(

@@ -126,6 +126,10 @@ class Transactions:
         """A transaction that is open or remembered."""
         return self._open.get(txn_id) or self._ended.get(txn_id)
 
+    def is_open(self, txn_id: TxnId) -> bool:
+        """Whether the log does not see it resolved."""
+        return txn_id in self._open
+
     def views(self) -> tuple[TxnView, ...]:
         """Every open transaction, the oldest first."""
         return tuple([_view(session) for session in self._open.values()])

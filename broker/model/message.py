@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.ids import MessageId, SegmentId, Term, TimeTick
 from broker.model.txn import TxnContext
 
 
@@ -139,6 +139,13 @@ class AppendedInTxn(Appended):
     """The same for a message of a transaction; of a begin, `txn` is the one that was opened."""
 
     txn: TxnContext
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedFlush(Appended):
+    """The same for a message that flushed these segments."""
+
+    segment_ids: tuple[SegmentId, ...]
 
 
 @dataclass(frozen=True, slots=True)
