@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     """A broadcast that asks for `ack_sync_up` is acknowledged on a vchannel when its node has taken
     note of the copy. False: only when a consumer says that it has processed it."""
 
+    require_collection: bool = False
+    """Refuse rows for a vchannel on which no CreateCollection message created a collection."""
+
     tick_interval_ms: Positive = 200
     soft_tick_interval_ms: Positive = 500
     """Ticks of the whole cluster are at least so far apart: each one goes to all who watch."""

@@ -29,6 +29,7 @@ def node_limits(settings: Settings) -> NodeLimits:
         snapshot_period_s=settings.snapshot_period_s,
         snapshot_records=settings.snapshot_records,
         snapshot_look_s=min(settings.snapshot_period_s, 1.0),
+        require_collection=settings.require_collection,
         retention=Retention(settings.retention_bytes, settings.retention_ms),
     )
 

@@ -46,6 +46,7 @@ from broker.node.messages import Drain
 from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
+from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
 from broker.wal.watched import WatchedWal
@@ -151,6 +152,7 @@ class _Tree:
             observer=NodeNews(self._find, ASSIGNER),
             headers=StoredHeaders(),
             recovery=StoredRecovery(store),
+            memory=ProcessMemory(),
         )
         parts = self.parts = node_parts(self._node_id, ports, node_limits(self._settings))
         source = LocalClosedTicks(pchannels, lambda: self._find(DIRECTORY))

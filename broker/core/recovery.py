@@ -29,9 +29,6 @@ from broker.model.snapshot import Change, SegmentState, Snapshot, VChannelState,
 EffectOf = Callable[[int, bytes], Effect | str | None]
 """What a message of this type and stored form means; a text says why it cannot be read."""
 
-_OPENS = frozenset({MessageType.CREATE_COLLECTION, MessageType.FLUSH_ALL})
-"""These mean something wherever they are found."""
-
 _OURS = frozenset({MessageType.CREATE_SEGMENT, MessageType.FLUSH})
 """The log writes them for collections only."""
 
@@ -95,6 +92,10 @@ class RecoveryState:
             self.dirty += 1
         self.wrong += len(wrong)
         return wrong
+
+    def pending(self) -> dict[TxnId, tuple[Inserted | Deleted, ...]]:
+        """What each transaction that is open will do at its commit; not in any snapshot."""
+        return {txn_id: tuple(effects.values()) for txn_id, effects in self._pending.items()}
 
     def snapshot(self) -> Snapshot:
         """Everything, as of the checkpoint."""
@@ -184,8 +185,13 @@ class RecoveryState:
         return wrong
 
     def _concerns(self, record: Record) -> bool:
-        """Whether it may mean something here. Copies on the control channel are for others."""
-        if record.kind in _OPENS:
+        """Whether it may mean something here. Copies on the control channel are for others.
+
+        A flush of all concerns the whole pchannel, whatever vchannel it names.
+        """
+        if record.kind == MessageType.FLUSH_ALL:
+            return True
+        if record.kind == MessageType.CREATE_COLLECTION:
             return not is_control_channel(record.vchannel)
         if record.kind in _OF_COLLECTIONS or record.kind in _OURS:
             return record.vchannel in self.objects.vchannels

@@ -130,6 +130,10 @@ class _Step:
         if before is None:
             self._complain(f"is not known, and there is a {type(effect).__name__} for it")
             return
+        if before.collection_id != effect.collection_id:
+            name, theirs = type(effect).__name__, effect.collection_id
+            self._complain(f"is collection {before.collection_id}'s, and has a {name} for {theirs}")
+            return
         if before.tick < self._tick and before.state is VChannelState.DROPPED:
             self._complain(f"was dropped, and there is a {type(effect).__name__} for it")
             return

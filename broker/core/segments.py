@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from broker.core.segment_sealing import Sealing, Segment, SegmentLimits, overdue
+from broker.model.channel import SegmentCounts
 from broker.model.effect import ALL_PARTITIONS, SegmentLevel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId
@@ -65,6 +66,11 @@ class Shards:
             for collection in self.collections.values()
             for segment in collection.growing.values()
         ]
+
+    def counts(self) -> SegmentCounts:
+        """How many there are, for people."""
+        growing = sum(len(each.growing) for each in self.collections.values())
+        return SegmentCounts(growing, self.growing_bytes, len(self.sealed))
 
     def flushable(self) -> list[Segment]:
         """What is sealed and held by no transaction."""

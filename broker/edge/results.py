@@ -1,12 +1,12 @@
 """What a producer is told about each append.
 
 Owns the one result that carries more than ids: Milvus's client looks for the list of flushed
-segments in the answer to a ManualFlush, and this broker, which keeps no segments, says: none.
+segments in the answer to a ManualFlush, be it empty.
 Next: schemas/splice.py
 """
 
 from broker.model.failure import Refusal
-from broker.model.message import Appended, AppendedInTxn, MessageType
+from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType
 from schemas.generated.google.protobuf import Any
 from schemas.generated.milvus.proto import common, messages, streaming
 from schemas.txn_context import TxnContext
@@ -17,10 +17,7 @@ from schemas.wire import (
     rocksmq_id_text,
 )
 
-FLUSHED_NOTHING = Any(
-    type_url="type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse",
-    value=bytes(messages.ManualFlushExtraResponse()),
-)
+FLUSHED = "type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse"
 
 
 def produce_answer(request_id: int, message_type: int, outcome: Appended | Refusal) -> bytes:
@@ -51,7 +48,9 @@ def append_result(landed: Appended) -> streaming.ProduceMessageResponseResult:
 
 def _flush_result(request_id: int, landed: Appended) -> bytes:
     result = append_result(landed)
-    result.extra = FLUSHED_NOTHING
+    flushed: list[int] = [*landed.segment_ids] if isinstance(landed, AppendedFlush) else []
+    extra = bytes(messages.ManualFlushExtraResponse(segment_ids=flushed))
+    result.extra = Any(type_url=FLUSHED, value=extra)
     response = streaming.ProduceMessageResponse(request_id=request_id, result=result)
     return bytes(streaming.ProduceResponse(produce=response))
 

@@ -60,6 +60,15 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentCounts:
+    """Segments of a pchannel that take rows, with their bytes, and those that wait for a Flush."""
+
+    growing: int = 0
+    growing_bytes: int = 0
+    sealed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelOffsets:
     """What a pchannel holds now: ids in [first_id, next_id), closed up to `closed_tick`.
 
@@ -78,3 +87,4 @@ class ChannelOffsets:
     open_txns: int = 0
     open_txn_bytes: int = 0
     checkpoint: WalCheckpoint | None = None
+    segments: SegmentCounts = SegmentCounts()

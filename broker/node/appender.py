@@ -15,6 +15,7 @@ from typing import assert_never
 from actors import Actor, ActorError, Context, Envelope, PlannedRestart
 from broker.core.backlog import Backlog
 from broker.core.mvcc import MvccTicks
+from broker.core.segment_turn import Turn
 from broker.core.sequencer import (
     Admission,
     LogEnd,
@@ -49,6 +50,7 @@ from broker.node.open_channels import OpenChannel, Saved
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
 from broker.node.roster import ROSTER
+from broker.node.shard_state import SealOverdue, SealSegments, ShardState
 from broker.node.tail import Tail
 from broker.node.takeover import taken_over
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
@@ -74,6 +76,7 @@ class Appender(Actor[AppenderMessage]):
     _transactions: Transactions
     _mvcc: MvccTicks
     _saved: Saved
+    _shards: ShardState
 
     def __init__(self, name: PChannelName, parts: NodeParts) -> None:
         self._name = name
@@ -113,6 +116,8 @@ class Appender(Actor[AppenderMessage]):
                     await self._probe()
                 case Truncate():
                     await self._truncate()
+                case SealOverdue() | SealSegments() as about:
+                    self._shards.seal(about, self._end.last_tick)
                 case ShowTxns() | ExpireTxns() | FinishTxns() as about:
                     self._about_txns(about, envelope)
                 case _:
@@ -129,7 +134,8 @@ class Appender(Actor[AppenderMessage]):
         groups = gather(appends, self._limits)
         for number, group in enumerate(groups, start=1):
             await self._commit(group, closes=closes and number == len(groups))
-        if not groups and (closes or self._transactions.rollbacks_due(())):
+        due = self._transactions.rollbacks_due(()) or self._shards.shards.flushable()
+        if not groups and (closes or due):
             await self._commit([], closes=closes)
 
     def _about_txns(
@@ -194,6 +200,9 @@ class Appender(Actor[AppenderMessage]):
         self._end = end_after([first], end)
         self._transactions.renew(tick)
         self._mvcc = MvccTicks(tick)
+        random = self._context.random
+        self._shards = ShardState(recovered.shards, self._parts.headers, random)
+        self._context.every(self._limits.seal_check_s, SealOverdue())
         closed = closed_tick(tick, self._end)
         self._tail = Tail(first.base_id, closed, self._limits, channels.memory)
         self._tail.push([first], closed, self._context.clock.monotonic_s())
@@ -209,6 +218,7 @@ class Appender(Actor[AppenderMessage]):
                 mvcc=self._mvcc,
                 transactions=self._transactions,
                 saved=self._saved,
+                shards=self._shards.shards,
             )
         )
 
@@ -219,14 +229,16 @@ class Appender(Actor[AppenderMessage]):
             self._answer(group, [self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
+        turn = self._shards.turn(messages)
         count = len(messages) + self._transactions.rollbacks_due(messages) + closes
+        count += 0 if turn is None else turn.ticks_due
         try:
             first_tick = await self._take(count, barrier_of(messages))
         except Refused as error:
             self._answer(group, [error.refusal] * len(messages))
             return
-        sequenced = sequence(messages, first_tick, self._end, self._admission, self._transactions)
         tick = TimeTick(first_tick + count - 1) if closes else None
+        sequenced = self._sequence(messages, first_tick, turn)
         records = self._with_tick(sequenced, tick)
         try:
             await self._store(records, sequenced.end)
@@ -237,6 +249,14 @@ class Appender(Actor[AppenderMessage]):
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             self._announce(tick)
         self._answer(group, sequenced.outcomes)
+
+    def _sequence(
+        self, messages: Sequence[NewMessage], first_tick: TimeTick, turn: Turn | None
+    ) -> Sequenced:
+        if turn is not None:
+            first_tick = turn.begin(first_tick)
+        end, admission = self._end, self._admission
+        return sequence(messages, first_tick, end, admission, self._transactions, turn)
 
     def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
         """The group's records, and one for the tick when messages came since the last stored one.
@@ -273,6 +293,7 @@ class Appender(Actor[AppenderMessage]):
         self._tail.push(records, closed, self._context.clock.monotonic_s())
         moved = self._transactions.stored()
         if moved:
+            self._shards.release(moved, self._transactions)
             self._tell_roster(TxnsMoved(moved))
 
     def _tell_roster(self, moved: TxnsMoved) -> None:

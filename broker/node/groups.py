@@ -11,8 +11,11 @@ from broker.node.limits import NodeLimits
 from broker.node.messages import AppendBatch, AppenderMessage
 from broker.ports.ticks import RESERVE_COUNT_MAX
 
-BATCH_MESSAGES_MAX = RESERVE_COUNT_MAX // 2
-"""A batch needs its ticks in one piece, one more to close it, and some to end transactions."""
+BATCH_MESSAGES_MAX = RESERVE_COUNT_MAX // 4
+"""A batch needs its ticks in one piece, one more to close it, and some to end transactions.
+
+Each insert into a collection may need a segment, so one more for its id and one to create it.
+"""
 
 Group = list[Envelope[AppenderMessage]]
 

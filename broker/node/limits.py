@@ -5,6 +5,7 @@ Next: broker/node/parts.py
 
 from dataclasses import dataclass
 
+from broker.core.segment_sealing import Pressure, SegmentLimits
 from broker.core.transaction import TxnLimits
 from broker.ports.wal import Retention
 
@@ -49,5 +50,15 @@ class NodeLimits:
     """Between two looks at the log, and so the least time between two snapshots."""
     snapshot_flush_s: float = 3.0
     """How long an orderly close may take to save the last snapshot."""
+    segments: SegmentLimits = SegmentLimits()
+    require_collection: bool = False
+    """Rows for a vchannel on which no collection was created are refused."""
+    seal_check_s: float = 60.0
+    """Between two looks for segments that are too old, or idle."""
+    pressure: Pressure = Pressure()
+    memory_look_s: float = 5.0
+    """Between two looks at what grows on all pchannels together."""
+    memory_pause_s: float = 30.0
+    """After sealing because of the process's memory: it takes a while to go back."""
     retention: Retention = Retention()
     retention_period_s: float = 10.0

@@ -17,6 +17,7 @@ from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, ClosedTick, Delivered, NewMessage
 from broker.model.position import Cursor, DeliverFilter, DeliverPolicy
+from broker.node.shard_state import SealOverdue, SealSegments
 
 AppendOutcome = Appended | Refusal
 
@@ -73,7 +74,15 @@ class FinishTxns(Request[None]):
 
 
 AppenderMessage = (
-    AppendBatch | CloseTick | ProbeStorage | Truncate | ShowTxns | ExpireTxns | FinishTxns
+    AppendBatch
+    | CloseTick
+    | ProbeStorage
+    | Truncate
+    | ShowTxns
+    | ExpireTxns
+    | FinishTxns
+    | SealOverdue
+    | SealSegments
 )
 
 # ---- Roster and Transaction: the transactions of one pchannel ----------------------------------

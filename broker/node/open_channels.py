@@ -12,6 +12,7 @@ import anyio
 from actors import ActorError, Ref
 from broker.core.backlog import Backlog
 from broker.core.mvcc import MvccTicks
+from broker.core.segments import Shards
 from broker.core.transaction import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
@@ -51,6 +52,7 @@ class OpenChannel:
     mvcc: MvccTicks
     transactions: Transactions
     saved: Saved
+    shards: Shards
     left: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
@@ -66,6 +68,7 @@ class OpenChannel:
             open_txns=self.transactions.open_count,
             open_txn_bytes=self.transactions.open_bytes,
             checkpoint=self.saved.checkpoint,
+            segments=self.shards.counts(),
         )
 
     @property

@@ -13,6 +13,7 @@ from broker.node.open_channels import OpenChannels
 from broker.node.pause import ConsumptionPause
 from broker.node.ticks import TickCache
 from broker.ports.headers import Headers
+from broker.ports.memory import Memory
 from broker.ports.nodes import ChannelObserver
 from broker.ports.recovery import RecoveryStore
 from broker.ports.terms import Terms
@@ -30,6 +31,7 @@ class NodePorts:
     observer: ChannelObserver
     headers: Headers
     recovery: RecoveryStore
+    memory: Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class NodeParts:
     observer: ChannelObserver
     headers: Headers
     recovery: RecoveryStore
+    memory: Memory
     limits: NodeLimits
     open_channels: OpenChannels
     pause: ConsumptionPause
@@ -60,6 +63,7 @@ def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = No
         observer=ports.observer,
         headers=ports.headers,
         recovery=ports.recovery,
+        memory=ports.memory,
         limits=limits,
         open_channels=OpenChannels(limits.tail_total_bytes_max),
         pause=ConsumptionPause(limits.pause_consumption),

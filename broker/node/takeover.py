@@ -9,10 +9,14 @@ import logging
 from dataclasses import dataclass
 
 from broker.core.producers import Producers
+from broker.core.recovery import RecoveryState
+from broker.core.segment_recovery import recovered_shards
+from broker.core.segments import Shards
 from broker.core.transaction import Transactions
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
 from broker.model.snapshot import SegmentSnapshot, VChannelSnapshot, WalCheckpoint
+from broker.node.limits import NodeLimits
 from broker.node.parts import NodeParts
 from broker.node.replay import Replay, begin, read_through
 from broker.ports.meta import MetaError
@@ -29,6 +33,7 @@ class Recovered:
     transactions: Transactions
     vchannels: tuple[VChannelSnapshot, ...]
     segments: tuple[SegmentSnapshot, ...]
+    shards: Shards
     producers: Producers
     saved: WalCheckpoint | None
 
@@ -53,8 +58,24 @@ async def taken_over(name: PChannelName, log: Log, parts: NodeParts) -> Recovere
         transactions=transactions,
         vchannels=tuple(state.objects.vchannels.values()),
         segments=tuple(state.objects.segments.values()),
+        shards=_shards(state, transactions, parts.limits),
         producers=state.producers,
         saved=known if known.tick else await _saved(name, claim, replay),
+    )
+
+
+def _shards(state: RecoveryState, transactions: Transactions, limits: NodeLimits) -> Shards:
+    pending = {
+        txn_id: (session.vchannel, effects)
+        for txn_id, effects in state.pending().items()
+        if (session := transactions.find(txn_id)) is not None
+    }
+    return recovered_shards(
+        tuple(state.objects.vchannels.values()),
+        tuple(state.objects.segments.values()),
+        pending,
+        limits.segments,
+        required=limits.require_collection,
     )
 
 

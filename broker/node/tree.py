@@ -2,15 +2,17 @@
 
     node (one_for_one)
     ├─ channels (one_for_one)      channel[name], added by the Directory when it is first assigned
-    └─ directory
+    ├─ directory
+    └─ memory_watch                has segments sealed while memory is short
 
-It only describes them. Why the Directory comes last and alone: its death closes no pchannel.
+It only describes them. Why the Directory is not above the channels: its death closes no pchannel.
 Next: broker/node/directory.py
 """
 
 from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
 from broker.node.channel import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
+from broker.node.memory_watch import MemoryWatch
 from broker.node.parts import NodeParts
 
 
@@ -25,6 +27,11 @@ def node_spec(parts: NodeParts) -> SupervisorSpec:
                 name="directory",
                 build=lambda: Directory(parts),
                 mailbox=MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=64),
+            ),
+            ChildSpec(
+                name="memory_watch",
+                build=lambda: MemoryWatch(parts),
+                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
         ),
         restarts_max=20,

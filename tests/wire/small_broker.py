@@ -33,6 +33,7 @@ from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
 from broker.ports.wal import Wal
+from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.memory import MemoryWal
 
@@ -106,16 +107,15 @@ async def small_broker(
     def find(path: str) -> Callable[[], Ref[Any]]:
         return lambda: look_up(path)
 
-    news = NodeNews(look_up, "/root/coordinator/assigner")
     ports = NodePorts(
         wal=wal,
         terms=StoredTerms(store, NODE),
         ticks=OracleTicks(look_up, "/root/coordinator/oracle"),
-        observer=news,
+        observer=NodeNews(look_up, "/root/coordinator/assigner"),
         headers=StoredHeaders(),
         recovery=StoredRecovery(store),
+        memory=ProcessMemory(),
     )
-    parts = node_parts(NODE, ports)
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     copies = LocalCopies(Reach(find("/root/node/directory")))
     broadcast = BroadcastParts(copies, callbacks or {}, node_acks)
@@ -125,7 +125,7 @@ async def small_broker(
     spec = SupervisorSpec(
         "root",
         children=(
-            node_spec(parts),
+            node_spec(node_parts(NODE, ports)),
             coordinator_tree(coordinator, "/root"),
             timesync_tree(timesync, "/root"),
         ),

@@ -28,7 +28,16 @@ from broker.model.effect import (
     Truncated,
 )
 from broker.model.failure import Refusal
-from broker.model.ids import MessageId, PChannelName, SegmentId, Term, TimeTick, TxnId
+from broker.model.ids import (
+    CollectionId,
+    MessageId,
+    PartitionId,
+    PChannelName,
+    SegmentId,
+    Term,
+    TimeTick,
+    TxnId,
+)
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.model.txn import TxnContext
@@ -78,6 +87,10 @@ class Book:
 
     def read(self, message: NewMessage) -> Verdict:
         return self.meanings[message.body]
+
+    def effect_of(self, kind: int, body: bytes) -> Effect | str | None:
+        meaning = self.meanings.get(body)
+        return meaning.cause if isinstance(meaning, Refusal) else meaning
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
         effect = self.meanings[stored]
@@ -164,6 +177,8 @@ class NaiveReader:
         self.segments: dict[SegmentId, Grown] = {}
         self.open: dict[TxnId, set[SegmentId]] = {}
         self.fence: dict[str, TimeTick] = {}
+        self.placed: dict[TxnId, list[tuple[Grown, int, int]]] = {}
+        """What a rollback takes back: a segment, rows and bytes."""
         self.records_read = 0
 
     def read(self, log: ShardLog) -> "NaiveReader":
@@ -189,6 +204,10 @@ class NaiveReader:
         assert record.txn is not None
         if record.kind in (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN):
             self.open.pop(record.txn.id, None)
+            if record.kind == MessageType.ROLLBACK_TXN:
+                for it, rows, size_bytes in self.placed.pop(record.txn.id, ()):
+                    it.rows -= rows
+                    it.size_bytes -= size_bytes
         elif record.kind == MessageType.BEGIN_TXN:
             self.open[record.txn.id] = set()
 
@@ -237,8 +256,7 @@ class NaiveReader:
         it.inserts += 1
         assert it.rows <= it.created.rows_max
         assert it.size_bytes <= it.created.size_bytes_max <= self.limits.insert_bytes_max
-        if record.txn is not None:
-            self.open[record.txn.id].add(insert.segment_id)
+        self._hold(record, it, insert.rows, insert.size_bytes)
 
     def _delete(self, record: Record, delete: Deleted) -> None:
         (it,) = [
@@ -252,8 +270,12 @@ class NaiveReader:
         it.size_bytes += 5
         it.inserts += 1
         assert it.inserts == 1 or it.rows <= self.limits.deletes_rows_max
+        self._hold(record, it, delete.rows, 5)
+
+    def _hold(self, record: Record, it: Grown, rows: int, size_bytes: int) -> None:
         if record.txn is not None:
             self.open[record.txn.id].add(it.created.segment_id)
+            self.placed.setdefault(record.txn.id, []).append((it, rows, size_bytes))
 
     def _change(self, vchannel: str, tick: TimeTick, effect: Change) -> None:
         known = self.collections.get(vchannel)
@@ -295,3 +317,27 @@ class NaiveReader:
             assert it.inserts, "a segment without rows"
             assert not any(id in held for held in self.open.values())
             it.flushed = True
+
+
+# ---- what tests append ----
+
+C = (CollectionId(7), CollectionId(8))
+A, B, MISSING = PartitionId(1), PartitionId(2), PartitionId(3)
+CREATED = (
+    CollectionCreated(C[0], (A, B), b"", 4),
+    CollectionCreated(C[1], (A,), b"", 0),
+)
+
+
+def rows(
+    count: int = 1,
+    size: int = 10,
+    partition: PartitionId = A,
+    collection: CollectionId = C[0],
+    version: int | None = None,
+) -> Inserted:
+    return Inserted(collection, partition, SegmentId(0), count, size, version)
+
+
+def begin(vchannel: str = V[0]) -> NewMessage:
+    return NewMessage(vchannel, MessageType.BEGIN_TXN, b"begin", 5, txn=TxnContext(0, 0))  # type: ignore[arg-type]

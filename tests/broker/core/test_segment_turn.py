@@ -3,11 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from broker.core.segment_sealing import Sealing, Segment
-from broker.core.segments import Shards
+from broker.core.segment_sealing import Sealing
 from broker.model.effect import (
     ALL_PARTITIONS,
     AllFlushed,
@@ -27,28 +24,26 @@ from broker.model.effect import (
     Truncated,
 )
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick
+from broker.model.ids import CollectionId, SegmentId, TimeTick
 from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
 from broker.model.txn import TxnContext
-from tests.broker.core.shard_log import LIMITS, MS, NaiveReader, P, ShardLog, V
-
-C = (CollectionId(7), CollectionId(8))
-A, B, MISSING = PartitionId(1), PartitionId(2), PartitionId(3)
-CREATED = (
-    CollectionCreated(C[0], (A, B), b"", 4),
-    CollectionCreated(C[1], (A,), b"", 0),
+from tests.broker.core.shard_log import (
+    CREATED,
+    LIMITS,
+    MISSING,
+    MS,
+    A,
+    B,
+    C,
+    NaiveReader,
+    P,
+    ShardLog,
+    V,
+    begin,
+    rows,
 )
+
 UNRECOVERABLE = StreamingCode.UNRECOVERABLE
-
-
-def rows(
-    count: int = 1,
-    size: int = 10,
-    partition: PartitionId = A,
-    collection: CollectionId = C[0],
-    version: int | None = None,
-) -> Inserted:
-    return Inserted(collection, partition, SegmentId(0), count, size, version)
 
 
 def opened() -> ShardLog:
@@ -63,10 +58,6 @@ def kinds(log: ShardLog) -> list[MessageType]:
 
 def segments_of(log: ShardLog) -> list[SegmentId]:
     return [it.segment_id for _, _, it in log.effects() if isinstance(it, Inserted)]
-
-
-def begin(vchannel: str = V[0]) -> NewMessage:
-    return NewMessage(vchannel, MessageType.BEGIN_TXN, b"begin", 5, txn=TxnContext(0, 0))  # type: ignore[arg-type]
 
 
 def end(txn: TxnContext, kind: MessageType = MessageType.COMMIT_TXN) -> NewMessage:
@@ -327,118 +318,3 @@ def test_what_is_overdue_or_chosen_is_sealed_once() -> None:
         Sealing.LIFETIME,
     ]
     assert log.shards.growing_bytes == 0
-
-
-# ---- whole lives ---------------------------------------------------------------------------------
-
-PARTITIONS = st.sampled_from([A, A, B, MISSING])
-ROWS = st.builds(
-    rows,
-    st.sampled_from([0, 1, 5, 11]),
-    st.sampled_from([0, 10, 40, 100, 101]),
-    PARTITIONS,
-    st.sampled_from([C[0], C[0], C[1]]),
-    st.sampled_from([None, 4, 5]),
-)
-DELETES = st.builds(Deleted, st.sampled_from(C), st.sampled_from([1, 300_000]))
-CHANGES = st.one_of(
-    st.sampled_from(CREATED),
-    st.builds(CollectionDropped, st.sampled_from(C)),
-    st.builds(PartitionCreated, st.sampled_from(C), PARTITIONS),
-    st.builds(PartitionDropped, st.sampled_from(C), PARTITIONS),
-    st.builds(SchemaChanged, st.sampled_from(C), st.just(b""), st.sampled_from([4, 5])),
-    st.builds(Truncated, st.sampled_from(C)),
-    st.builds(ManuallyFlushed, st.sampled_from(C)),
-    st.just(AllFlushed()),
-)
-EFFECTS = st.one_of(ROWS, ROWS, ROWS, DELETES, CHANGES)
-IN_TXN = st.tuples(st.just("txn"), st.integers(0, 2), st.one_of(ROWS, DELETES))
-PLAIN = st.tuples(st.just("plain"), st.sampled_from([0, 0, 0, 1]), EFFECTS)
-BEGIN = st.tuples(st.just("begin"), st.sampled_from([0, 0, 1]), st.none())
-END = st.tuples(st.just("end"), st.integers(0, 2), st.booleans())
-BETWEEN = st.sampled_from(["nothing", "nothing", "overdue", "pressure", "restart"])
-STEPS = st.one_of(PLAIN, PLAIN, PLAIN, IN_TXN, BEGIN, END)
-LIVES = st.lists(st.tuples(st.lists(STEPS, max_size=8), BETWEEN), max_size=12)
-
-
-@settings(max_examples=200)
-@given(LIVES)
-def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
-    life: list[tuple[list[tuple[str, int, object]], str]],
-) -> None:
-    log = ShardLog()
-    log.group(log.message(CREATED[0]), log.message(CREATED[1], V[1]))
-    reader = NaiveReader(LIMITS)
-    txns: list[tuple[TxnContext, str]] = []
-    for steps, between in life:
-        messages = [found for step in steps if (found := _message(log, txns, *step)) is not None]
-        result = log.group(*messages)
-        txns += [
-            (outcome.txn, message.vchannel)
-            for message, outcome in zip(messages, result.outcomes, strict=True)
-            if message.type == MessageType.BEGIN_TXN and isinstance(outcome, AppendedInTxn)
-        ]
-        _happen(log, between)
-        reader.read(log)
-        known = {it.id for it in log.shards.growing()} | set(log.shards.sealed)
-        assert known == reader.growing()
-        assert {it: c.id for it, c in log.shards.collections.items()} == {
-            it: c.collection_id for it, c in reader.collections.items()
-        }
-        assert log.shards.growing_bytes == sum(it.size_bytes for it in log.shards.growing())
-
-
-def _message(
-    log: ShardLog, txns: list[tuple[TxnContext, str]], what: str, number: int, detail: object
-) -> NewMessage | None:
-    if what == "plain":
-        return log.message(detail, V[number])  # type: ignore[arg-type]
-    if what == "begin":
-        return begin(V[number])
-    if number >= len(txns):
-        return None
-    txn, vchannel = txns[-1 - number]
-    if what == "txn":
-        return log.message(detail, vchannel, txn)  # type: ignore[arg-type]
-    kind = MessageType.COMMIT_TXN if detail else MessageType.ROLLBACK_TXN
-    return NewMessage(vchannel, kind, b"end", 3, txn=txn)
-
-
-def _happen(log: ShardLog, between: str) -> None:
-    match between:
-        case "overdue":
-            log.shards.seal_overdue(TimeTick(log.end.last_tick + 700_000 * MS))
-        case "pressure":
-            log.shards.seal_some([it.id for it in log.shards.growing()][:1], Sealing.NODE_MEMORY)
-        case "restart":
-            _restart(log)
-        case _:
-            return
-
-
-def _restart(log: ShardLog) -> None:
-    """The next owner knows what the log says, and no more."""
-    reader = NaiveReader(LIMITS).read(log)
-    log.shards = Shards(LIMITS)
-    for vchannel, it in reader.collections.items():
-        log.shards.create_collection(
-            vchannel, it.collection_id, it.partition_ids, it.schema_version
-        )
-    for id in sorted(reader.growing()):
-        grown = reader.segments[id]
-        log.shards.restore(
-            Segment(
-                id=id,
-                vchannel=grown.vchannel,
-                collection_id=grown.created.collection_id,
-                partition_id=grown.created.partition_id,
-                level=grown.created.level,
-                bytes_max=grown.created.size_bytes_max,
-                rows_max=grown.created.rows_max,
-                created_tick=grown.tick,
-                modified_tick=grown.tick,
-                rows=grown.rows,
-                size_bytes=grown.size_bytes,
-                held_by={txn for txn, held in reader.open.items() if id in held},
-            )
-        )

@@ -196,6 +196,7 @@ def test_a_channel_that_writes_no_more_is_cut_at_old_ticks_only() -> None:
             full = True
             await append_some(world, NAMES[0])
             assert await cut(world, NAMES, before.tick) == before
+            await append_some(world, NAMES[1])  # the newest tick is another channel's
             assert await code_of(world, NAMES) is StreamingCode.ON_SHUTDOWN
             full = False
             assert (await cut_when_mended(world)).tick > before.tick

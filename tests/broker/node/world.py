@@ -96,6 +96,22 @@ class ObserverFake:
 
 
 @dataclass
+class MemoryFake:
+    """A `Memory` of a machine whose process takes what a test says."""
+
+    total: int = 1 << 30
+    process: int = 0
+    looks: int = 0
+
+    def total_bytes(self) -> int:
+        self.looks += 1
+        return self.total
+
+    def process_bytes(self) -> int:
+        return self.process
+
+
+@dataclass
 class World:
     """A running node and its fakes."""
 
@@ -106,6 +122,7 @@ class World:
     observer: ObserverFake
     oracle: OracleFake
     clock: Clock
+    memory: MemoryFake
 
     async def ask(self, request, deadline_s: float = 60.0):  # type: ignore[no-untyped-def]
         """The Directory's answer."""
@@ -230,6 +247,7 @@ async def running_node(
     """A node on virtual time, unless a clock is given; stopped in order at the end."""
     clock = clock or VirtualClock()
     wal = wal or MemoryWal()
+    memory = MemoryFake()
     terms, observer, oracle = TermsFake(), ObserverFake(), OracleFake(clock, oracle_pause_s)
     ports = NodePorts(
         wal=wal,
@@ -238,11 +256,12 @@ async def running_node(
         observer=observer,
         headers=StoredHeaders(),
         recovery=recovery or StoredRecovery(MemoryMetaStore()),
+        memory=memory,
     )
     parts = node_parts(NODE, ports, limits)
     root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(parts),))
     async with System(root, clock=clock, random=random.Random(seed)) as system:
-        yield World(system, parts, wal, terms, observer, oracle, clock)
+        yield World(system, parts, wal, terms, observer, oracle, clock, memory)
 
 
 def message(text: str = "", shard: int = 0, kind: int = 2, **fields: object) -> NewMessage:

@@ -1,0 +1,32 @@
+"""The memory of this very process, and of machines made of files."""
+
+from pathlib import Path
+
+from broker.process_memory import ProcessMemory
+
+
+def test_a_process_takes_some_of_what_there_is() -> None:
+    memory = ProcessMemory()
+    before = memory.process_bytes()
+    assert 1 << 20 < before < memory.total_bytes()
+    ballast = bytearray(64 << 20)
+    ballast[::4096] = b"x" * len(ballast[::4096])
+    assert memory.process_bytes() - before > 32 << 20
+
+
+def test_a_container_may_allow_less_than_the_machine_has(tmp_path: Path) -> None:
+    whole = ProcessMemory(tmp_path).total_bytes()
+    group = tmp_path / "sys/fs/cgroup"
+    (group / "memory").mkdir(parents=True)
+    (group / "memory.max").write_text("max\n")
+    assert ProcessMemory(tmp_path).total_bytes() == whole
+    (group / "memory.max").write_text("123456\n")
+    (group / "memory/memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert ProcessMemory(tmp_path).total_bytes() == 123456
+
+
+def test_where_the_kernel_does_not_tell_the_peak_is_taken(tmp_path: Path) -> None:
+    assert ProcessMemory(tmp_path).process_bytes() > 1 << 20
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/statm").write_text("nonsense")
+    assert ProcessMemory(tmp_path).process_bytes() > 1 << 20
