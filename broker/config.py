@@ -43,6 +43,14 @@ class Settings(BaseSettings):
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     pchannels: Annotated[int, Field(gt=0, le=PCHANNELS_MAX)] = 16
     node_id: Positive = 1
+    """Of a node; of the first one, when `nodes` are started."""
+    nodes: Annotated[int, Field(ge=0, le=64)] = 0
+    """Node processes that `tidemark serve` starts and watches; 0: it is the node itself."""
+    coordinator: str = ""
+    """HOST:PORT of the coordinator that a node belongs to."""
+    node_lease_s: Annotated[float, Field(ge=0.2, le=300)] = 1.5
+    """A node that its coordinator has not heard of for so long writes no more, and its channels
+    are given to others; shorter, and a busy machine is taken for a dead one."""
 
     message_bytes_max: Positive = 8 * MIB
     """A larger message is refused as UNRECOVERABLE on its own; the stream goes on."""
@@ -111,7 +119,7 @@ class Settings(BaseSettings):
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"
     """`console` is for people, in colours on a terminal; `json` is one object a line."""
 
-    @field_validator("listen", "advertise")
+    @field_validator("listen", "advertise", "coordinator")
     @classmethod
     def _is_host_and_port(cls, value: str) -> str:
         if value:
@@ -128,6 +136,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """The same settings for a process that is started with these variables."""
+    return {f"TIDEMARK_{name.upper()}": str(it) for name, it in settings if it is not None}
 
 
 def misspelt(names: Iterable[str]) -> list[str]:

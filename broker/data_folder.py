@@ -1,8 +1,8 @@
-"""The data folder of one broker process: its layout, and the lock that keeps a second one out.
+"""The data folder of a broker: its layout, and the locks that keep a second one out.
 
-Owns `tidemark.lock` (held by flock for the life of the process, so a killed broker leaves no stale
-lock) and `format.json` (which layout version wrote the folder). It never looks into the log or the
-metadata. Next: broker/app/process.py
+Owns `tidemark.lock` and `node-<id>.lock` (held by flock for the life of the process, so a killed
+one leaves no stale lock) and `format.json` (which layout version wrote the folder). It never looks
+into the log or the metadata. Next: broker/app/process.py
 """
 
 import fcntl
@@ -24,7 +24,7 @@ class DataFolderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """Where things are. Everything below `root` belongs to one broker process at a time."""
+    """Where things are. What is below `root` belongs to one broker at a time, with its nodes."""
 
     root: Path
 
@@ -40,15 +40,29 @@ class DataFolder:
 @contextmanager
 def hold(root: Path) -> Iterator[DataFolder]:
     """Make the folder if it is missing, and keep others out until the block ends."""
+    with _held(root, "tidemark.lock", "stop it, or pass another --data-dir"):
+        yield DataFolder(root)
+
+
+@contextmanager
+def hold_node(root: Path, node_id: int) -> Iterator[DataFolder]:
+    """Share the folder with a coordinator and other nodes, as the only node of this id."""
+    with _held(root, f"node-{node_id}.lock", "stop it, or pass another --node-id"):
+        yield DataFolder(root)
+
+
+@contextmanager
+def _held(root: Path, lock_file: str, mend: str) -> Iterator[None]:
     try:
         _make(root)
-        lock = os.open(root / "tidemark.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(root / lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
     try:
-        _take(lock, root)
+        what = f"data folder {root}" if lock_file == "tidemark.lock" else f"{root / lock_file}"
+        _take(lock, what, mend)
         _check_layout(root)
-        yield DataFolder(root)
+        yield
     finally:
         os.close(lock)
 
@@ -61,14 +75,12 @@ def _make(folder: Path) -> None:
         _sync(folder.absolute().parent)
 
 
-def _take(lock: int, root: Path) -> None:
+def _take(lock: int, what: str, mend: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(lock, PID_BYTES, 0).decode(errors="replace").strip() or "unknown"
-        raise DataFolderError(
-            f"data folder {root} is in use by process {holder}; stop it, or pass another --data-dir"
-        ) from None
+        raise DataFolderError(f"{what} is in use by process {holder}; {mend}") from None
     with suppress(OSError):  # the lock is held; on a full disk its holder stays unnamed
         os.pwrite(lock, f"{os.getpid()}\n".ljust(PID_BYTES).encode(), 0)
 

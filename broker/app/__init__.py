@@ -6,7 +6,16 @@ Next: broker/app/process.py
 
 from broker.app.failures import CannotStart
 from broker.app.listening import bind
-from broker.app.process import serve
-from broker.app.single import Broker, run_broker
+from broker.app.process import serve, serve_coordinator, serve_node
+from broker.app.running import Broker
+from broker.app.single import run_broker
 
-__all__ = ["Broker", "CannotStart", "bind", "run_broker", "serve"]
+__all__ = [
+    "Broker",
+    "CannotStart",
+    "bind",
+    "run_broker",
+    "serve",
+    "serve_coordinator",
+    "serve_node",
+]

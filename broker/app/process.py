@@ -8,19 +8,26 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import NoReturn
 
 import anyio
 import structlog
 import uvloop
 
+from broker.app.coordinator import run_coordinator
 from broker.app.failures import CannotStart
 from broker.app.listening import bind
 from broker.app.logs import configure_logs
+from broker.app.node import run_node
+from broker.app.running import Broker
 from broker.app.single import run_broker
 from broker.config import Settings, misspelt
-from broker.data_folder import DataFolder, DataFolderError, hold
+from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
 
+STDIN = 0
+LEASH_BYTES = 64
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005
 """The log's threads ask for the interpreter twice a write; Python's own 5 ms is a whole group."""
@@ -28,16 +35,47 @@ SWITCH_INTERVAL_S = 0.0005
 log = structlog.get_logger("tidemark")
 
 
+Role = Callable[[Settings, DataFolder, socket.socket], AbstractAsyncContextManager[Broker]]
+Hold = Callable[[Settings], AbstractContextManager[DataFolder]]
+
+
 def serve(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT, then drain. Raises CannotStart; prints the ready line."""
+    """Run a broker until SIGTERM or SIGINT, then drain: one process, or one and its nodes.
+
+    Raises CannotStart; prints the ready line.
+    """
+    _run(settings, _hold_all, run_coordinator if settings.nodes else run_broker)
+
+
+def serve_coordinator(settings: Settings) -> None:
+    """The same for a coordinator whose nodes are started by somebody else."""
+    _run(settings, _hold_all, run_coordinator)
+
+
+def serve_node(settings: Settings, *, leashed: bool) -> None:
+    """The same for a node; with `leashed` also until its stdin is closed."""
+    if not settings.coordinator:
+        raise CannotStart("a node needs a coordinator; pass --coordinator HOST:PORT")
+    _run(settings, _hold_node, run_node, leashed=leashed)
+
+
+def _hold_all(settings: Settings) -> AbstractContextManager[DataFolder]:
+    return hold(settings.data_dir)
+
+
+def _hold_node(settings: Settings) -> AbstractContextManager[DataFolder]:
+    return hold_node(settings.data_dir, settings.node_id)
+
+
+def _run(settings: Settings, hold_folder: Hold, role: Role, *, leashed: bool = False) -> None:
     configure_logs(settings.log_level, settings.log_format)
     for name in misspelt(os.environ):
         log.warning("no such setting: this environment variable is ignored", name=name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signal.signal(signal.SIGTERM, _leave)  # until the loop takes over
     try:
-        with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
-            uvloop.run(_serve(settings, folder, bound))
+        with bind(settings.listen) as bound, hold_folder(settings) as folder:
+            uvloop.run(_serve(settings, role(settings, folder, bound), leashed=leashed))
     except DataFolderError as error:
         raise CannotStart(str(error)) from error
 
@@ -54,14 +92,26 @@ def _stop(running: anyio.CancelScope) -> None:
     running.cancel()
 
 
-async def _serve(settings: Settings, folder: DataFolder, bound: socket.socket) -> None:
+async def _serve(
+    settings: Settings, role: AbstractAsyncContextManager[Broker], *, leashed: bool
+) -> None:
+    loop = asyncio.get_running_loop()
     with anyio.CancelScope() as running:
         for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, _stop, running)
-        async with run_broker(settings, folder, bound) as broker:
+            loop.add_signal_handler(number, _stop, running)
+        if leashed:
+            loop.add_reader(STDIN, _feel, running)
+        async with role as broker:
             metrics = f" metrics={broker.metrics}" if broker.metrics else ""
             sys.stdout.write(
                 f"tidemark ready listen={broker.address} data={settings.data_dir}{metrics}\n"
             )
             sys.stdout.flush()
             await broker.system.wait_failed()
+
+
+def _feel(running: anyio.CancelScope) -> None:
+    """Whoever started this process holds the other end of its stdin until it dies."""
+    if not os.read(STDIN, LEASH_BYTES):
+        asyncio.get_running_loop().remove_reader(STDIN)
+        _stop(running)

@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from broker.cli import actors, broadcasts, collection, consumption, wal
-from broker.cli.options import Json, Server
+from broker.cli.options import (
+    Cluster,
+    DataDir,
+    Json,
+    Listen,
+    LogFormat,
+    MetricsPort,
+    PChannels,
+    Server,
+)
 from broker.cli.stdout import open_standard_streams
 
 app = typer.Typer(
@@ -62,32 +71,21 @@ def options(
 
 
 @app.command()
-def serve(  # noqa: PLR0913 - each argument is a flag
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where everything is kept; ./tidemark-data by default.")
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="127.0.0.1:19531 by default; port 0 picks one."),
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Prefix of the channels' names; by-dev by default.")
-    ] = None,
-    pchannels: Annotated[
+def serve(  # noqa: PLR0913 - each is an option of the command line
+    data_dir: DataDir = None,
+    listen: Listen = None,
+    cluster: Cluster = None,
+    pchannels: PChannels = None,
+    log_format: LogFormat = None,
+    nodes: Annotated[
         int | None,
-        typer.Option(help="Physical channels; 16 by default. The number can grow, never shrink."),
+        typer.Option(metavar="N", help="Start so many node processes, and watch over them."),
     ] = None,
     allow_chaos: Annotated[
         bool | None,
         typer.Option("--allow-chaos", help="Let `tidemark actors kill` end actors; for practice."),
     ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(metavar="PORT", help="Serve Prometheus metrics on 127.0.0.1; off by default."),
-    ] = None,
-    log_format: Annotated[
-        str | None, typer.Option(metavar="console|json", help="For people, or one object a line.")
-    ] = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
@@ -104,8 +102,54 @@ def serve(  # noqa: PLR0913 - each argument is a flag
         "allow_chaos": allow_chaos,
         "metrics_port": metrics_port,
         "log_format": log_format,
+        "nodes": nodes,
     }
     run_server({name: value for name, value in given.items() if value is not None})
+
+
+@app.command()
+def coordinator(
+    data_dir: DataDir = None,
+    listen: Listen = None,
+    cluster: Cluster = None,
+    pchannels: PChannels = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Run the coordinator only; start its nodes with `tidemark node`. Clients connect to it."""
+    from broker.cli.serving import run_coordinator
+
+    given = {
+        "data_dir": data_dir,
+        "listen": listen,
+        "cluster": cluster,
+        "pchannels": pchannels,
+        "log_format": log_format,
+    }
+    run_coordinator({name: value for name, value in given.items() if value is not None})
+
+
+@app.command()
+def node(
+    coordinator: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The coordinator it belongs to.")
+    ] = None,
+    node_id: Annotated[int | None, typer.Option(help="Its own number, from 1 on.")] = None,
+    data_dir: DataDir = None,
+    listen: Listen = None,
+    log_format: LogFormat = None,
+    leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
+) -> None:
+    """Run a node only, on the data folder of its coordinator."""
+    from broker.cli.serving import run_node
+
+    given = {
+        "coordinator": coordinator,
+        "node_id": node_id,
+        "data_dir": data_dir,
+        "listen": listen,
+        "log_format": log_format,
+    }
+    run_node({name: value for name, value in given.items() if value is not None}, leashed=leash)
 
 
 @app.command()

@@ -1,20 +1,35 @@
-"""`tidemark serve`: settings from flags, environment and file, then the broker itself.
+"""`serve`, `coordinator`, `node`: settings from flags, environment and file, then the process.
 
 Next: broker/app/process.py
 """
 
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
 
-from broker.app import CannotStart, serve
+from broker.app import CannotStart, serve, serve_coordinator, serve_node
 from broker.cli.session import USAGE, fail
 from broker.config import CONFIG_FILE, Settings
 
 
 def run_server(given: dict[str, Any]) -> None:
     """Serve until told to stop. Wrong settings end with code 2, everything else with 1."""
+    _run(given, serve)
+
+
+def run_coordinator(given: dict[str, Any]) -> None:
+    """The same as a coordinator."""
+    _run(given, serve_coordinator)
+
+
+def run_node(given: dict[str, Any], *, leashed: bool) -> None:
+    """The same as a node."""
+    _run(given, lambda settings: serve_node(settings, leashed=leashed))
+
+
+def _run(given: dict[str, Any], role: Callable[[Settings], None]) -> None:
     try:
         settings = Settings(**given)
     except ValidationError as error:
@@ -24,7 +39,7 @@ def run_server(given: dict[str, Any]) -> None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         fail(f"{CONFIG_FILE} is no TOML: {error}", USAGE)
     try:
-        serve(settings)
+        role(settings)
     except CannotStart as error:
         fail(str(error))
 

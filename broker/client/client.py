@@ -24,6 +24,7 @@ from broker.client.message import Appended, Key, Kind, Message
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
+from broker.client.owners import Owners
 from broker.client.scanner import Scanner
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
@@ -61,7 +62,8 @@ class Client:
         self._closed = False
         coordinator = network.coordinator
         self._appends = Appends(network, tasks, limits, resend=resend)
-        self._offsets = Offsets(coordinator, deadline_s=deadlines.call_s)
+        owners = Owners(network, deadline_s=deadlines.call_s)
+        self._offsets = Offsets(owners, deadline_s=deadlines.call_s)
         self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
         self._collections = Collections(
             coordinator,
@@ -69,7 +71,7 @@ class Client:
             dropped=self._forget,
         )
         self._targets = Targets(self._collections)
-        self._time_sync = TimeSync(coordinator, deadline_s=deadlines.call_s)
+        self._time_sync = TimeSync(coordinator, owners, deadline_s=deadlines.call_s)
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 
     @property

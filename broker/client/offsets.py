@@ -1,12 +1,13 @@
 """Questions about positions: what a channel holds, which id a tick has, how far some bytes reach.
 
-It never reads a message. Next: broker/edge/log_service.py
+It never reads a message. Next: broker/client/owners.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from broker.client.connection import Connection
 from broker.client.errors import ChannelNotExist, NotLocal
+from broker.client.owners import Owners
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from schemas.generated.tidemark import v1
@@ -17,8 +18,8 @@ _SERVICE = "/tidemark.v1.Log/"
 class Offsets:
     """Each call has its own deadline and raises what `errors` has."""
 
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
-        self._connection = connection
+    def __init__(self, owners: Owners, *, deadline_s: float) -> None:
+        self._owners = owners
         self._deadline_s = deadline_s
 
     async def describe(self, channels: Iterable[str]) -> dict[str, ChannelOffsets]:
@@ -26,62 +27,87 @@ class Offsets:
 
         Ids in [first_id, next_id) are durable, and so is everything up to `closed_tick`.
         """
-        names = list(channels)
-        answer = await self._connection.call(
-            _SERVICE + "Describe",
-            v1.DescribeRequest(channels=names),
-            v1.DescribeResponse,
-            deadline_s=self._deadline_s,
-        )
-        return {
-            name: ChannelOffsets(
-                name=PChannelName(it.channel),
-                term=Term(it.term),
-                first_id=MessageId(it.first_id),
-                next_id=MessageId(it.next_id),
-                closed_tick=TimeTick(it.closed_tick),
-                size_bytes=it.size_bytes,
-                last_confirmed_id=MessageId(it.last_confirmed_id),
-                open_txns=it.open_txns,
-                open_txn_bytes=it.open_txn_bytes,
+
+        async def ask(connection: Connection, names: Sequence[str]) -> Sequence[v1.ChannelOffsets]:
+            answer = await connection.call(
+                _SERVICE + "Describe",
+                v1.DescribeRequest(channels=list(names)),
+                v1.DescribeResponse,
+                deadline_s=self._deadline_s,
             )
-            for name, it in zip(names, answer.channels, strict=True)
+            return answer.channels
+
+        wanted = list(channels)
+        found = {
+            name: _offsets(it)
+            for names, answers in await self._owners.ask(wanted, ask)
+            for name, it in zip(names, answers, strict=True)
         }
+        return {name: found[name] for name in wanted}
 
     async def seek(self, channel: str, tick: int) -> MessageId:
         """The first id whose tick is >= `tick`; the channel's next id when none is."""
-        answer = await self._connection.call(
-            _SERVICE + "Seek",
-            v1.SeekRequest(channel=channel, time_tick=tick),
-            v1.SeekResponse,
-            deadline_s=self._deadline_s,
-        )
-        return MessageId(answer.message_id)
+
+        async def ask(connection: Connection, _: Sequence[str]) -> int:
+            answer = await connection.call(
+                _SERVICE + "Seek",
+                v1.SeekRequest(channel=channel, time_tick=tick),
+                v1.SeekResponse,
+                deadline_s=self._deadline_s,
+            )
+            return answer.message_id
+
+        ((_, found),) = await self._owners.ask([channel], ask)
+        return MessageId(found)
 
     async def latest_mvcc(self, vchannel: str) -> TimeTick:
         """A closed tick that no message of the vchannel exceeds. Raises NotLocal."""
-        try:
-            answer = await self._connection.call(
+
+        async def ask(connection: Connection, _: Sequence[str]) -> int:
+            answer = await connection.call(
                 _SERVICE + "Mvcc",
                 v1.MvccRequest(vchannel=vchannel),
                 v1.MvccResponse,
                 deadline_s=self._deadline_s,
             )
+            return answer.time_tick
+
+        try:
+            ((_, tick),) = await self._owners.ask([vchannel], ask)
         except ChannelNotExist as error:
             raise NotLocal(error.cause) from error
-        return TimeTick(answer.time_tick)
+        return TimeTick(tick)
 
     async def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
         """The largest record end in (from_id, until_id] with about `bytes_max` stored bytes before.
 
         At least one record; `from_id` itself when nothing lies there.
         """
-        answer = await self._connection.call(
-            _SERVICE + "Advance",
-            v1.AdvanceRequest(
-                channel=channel, from_id=from_id, bytes_max=bytes_max, until_id=until_id
-            ),
-            v1.AdvanceResponse,
-            deadline_s=self._deadline_s,
-        )
-        return MessageId(answer.message_id)
+
+        async def ask(connection: Connection, _: Sequence[str]) -> int:
+            answer = await connection.call(
+                _SERVICE + "Advance",
+                v1.AdvanceRequest(
+                    channel=channel, from_id=from_id, bytes_max=bytes_max, until_id=until_id
+                ),
+                v1.AdvanceResponse,
+                deadline_s=self._deadline_s,
+            )
+            return answer.message_id
+
+        ((_, found),) = await self._owners.ask([channel], ask)
+        return MessageId(found)
+
+
+def _offsets(it: v1.ChannelOffsets) -> ChannelOffsets:
+    return ChannelOffsets(
+        name=PChannelName(it.channel),
+        term=Term(it.term),
+        first_id=MessageId(it.first_id),
+        next_id=MessageId(it.next_id),
+        closed_tick=TimeTick(it.closed_tick),
+        size_bytes=it.size_bytes,
+        last_confirmed_id=MessageId(it.last_confirmed_id),
+        open_txns=it.open_txns,
+        open_txn_bytes=it.open_txn_bytes,
+    )

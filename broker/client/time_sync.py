@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from broker.client.connection import Connection
+from broker.client.errors import InvalidArgument
+from broker.client.owners import Owners
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, TimeTick
@@ -29,20 +31,42 @@ class Place:
 class TimeSync:
     """Each call has its own deadline and raises what `errors` has."""
 
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+    def __init__(self, connection: Connection, owners: Owners, *, deadline_s: float) -> None:
         self._connection = connection
+        self._owners = owners
         self._deadline_s = deadline_s
 
     async def cut(self, channels: Sequence[str], tick: int) -> Cut:
-        """A cut of these channels; `tick` 0 leaves the choice to the server."""
-        answer = await self._connection.call(
-            _SERVICE + "Cut",
-            v1.CutRequest(channels=list(channels), time_tick=tick),
-            v1.CutResponse,
-            deadline_s=self._deadline_s,
-        )
-        ends = {it.channel: MessageId(it.end_id) for it in answer.ends}
-        return Cut(TimeTick(answer.time_tick), ends)
+        """A cut of these channels; `tick` 0 leaves the choice to the servers.
+
+        Each node chooses a tick that is not below what it acknowledged before. The largest of them
+        holds for all, and is closed on the other nodes as well.
+        """
+        if not channels:
+            raise InvalidArgument("a cut needs at least one channel")
+        cuts = await self._cuts(channels, tick)
+        agreed = max(cut.tick for cut in cuts)
+        behind = [name for cut in cuts if cut.tick != agreed for name in cut.ends]
+        if behind:
+            cuts = [cut for cut in cuts if cut.tick == agreed]
+            cuts += await self._cuts(behind, agreed)
+        ends = {name: end for cut in cuts for name, end in cut.ends.items()}
+        return Cut(agreed, {name: ends[name] for name in channels})
+
+    async def _cuts(self, channels: Sequence[str], tick: int) -> list[Cut]:
+        """One of each node that serves some of the channels."""
+
+        async def ask(connection: Connection, names: Sequence[str]) -> Cut:
+            answer = await connection.call(
+                _SERVICE + "Cut",
+                v1.CutRequest(channels=list(names), time_tick=tick),
+                v1.CutResponse,
+                deadline_s=self._deadline_s,
+            )
+            ends = {it.channel: MessageId(it.end_id) for it in answer.ends}
+            return Cut(TimeTick(answer.time_tick), ends)
+
+        return [cut for _, cut in await self._owners.ask(channels, ask)]
 
     async def join(self, place: Place, lease_s: float, interval_ms: int) -> int:
         """The id of the lease."""

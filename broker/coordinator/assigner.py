@@ -11,6 +11,7 @@ from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Ref
 from broker.coordinator.founding import found_cluster, next_incarnation
+from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
     AssignerMessage,
     ChannelChanged,
@@ -22,20 +23,23 @@ from broker.coordinator.messages import (
     ExpireWatches,
     ListPChannels,
     NextAssignment,
+    NodesChanged,
     PlacementMessage,
     PlacementReady,
 )
 from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
 from broker.core.assignment import NodeAddress, PChannelMeta, tabulate
 from broker.core.placement import choose_node
-from broker.model.channel import Assignment, AssignmentVersion, PChannelState
+from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaStore
-from broker.ports.nodes import NodeControl
 
 WATCH_S = 1.0
 """How long one NextAssignment waits before it is answered None, and the edge may look round."""
+
+GATHERING_S = 10.0
+"""After this the nodes that are there get all channels, whoever was expected."""
 
 WATCH_CHECK_S = 0.25
 WATCHES_MAX = 4096
@@ -60,12 +64,14 @@ class Assigner(Actor[AssignerMessage]):
     def __init__(
         self,
         store: MetaStore,
-        nodes: Mapping[NodeId, NodeControl],
+        nodes: LiveNodes,
         pchannels: Sequence[PChannelName],
+        nodes_expected: int = 1,
     ) -> None:
         self._store = store
         self._nodes = nodes
         self._pchannels = tuple(pchannels)
+        self._nodes_expected = nodes_expected
         self._table = {name: PChannelMeta(name) for name in pchannels}
         self._homes: dict[PChannelName, NodeId] = {}
         self._placements: dict[PChannelName, Ref[PlacementMessage]] = {}
@@ -73,21 +79,23 @@ class Assigner(Actor[AssignerMessage]):
 
     async def started(self, context: Context[AssignerMessage]) -> None:
         self._context = context
+        self._patient_until_s = context.clock.monotonic_s() + GATHERING_S
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
         for key, entry in await self._store.list(PCHANNEL_PREFIX):
             self._remember_home(decode_pchannel(key, entry.value))
         self._version = AssignmentVersion(await next_incarnation(self._store), 1)
+        self._shown = self._assignment().nodes
         context.every(WATCH_CHECK_S, ExpireWatches())
 
     async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
         """Changes of rows first: one version never stands for two tables."""
-        listed = self._listed()
         for envelope in batch:
             if isinstance(envelope.message, ChannelChanged):
                 self._change(envelope.message.meta)
-        if self._listed() != listed:
+        if self._assignment().nodes != self._shown:
             self._version = AssignmentVersion(self._version.incarnation, self._version.change + 1)
+            self._shown = self._assignment().nodes
             self._answer_watches()
         for envelope in batch:
             self._handle(envelope)
@@ -95,7 +103,7 @@ class Assigner(Actor[AssignerMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         return {
             "version": f"{self._version.incarnation}.{self._version.change}",
-            "channels_assigned": len(self._listed()),
+            "channels_assigned": sum([len(node.channels) for node in self._shown]),
             "watches": len(self._watches),
         }
 
@@ -106,7 +114,10 @@ class Assigner(Actor[AssignerMessage]):
             case ListPChannels():
                 envelope.reply(tuple(self._table[name] for name in sorted(self._table)))
             case ChannelReported() | ChannelOpened() | ChannelClosed() as event:
-                self._pass_on(event)
+                self._pass_on(event.name, event)
+            case NodesChanged() as news:
+                for name in self._table:
+                    self._pass_on(name, news)
             case PlacementReady(name, placement):
                 self._placements[name] = placement
             case ChannelChanged():
@@ -147,9 +158,9 @@ class Assigner(Actor[AssignerMessage]):
         while self._watches and self._watches[0].until_s <= now_s:
             self._watches.popleft().envelope.reply(None)
 
-    def _pass_on(self, event: ChannelEvent) -> None:
+    def _pass_on(self, name: PChannelName, event: ChannelEvent | NodesChanged) -> None:
         """To the row it is about. A row that is just being restarted reads the record anyhow."""
-        placement = self._placements.get(event.name)
+        placement = self._placements.get(name)
         if placement is None:
             return
         try:
@@ -159,19 +170,20 @@ class Assigner(Actor[AssignerMessage]):
 
     def _choose(self, name: PChannelName, envelope: Envelope[AssignerMessage]) -> None:
         """The emptiest node, counting what was chosen but is not served yet."""
-        loads = Counter(home for row, home in self._homes.items() if row != name)
-        chosen = choose_node({node: loads[node] for node in self._nodes})
-        if chosen is None:
-            envelope.fail(Refused(StreamingCode.INNER, f"{name}: there is no node to serve it"))
-            return
-        self._homes[name] = chosen
+        chosen = None
+        if not self._is_gathering():
+            loads = Counter(home for row, home in self._homes.items() if row != name)
+            chosen = choose_node({node: loads[node] for node in self._nodes.taking()})
+        if chosen is not None:
+            self._homes[name] = chosen
         envelope.reply(chosen)
 
-    def _listed(self) -> frozenset[PChannelMeta]:
-        return frozenset(
-            meta for meta in self._table.values() if meta.state is PChannelState.ASSIGNED
-        )
+    def _is_gathering(self) -> bool:
+        few = len(self._nodes.taking()) < self._nodes_expected
+        gathering = few and self._context.clock.monotonic_s() < self._patient_until_s
+        self._nodes_expected = self._nodes_expected if gathering else 1
+        return gathering
 
     def _assignment(self) -> Assignment:
-        live = [NodeAddress(node.node_id, node.address) for node in self._nodes.values()]
+        live = [NodeAddress(node.node_id, node.address) for node in self._nodes.all()]
         return tabulate(self._version, live, self._table.values(), self._control_host)

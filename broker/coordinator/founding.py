@@ -4,6 +4,10 @@ Owns the cluster record: the names of the pchannels, which can only become more,
 channel's host, which never changes. Never starts anything.
 """
 
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
 from broker.coordinator.records import (
     CLUSTER_KEY,
     INCARNATION_KEY,
@@ -20,6 +24,8 @@ from broker.ports.meta import Conflict, MetaError, MetaStore
 
 ATTEMPTS_MAX = 8
 
+T = TypeVar("T")
+
 
 async def found_cluster(store: MetaStore, pchannels: tuple[PChannelName, ...]) -> Cluster:
     """The cluster over this store, made or grown to `pchannels` when need be; idempotent.
@@ -30,13 +36,15 @@ async def found_cluster(store: MetaStore, pchannels: tuple[PChannelName, ...]) -
     for _ in range(ATTEMPTS_MAX):
         entry = await store.get(CLUSTER_KEY)
         if entry is None:
-            cluster, revision = Cluster(pchannels, control_host(pchannels)), 0
+            cluster, revision = _new_cluster(pchannels), 0
         else:
             before = decode_cluster(CLUSTER_KEY, entry.value)
-            if before.pchannels == pchannels:
+            if before.pchannels == pchannels and before.identity:
                 return before
             _check_growth(before.pchannels, pchannels)
-            cluster, revision = Cluster(pchannels, before.control_host), entry.revision
+            identity = before.identity or _new_identity()
+            cluster = Cluster(pchannels, before.control_host, identity)
+            revision = entry.revision
         try:
             await store.write(
                 {CLUSTER_KEY: encode_cluster(cluster)}, expect={CLUSTER_KEY: revision}
@@ -47,20 +55,44 @@ async def found_cluster(store: MetaStore, pchannels: tuple[PChannelName, ...]) -
     raise MetaError(f"{CLUSTER_KEY}: lost {ATTEMPTS_MAX} races for this record")
 
 
+async def known_cluster(store: MetaStore) -> Cluster | None:
+    """The cluster over this store, if somebody has founded one. MetaError."""
+    entry = await store.get(CLUSTER_KEY)
+    return None if entry is None else decode_cluster(CLUSTER_KEY, entry.value)
+
+
 async def next_incarnation(store: MetaStore) -> int:
     """A number above that of every coordinator before, durable when this returns. MetaError."""
+    return await next_number(store, INCARNATION_KEY, lambda _: {}, lambda number: number)
+
+
+async def next_number(
+    store: MetaStore,
+    key: str,
+    beside: Callable[[int], Mapping[str, bytes]],
+    made: Callable[[int], T],
+) -> T:
+    """Count on at `key`, and write what goes with the number in the same step. MetaError."""
     for _ in range(ATTEMPTS_MAX):
-        entry = await store.get(INCARNATION_KEY)
-        number = 1 + (decode_number(INCARNATION_KEY, entry.value) if entry else 0)
+        entry = await store.get(key)
+        number = 1 + (decode_number(key, entry.value) if entry else 0)
         try:
             await store.write(
-                {INCARNATION_KEY: encode_number(number)},
-                expect={INCARNATION_KEY: entry.revision if entry else 0},
+                {key: encode_number(number), **beside(number)},
+                expect={key: entry.revision if entry else 0},
             )
         except Conflict:
             continue
-        return number
-    raise MetaError(f"{INCARNATION_KEY}: lost {ATTEMPTS_MAX} races for this record")
+        return made(number)
+    raise MetaError(f"{key}: lost {ATTEMPTS_MAX} races for this record")
+
+
+def _new_cluster(pchannels: tuple[PChannelName, ...]) -> Cluster:
+    return Cluster(pchannels, control_host(pchannels), _new_identity())
+
+
+def _new_identity() -> str:
+    return secrets.token_hex(8)
 
 
 def _check_growth(before: tuple[PChannelName, ...], after: tuple[PChannelName, ...]) -> None:

@@ -11,6 +11,7 @@ from broker.core.assignment import PChannelMeta
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.collection import Collection
 from broker.model.ids import NodeId, PChannelName, Term
+from broker.ports.nodes import Lease
 from broker.ports.ticks import TickRange
 
 # ---- TickWindow: the durable bound of the oracle -----------------------------------------------
@@ -162,8 +163,11 @@ class ChannelChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ChooseNode(Request[NodeId]):
-    """The node that should serve this channel. Raises Refused(INNER) when there is none."""
+class ChooseNode(Request[NodeId | None]):
+    """The node that should serve this channel; None when none is there to choose.
+
+    NodesChanged will say when that may have changed.
+    """
 
     name: PChannelName
 
@@ -171,6 +175,11 @@ class ChooseNode(Request[NodeId]):
 @dataclass(frozen=True, slots=True)
 class ExpireWatches:
     """A timer: those who asked for a newer table long ago get None."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """Nodes came, left, or take no more channels: look at LiveNodes."""
 
 
 AssignerMessage = (
@@ -183,6 +192,7 @@ AssignerMessage = (
     | ChannelChanged
     | ChooseNode
     | ExpireWatches
+    | NodesChanged
 )
 
 # ---- Placement: one per pchannel ---------------------------------------------------------------
@@ -198,4 +208,78 @@ class Reconcile:
     """A timer: look whether the record has changed behind our back."""
 
 
-PlacementMessage = ChannelReported | ChannelOpened | ChannelClosed | Settle | Reconcile
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Give the channel, which is served, to another node; None: whichever is best."""
+
+    node: NodeId | None = None
+
+
+PlacementMessage = (
+    ChannelReported | ChannelOpened | ChannelClosed | NodesChanged | Move | Settle | Reconcile
+)
+
+# ---- Registrar: the nodes and their leases -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterNode(Request[Lease]):
+    """A process becomes a node. Refused: see `Enrolment.register`."""
+
+    node: NodeId
+    address: str
+    pid: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLease(Request[Lease]):
+    """It is still there. Refused(IGNORED_OPERATION) when its session is over."""
+
+    node: NodeId
+    session: int
+    stopping: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveCluster(Request[None]):
+    """It goes; nothing happens when its session is over."""
+
+    node: NodeId
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAbsent:
+    """Nobody listens any more where the node of this session did."""
+
+    node: NodeId
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnded:
+    """The operating system says so."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLeases:
+    """A timer: see whose lease is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCluster:
+    """All nodes will be stopped: nobody's channels are to be moved any more."""
+
+
+RegistrarMessage = (
+    RegisterNode
+    | RenewLease
+    | LeaveCluster
+    | NodeAbsent
+    | ProcessEnded
+    | CheckLeases
+    | CloseCluster
+)

@@ -3,8 +3,8 @@
 Owns the row's transitions (`broker/core/assignment.py`), each one durable before it is acted on.
 Never decides which node: that is the assigner's, which sees all rows.
 
-Why a former owner that does not answer `remove` is left alone: the log itself fences older terms,
-so the new owner is safe, and waiting for a dead node would keep the channel down.
+Why a former owner is waited for as long as it has a lease: the log fences what it writes, but ticks
+that it announces are written nowhere. One without a lease has stopped by itself, and is not asked.
 Next: broker/coordinator/ledger.py
 """
 
@@ -17,6 +17,7 @@ import structlog
 from actors import Actor, ActorError, Context, Envelope, Ref, Timer
 from actors.clock import deadline
 from broker.coordinator.ledger import Ledger, Recorded
+from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
     AssignerMessage,
     ChannelChanged,
@@ -24,6 +25,8 @@ from broker.coordinator.messages import (
     ChannelOpened,
     ChannelReported,
     ChooseNode,
+    Move,
+    NodesChanged,
     PlacementMessage,
     PlacementReady,
     Reconcile,
@@ -40,6 +43,9 @@ LOUD_FAILURES = 4
 """From this failure in a row on it is worth a warning. The first happens at every healthy start,
 because the node comes up after its coordinator."""
 
+LET_GO = (StreamingCode.IGNORED_OPERATION, StreamingCode.UNMATCHED_CHANNEL_TERM)
+"""What a node answers that has let go already, or serves a newer term."""
+
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -49,13 +55,15 @@ class PlacementTiming:
     """How patient the coordinator is with a node.
 
     `assign_deadline_s` bounds opening a log, recovery of a large one included: cut short, it would
-    begin anew at the next term and never end. `ask_deadline_s` bounds the other calls. A failed
+    begin anew at the next term and never end. `remove_deadline_s` bounds
+    closing one, open transactions included, `ask_deadline_s` the other calls. A failed
     attempt is repeated after `retry_first_s`, doubling to `retry_max_s`. A node that closed a
     channel has `reopen_grace_s` to open it again by itself.
     """
 
     assign_deadline_s: float = 300.0
     ask_deadline_s: float = 5.0
+    remove_deadline_s: float = 30.0
     retry_first_s: float = 0.05
     retry_max_s: float = 5.0
     reopen_grace_s: float = 5.0
@@ -69,7 +77,7 @@ class Placement(Actor[PlacementMessage]):
         self,
         name: PChannelName,
         store: MetaStore,
-        nodes: Mapping[NodeId, NodeControl],
+        nodes: LiveNodes,
         assigner_path: str,
         timing: PlacementTiming,
     ) -> None:
@@ -81,6 +89,7 @@ class Placement(Actor[PlacementMessage]):
         self._failures = 0
         self._error = ""
         self._confirmed: Term | None = None
+        self._host: NodeControl | None = None
         self._published: PChannelMeta | None = None
         self._settling: Timer | None = None
 
@@ -97,6 +106,7 @@ class Placement(Actor[PlacementMessage]):
                 await self._handle(envelope.message)
             except Conflict:
                 self._plan(self._timing.reopen_grace_s)  # the node has taken a term: let it
+                self._look_again()
             except (Refused, MetaError, ActorError) as error:
                 self._failed(error)
 
@@ -123,8 +133,32 @@ class Placement(Actor[PlacementMessage]):
                 await self._closed(node, term)
             case ChannelReported(_, term):
                 await self._reported(term)
+            case NodesChanged():
+                self._look_again()
+            case Move(node):
+                await self._move(node)
             case _:
                 assert_never(message)
+
+    def _look_again(self) -> None:
+        """After a change of nodes: at once when the channel's own is gone, or is going."""
+        known = self._published
+        if known is None or not self._is_served(known):
+            if known is not None and self._nodes.find(known.node) is not self._host:
+                self._publish(lost(known, known.term))
+            self._failures = 0
+            self._plan_anew(0.0)
+        elif known.node not in self._nodes.taking() and self._nodes.taking():
+            self._context.self.tell(Move())
+
+    async def _move(self, node: NodeId | None) -> None:
+        """Nothing happens when the channel is not served, which is mended first, or is well off."""
+        before = await self._ledger.read(self._name)
+        if not self._is_served(before.meta):
+            return
+        well_off = before.meta.node in self._nodes.taking() if node is None else False
+        if not well_off and before.meta.node != node:
+            await self._assign(before, node)
 
     async def _settle(self) -> None:
         """One attempt to have the channel served; a failure is raised and tried again later."""
@@ -136,14 +170,18 @@ class Placement(Actor[PlacementMessage]):
         else:
             await self._assign(before)
 
-    async def _assign(self, before: Recorded) -> None:
+    async def _assign(self, before: Recorded, chosen: NodeId | None = None) -> None:
         """Give the channel to a node at the next term; the record comes first, then the calls."""
-        choose = ChooseNode(self._name)
-        chosen = await self._assigner.ask(choose, deadline_s=self._timing.ask_deadline_s)
-        node = self._nodes[chosen]
-        await self._within(
-            self._timing.ask_deadline_s, node.channels
-        )  # burn no term on a dead node
+        if chosen is None:
+            choose = ChooseNode(self._name)
+            chosen = await self._assigner.ask(choose, deadline_s=self._timing.ask_deadline_s)
+        if chosen is None:
+            self._plan(self._timing.reconcile_s)
+            return
+        node = self._nodes.find(chosen)
+        if node is None or (self._is_served(before.meta) and before.meta.node == chosen):
+            raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
+        await self._within(self._timing.ask_deadline_s, node.status)  # burn no term on a dead node
         meta = assign(lost(before.meta, before.meta.term), chosen)
         recorded = await self._ledger.save(before, meta)
         self._note(recorded)
@@ -161,7 +199,7 @@ class Placement(Actor[PlacementMessage]):
         )
         meta = recorded.meta
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
-            self._confirmed = term
+            self._confirmed, self._host = term, self._nodes.find(node)
             self._failures, self._error = 0, ""
         self._note(recorded)
         self._follow_up(self._timing.reopen_grace_s)
@@ -186,26 +224,25 @@ class Placement(Actor[PlacementMessage]):
 
     async def _holder(self, meta: PChannelMeta) -> NodeId | None:
         """The recorded owner, when it serves the recorded term though nobody has told us."""
-        node = None if meta.node is None else self._nodes.get(meta.node)
+        node = self._nodes.find(meta.node)
         if node is None or meta.state is PChannelState.UNAVAILABLE:
             return None
-        channels = await self._within(self._timing.ask_deadline_s, node.channels)
-        held = any((channel.name, channel.term) == (meta.name, meta.term) for channel in channels)
+        served = await self._within(self._timing.ask_deadline_s, node.status)
+        held = any((it.channel.name, it.channel.term) == (meta.name, meta.term) for it in served)
         return node.node_id if held else None
 
     async def _remove(self, owner: Owner) -> None:
-        node = self._nodes.get(owner.node)
+        """Raises Refused when it may still serve: it has a lease, and does not let go."""
+        node = self._nodes.find(owner.node)
         if node is None:
             return
         try:
             await self._within(
-                self._timing.ask_deadline_s, lambda: node.remove(self._name, owner.term)
+                self._timing.remove_deadline_s, lambda: node.remove(self._name, owner.term)
             )
-        except (Refused, ActorError) as error:
-            log.warning(
-                "former owner does not let go",
-                channel=self._name, node=owner.node, term=owner.term, error=str(error),
-            )  # fmt: skip
+        except Refused as error:
+            if error.refusal.code not in LET_GO and self._nodes.find(owner.node) is node:
+                raise
 
     async def _within(self, limit_s: float, call: Callable[[], Awaitable[T]]) -> T:
         with deadline(self._context.clock, limit_s):
@@ -218,7 +255,9 @@ class Placement(Actor[PlacementMessage]):
             self._confirmed = None
 
     def _is_served(self, meta: PChannelMeta) -> bool:
-        return meta.state is PChannelState.ASSIGNED and meta.term == self._confirmed
+        """By the node that said so: one that came back since then knows nothing of it."""
+        confirmed = meta.state is PChannelState.ASSIGNED and meta.term == self._confirmed
+        return confirmed and self._host is not None and self._nodes.find(meta.node) is self._host
 
     def _note(self, recorded: Recorded) -> None:
         """Tell the assigner when the record is not what it was told last.
@@ -229,6 +268,9 @@ class Placement(Actor[PlacementMessage]):
         meta = recorded.meta
         if meta.state is PChannelState.ASSIGNED and not self._is_served(meta):
             return
+        self._publish(meta)
+
+    def _publish(self, meta: PChannelMeta) -> None:
         if meta != self._published:
             self._assigner.tell(ChannelChanged(meta))
             self._published = meta
@@ -240,6 +282,12 @@ class Placement(Actor[PlacementMessage]):
         elif self._settling is not None:
             self._settling.cancel()
             self._settling = None
+
+    def _plan_anew(self, delay_s: float) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        self._plan(delay_s)
 
     def _plan(self, delay_s: float) -> None:
         if self._settling is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.core.assignment import Owner, PChannelMeta
+from broker.core.membership import Member
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
@@ -22,14 +23,20 @@ INCARNATION_KEY = "counter/incarnation"
 COLLECTION_ID_KEY = "counter/collection"
 COLLECTION_PREFIX = "collection/"
 PCHANNEL_PREFIX = "pchannel/"
+SESSION_KEY = "counter/session"
+NODE_PREFIX = "node/"
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a cluster is founded with. `pchannels` may be added to, nothing else ever moves."""
+    """What a cluster is founded with. `pchannels` may be added to, nothing else ever moves.
+
+    `identity` tells two clusters of the same name apart; "" in a record of an older program.
+    """
 
     pchannels: tuple[PChannelName, ...]
     control_host: PChannelName
+    identity: str = ""
 
 
 def pchannel_key(name: PChannelName) -> str:
@@ -116,7 +123,13 @@ def decode_collection(key: str, value: bytes) -> Collection:
 
 def encode_cluster(cluster: Cluster) -> bytes:
     """The record of the cluster."""
-    return _encode({"pchannels": cluster.pchannels, "control_host": cluster.control_host})
+    return _encode(
+        {
+            "pchannels": cluster.pchannels,
+            "control_host": cluster.control_host,
+            "identity": cluster.identity,
+        }
+    )
 
 
 def decode_cluster(key: str, value: bytes) -> Cluster:
@@ -126,8 +139,41 @@ def decode_cluster(key: str, value: bytes) -> Cluster:
         return Cluster(
             pchannels=tuple(PChannelName(name) for name in fields["pchannels"]),
             control_host=PChannelName(fields["control_host"]),
+            identity=str(fields.get("identity", "")),
         )
     except (KeyError, TypeError) as error:
+        raise _unreadable(key, error) from error
+
+
+def node_key(node: NodeId) -> str:
+    """Where the record of a node is, as long as it has a lease."""
+    return f"{NODE_PREFIX}{node}"
+
+
+def encode_member(member: Member) -> bytes:
+    """The record of one node; how long its lease lasts is a matter of the coordinator's clock."""
+    return _encode(
+        {
+            "node": member.node,
+            "address": member.address,
+            "pid": member.pid,
+            "session": member.session,
+        }
+    )
+
+
+def decode_member(key: str, value: bytes) -> Member:
+    """The node, with a lease that is over; raises MetaError for what this version cannot read."""
+    fields = _decode(key, value)
+    try:
+        return Member(
+            node=NodeId(fields["node"]),
+            address=str(fields["address"]),
+            pid=int(fields["pid"]),
+            session=int(fields["session"]),
+            until_s=0.0,
+        )
+    except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(key, error) from error
 
 

@@ -18,12 +18,13 @@ from actors import (
 from broker.coordinator.assigner import Assigner
 from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
+from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.oracle import Oracle
 from broker.coordinator.placement import Placement, PlacementTiming
+from broker.coordinator.registrar import ReachNode, Registrar
 from broker.coordinator.window import TickWindow
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
-from broker.ports.nodes import NodeControl
 
 COORDINATOR = "coordinator"
 WINDOW = "window"
@@ -31,15 +32,21 @@ ORACLE = "oracle"
 CATALOG = "catalog"
 ASSIGNER = "assigner"
 PLACEMENTS = "placements"
+REGISTRAR = "registrar"
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """What the coordinator stands on; `nodes` are all the nodes there are, by their own ids."""
+    """What the coordinator stands on. `reach`: how to get to nodes that register, None when
+    `nodes` are all there ever are. `nodes_expected`: so many are waited for a while at the start,
+    so that the first one is not given everything."""
 
     store: MetaStore
-    nodes: Sequence[NodeControl]
+    nodes: LiveNodes
     pchannels: Sequence[PChannelName]
+    reach: ReachNode | None = None
+    lease_s: float = 1.5
+    nodes_expected: int = 1
     timing: PlacementTiming = field(default_factory=PlacementTiming)
     broadcast: BroadcastParts | None = None
     """None: this coordinator takes no broadcasts."""
@@ -52,7 +59,6 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
     process goes on. Call `founding.found_cluster` before, for a clear refusal at the start.
     """
     path = f"{parent_path}/{COORDINATOR}"
-    nodes = {node.node_id: node for node in parts.nodes}
     broadcaster = (broadcaster_tree(parts.store, parts.broadcast, path),) if parts.broadcast else ()
     return SupervisorSpec(
         name=COORDINATOR,
@@ -73,23 +79,35 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
             ),
             ChildSpec(
                 ASSIGNER,
-                lambda: Assigner(parts.store, nodes, parts.pchannels),
+                lambda: Assigner(parts.store, parts.nodes, parts.pchannels, parts.nodes_expected),
                 MailboxSpec(bound=16_384, batch_max=1024),
                 patient=True,
             ),
             _placements(parts, f"{path}/{ASSIGNER}"),
             *broadcaster,
+            *_registrar(parts, f"{path}/{ASSIGNER}"),
         ),
     )
 
 
-def _placements(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
-    nodes = {node.node_id: node for node in parts.nodes}
+def _registrar(parts: CoordinatorParts, assigner_path: str) -> tuple[ChildSpec, ...]:
+    """The last one: when it restarts, nothing else has to."""
+    reach = parts.reach
+    if reach is None:
+        return ()
 
+    def registrar() -> Registrar:
+        names = tuple(parts.pchannels)
+        return Registrar(parts.store, parts.nodes, reach, names, assigner_path, parts.lease_s)
+
+    return (ChildSpec(REGISTRAR, registrar, MailboxSpec(bound=1024, batch_max=256), patient=True),)
+
+
+def _placements(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
     def placement(name: PChannelName) -> ChildSpec:
         return ChildSpec(
             name,
-            lambda: Placement(name, parts.store, nodes, assigner_path, parts.timing),
+            lambda: Placement(name, parts.store, parts.nodes, assigner_path, parts.timing),
             MailboxSpec(bound=256, overflow=Overflow.SHED),
             patient=True,
         )

@@ -5,7 +5,7 @@ Next: broker/edge/state.py
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -21,16 +21,19 @@ from broker.edge.killing import kill
 from broker.edge.reach import Reaches
 from broker.edge.state import ServerState
 from broker.edge.troubles import troubles
-from broker.model.channel import ChannelOffsets
+from broker.model.channel import ChannelOffsets, PChannelState
 from broker.model.damage import Damage
+from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName
 from broker.node.directory import PAUSED
-from broker.node.messages import Describe, PauseConsumption
+from broker.node.messages import CollectStatus, PauseConsumption
 from schemas.generated.tidemark import v1
 
 log = structlog.get_logger(__name__)
 
 SERVICE = "/tidemark.v1.Admin/"
+
+DescribeAll = Callable[[], Awaitable[Mapping[PChannelName, ChannelOffsets]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,7 @@ class ServerFacts:
 
 
 class AdminService:
-    """Health, Actors, Channels, Kill."""
-
-    """Health, Actors, Channels, PauseConsumption."""
+    """Health, Actors, Channels, Kill, PauseConsumption."""
 
     def __init__(
         self,
@@ -58,12 +59,15 @@ class AdminService:
         reaches: Reaches,
         state: Callable[[], ServerState],
         inside: Inside,
+        offsets: DescribeAll | None = None,
     ) -> None:
+        """`offsets`: what all channels hold; by default the node of this process is asked."""
         self._gate = gate
         self._facts = facts
         self._reaches = reaches
         self._state = state
         self._inside = inside
+        self._offsets = offsets or self._offsets_here
 
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
@@ -78,7 +82,7 @@ class AdminService:
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
         """`degraded` while a pchannel is not served, takes no appends, or has unreadable data."""
         facts, state, inside = self._facts, self._state(), self._inside
-        known = await self._reaches.assigner.ask(ListPChannels())
+        known = await self._known()
         statistics = inside.tree.statistics()
         troubled = troubles(known, statistics)
         damages = inside.damages()
@@ -123,8 +127,7 @@ class AdminService:
     async def channels(self, _: v1.ChannelsRequest) -> v1.ChannelsResponse:
         """Every pchannel of the cluster, served or not."""
         known = await self._reaches.assigner.ask(ListPChannels())
-        names = tuple(entry.name for entry in known)
-        described = await self._reaches.directory.ask(Describe(names))
+        described = await self._offsets()
         table = await self._reaches.assigner.ask(NextAssignment())
         host = table.control_host if table else ""
         addresses = {node.node_id: node.address for node in table.nodes} if table else {}
@@ -133,12 +136,12 @@ class AdminService:
             channels=[
                 _channel(
                     entry,
-                    offsets if isinstance(offsets, ChannelOffsets) else None,
+                    described.get(entry.name),
                     addresses.get(entry.node, "") if entry.node is not None else "",
                     vchannels[entry.name],
                     entry.name == host,
                 )
-                for entry, offsets in zip(known, described, strict=True)
+                for entry in known
             ]
         )
 
@@ -147,12 +150,37 @@ class AdminService:
         await self._reaches.directory.ask(PauseConsumption(request.paused))
         return v1.PauseConsumptionResponse()
 
+    async def _known(self) -> Sequence[PChannelMeta]:
+        return await self._reaches.assigner.ask(ListPChannels())
+
+    async def _offsets_here(self) -> Mapping[PChannelName, ChannelOffsets]:
+        status = await self._reaches.directory.ask(CollectStatus())
+        served = () if isinstance(status, Refusal) else status.channels
+        return {each.channel.name: each.offsets for each in served}
+
     async def _vchannels(self) -> dict[PChannelName, list[str]]:
         by_pchannel: dict[PChannelName, list[str]] = defaultdict(list)
         for collection in await self._reaches.catalog.ask(ListCollections()):
             for vchannel in collection.vchannels:
                 by_pchannel[pchannel_of(vchannel)].append(vchannel)
         return by_pchannel
+
+
+class NodeAdminService(AdminService):
+    """Health, Actors and Kill of a process that knows its own channels only."""
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {
+            path: handler
+            for path, handler in super().__mapping__().items()
+            if path != SERVICE + "Channels"
+        }
+
+    async def _known(self) -> Sequence[PChannelMeta]:
+        node, served = self._facts.node_id, await self._offsets()
+        return [
+            PChannelMeta(it.name, it.term, PChannelState.ASSIGNED, node) for it in served.values()
+        ]
 
 
 def _channel(

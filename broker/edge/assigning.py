@@ -16,8 +16,8 @@ from broker.node.messages import AssignChannel, ChannelStatus, CollectStatus, Re
 from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingNodeManagerService/"
-OPERATION_S = 30.0
-"""What Milvus's coordinator waits for one of these."""
+OPERATION_S = 300.0
+"""Recovery of a large log is part of it; cut short, it would begin anew and never end."""
 
 
 class NodeManagerService:

@@ -37,13 +37,15 @@ class LogService:
         }
 
     async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
-        """In the order asked; the first channel that is not served fails the call."""
+        """In the order asked; the first channel that is not served fails the call, unless the
+        caller wants only those that are."""
         names = tuple(pchannel_of(name) for name in request.channels)
         described = await self._directory.ask(Describe(names))
         return v1.DescribeResponse(
             channels=[
                 _offsets(name, answer)
                 for name, answer in zip(request.channels, described, strict=True)
+                if not (request.served_only and isinstance(answer, Refusal))
             ]
         )
 

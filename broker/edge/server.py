@@ -1,29 +1,22 @@
-"""The edge as a whole: one port, all services, an orderly start and stop.
+"""The edge as a whole: one port, the services of a role, an orderly start and stop.
 
 Owns the listening socket and the server's state. It starts no actor and stops none: the caller
-starts the edge last and stops it first. Next: broker/edge/gate.py
+starts the edge last and stops it first. Next: broker/edge/roles.py
 """
 
 import socket
 
 import anyio
 
-from broker.edge.admin_service import AdminService, ServerFacts
-from broker.edge.assigning import NodeManagerService
-from broker.edge.assignment import AssignmentService
-from broker.edge.broadcast import BroadcastService
-from broker.edge.broadcasts_service import BroadcastsService
-from broker.edge.collections_service import CollectionsService
+from broker.edge.admin_service import ServerFacts
 from broker.edge.gate import Gate
-from broker.edge.handler import HandlerService
 from broker.edge.headers import Identity
 from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
-from broker.edge.log_service import LogService
 from broker.edge.meters import EdgeMeters
 from broker.edge.reach import Reaches
-from broker.edge.state import ServerState, StateService
-from broker.edge.time_sync_service import TimeSyncService
+from broker.edge.roles import Offer, Role, whole
+from broker.edge.state import ServerState
 from broker.transport import Listener
 
 LAST_WORDS_SHARE = 0.7
@@ -34,7 +27,7 @@ BACKLOG = 1024
 
 
 class EdgeServer:
-    """Serves until `stop`. Build it on the loop it runs on."""
+    """Serves until `stop`. Build it on the loop it runs on. `role`: by default everything."""
 
     def __init__(
         self,
@@ -42,26 +35,13 @@ class EdgeServer:
         reaches: Reaches,
         inside: Inside,
         limits: EdgeLimits | None = None,
+        role: Role | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
         self._gate = gate = Gate(Identity(facts.cluster, facts.node_id), limits)
-        directory = reaches.directory
-        self._listener = Listener(
-            (
-                HandlerService(gate, directory, facts.wal_name, facts.node_id),
-                NodeManagerService(gate, directory),
-                AssignmentService(gate, reaches.assigner),
-                BroadcastService(gate, reaches.broadcaster, reaches.assigner),
-                BroadcastsService(gate, reaches.broadcaster),
-                StateService(gate, facts.node_id, self.state),
-                LogService(gate, directory),
-                CollectionsService(gate, reaches.catalog),
-                TimeSyncService(gate, reaches),
-                AdminService(gate, facts, reaches, self.state, inside),
-            ),
-            limits.listener,
-        )
+        offer = Offer(facts, reaches, self.state, inside)
+        self._listener = Listener((role or whole)(gate, offer), limits.listener)
 
     def state(self) -> ServerState:
         """What callers are told."""

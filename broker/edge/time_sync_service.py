@@ -27,7 +27,7 @@ RETRY_PAUSE_S = 0.2
 
 
 class TimeSyncService:
-    """Cut, JoinBarrier, ReportTick, LeaveBarrier, WatchBarrier, ListBarriers."""
+    """JoinBarrier, ReportTick, LeaveBarrier, WatchBarrier, ListBarriers."""
 
     def __init__(self, gate: Gate, reaches: Reaches) -> None:
         self._gate = gate
@@ -36,22 +36,12 @@ class TimeSyncService:
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
         return {
-            SERVICE + "Cut": gate.unary(v1.CutRequest, self.cut),
             SERVICE + "JoinBarrier": gate.unary(v1.JoinBarrierRequest, self.join),
             SERVICE + "ReportTick": gate.unary(v1.ReportTickRequest, self.report),
             SERVICE + "LeaveBarrier": gate.unary(v1.LeaveBarrierRequest, self.leave),
             SERVICE + "WatchBarrier": gate.watching(v1.WatchBarrierRequest, self.watch),
             SERVICE + "ListBarriers": gate.unary(v1.ListBarriersRequest, self.list),
         }
-
-    async def cut(self, request: v1.CutRequest) -> v1.CutResponse:
-        """See `cutting.cut`."""
-        tick = TimeTick(request.time_tick)
-        found = await cut(self._reaches.directory, self._is_known, request.channels, tick)
-        return v1.CutResponse(
-            time_tick=found.tick,
-            ends=[v1.CutEnd(channel=name, end_id=found.ends[name]) for name in request.channels],
-        )
 
     async def join(self, request: v1.JoinBarrierRequest) -> v1.JoinBarrierResponse:
         """See `messages.Join`."""
@@ -105,7 +95,30 @@ class TimeSyncService:
         soft, hard = self._reaches.soft_barrier, self._reaches.hard_barrier
         return soft if kind is BarrierKind.SOFT else hard
 
+
+class CutService:
+    """Cut. `everywhere`: a channel that is not here now is about to be, if the cluster has it."""
+
+    def __init__(self, gate: Gate, reaches: Reaches, *, everywhere: bool) -> None:
+        self._gate = gate
+        self._reaches = reaches
+        self._everywhere = everywhere
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {SERVICE + "Cut": self._gate.unary(v1.CutRequest, self.cut)}
+
+    async def cut(self, request: v1.CutRequest) -> v1.CutResponse:
+        """See `cutting.cut`."""
+        tick = TimeTick(request.time_tick)
+        found = await cut(self._reaches.directory, self._is_known, request.channels, tick)
+        return v1.CutResponse(
+            time_tick=found.tick,
+            ends=[v1.CutEnd(channel=name, end_id=found.ends[name]) for name in request.channels],
+        )
+
     async def _is_known(self, name: PChannelName) -> bool:
+        if not self._everywhere:
+            return False
         known = await self._reaches.assigner.ask(ListPChannels())
         return any(it.name == name for it in known)
 

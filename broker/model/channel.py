@@ -34,6 +34,15 @@ class PChannel:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelTicks:
+    """A channel that a node serves: closed up to `mvcc_tick`, recoverable from `recovery_tick`."""
+
+    channel: PChannel
+    mvcc_tick: TimeTick
+    recovery_tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
 class NodeAssignment:
     """One live node and the pchannels it serves, perhaps none."""
 

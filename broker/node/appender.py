@@ -181,6 +181,7 @@ class Appender(Actor[AppenderMessage]):
 
     async def _open(self, term: Term) -> None:
         channels = self._parts.open_channels
+        self._session = self._parts.tenure.session
         await channels.release(self._name)
         self._log = await self._parts.wal.open(self._name, term)
         channels.hold(self._name, self._log)
@@ -316,8 +317,13 @@ class Appender(Actor[AppenderMessage]):
         self._tail.close(closed_tick(tick, self._end), self._context.clock.monotonic_s())
 
     async def _take(self, count: int, above: TimeTick) -> TimeTick:
-        now_s = self._context.clock.monotonic_s()
-        return await self._parts.ticks.take(count, now_s, above)
+        """Asked about last, because it may take a while: does this node still have the right?"""
+        clock = self._context.clock
+        tick = await self._parts.ticks.take(count, clock.monotonic_s(), above)
+        if not self._parts.tenure.holds(self._session, clock.monotonic_s()):
+            cause = f"{self._name}: node {self._parts.node_id} has no word from its coordinator"
+            raise Refused(StreamingCode.ON_SHUTDOWN, f"{cause}, and writes again when it has")
+        return tick
 
     def _refuse(self, error: Fenced | WriterFailed) -> None:
         """No more writes in this life. Readers are served on, unless somebody else owns the log."""

@@ -4,14 +4,20 @@ It only translates: refusals become `Refused`. It owns no state.
 Next: broker/node/directory.py
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from actors import ActorError, Ref, Request
-from broker.model.channel import PChannel
+from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
-from broker.node.messages import AssignChannel, CollectStatus, DirectoryMessage, RemoveChannel
+from broker.node.messages import (
+    AssignChannel,
+    CollectStatus,
+    Describe,
+    DirectoryMessage,
+    RemoveChannel,
+)
 
 ASSIGN_DEADLINE_S = 300.0
 """Recovery of a large log is part of it."""
@@ -45,9 +51,21 @@ class LocalNode:
     async def remove(self, name: PChannelName, term: Term) -> None:
         await self._ask(RemoveChannel(name, term), DEADLINE_S)
 
-    async def channels(self) -> Sequence[PChannel]:
+    async def status(self) -> Sequence[ChannelTicks]:
         status = await self._ask(CollectStatus(), DEADLINE_S)
-        return [each.channel for each in status.channels]
+        return [
+            ChannelTicks(each.channel, each.mvcc_tick, each.recovery_tick)
+            for each in status.channels
+        ]
+
+    async def describe(
+        self, names: Sequence[PChannelName]
+    ) -> Mapping[PChannelName, ChannelOffsets]:
+        described = await self._ask(Describe(tuple(names)), DEADLINE_S)
+        return {it.name: it for it in described if isinstance(it, ChannelOffsets)}
+
+    def release(self) -> None:
+        """It is this process; nothing to let go of."""
 
     async def _ask(self, request: Request[R | Refusal], deadline_s: float) -> R:
         try:

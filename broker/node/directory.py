@@ -8,6 +8,7 @@ Next: broker/node/keeper.py
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from actors import (
@@ -50,6 +51,7 @@ from broker.node.messages import (
     DirectoryMessage,
     Drain,
     FindScanner,
+    GiveUpChannels,
     LatestMvcc,
     Locate,
     Located,
@@ -107,6 +109,8 @@ class Directory(Actor[DirectoryMessage]):
                 case PauseConsumption(paused):
                     self._parts.pause.on = paused
                     envelope.reply(None)
+                case GiveUpChannels():
+                    await self._give_up()
                 case Drain():
                     self._closing = True
                 case _ as question:
@@ -166,6 +170,15 @@ class Directory(Actor[DirectoryMessage]):
             cause = f"{name}: this node has {PCHANNELS_MAX} pchannels already"
             return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
         return pchannel_name_refusal(name)
+
+    async def _give_up(self) -> None:
+        """As if each had been removed at the newest term known here."""
+        for name, lifetime in list(self._lifetimes.items()):
+            removal = Stage(lifetime.expected.term, removed=True)
+            if removal > lifetime.expected:
+                self._lifetimes[name] = replace(lifetime, expected=removal)
+                await self._hand(name, MoveTo(removal))
+                self._settle(name)
 
     async def _learn(
         self, event: ChannelOpened | ChannelFailed | ChannelReleased | Terminated

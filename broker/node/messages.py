@@ -373,6 +373,11 @@ class ChannelReleased:
     term: Term
 
 
+@dataclass(frozen=True, slots=True)
+class GiveUpChannels:
+    """This node's lease is over: close every channel, whoever asked for it; none is awaited."""
+
+
 ChannelEvent = ChannelOpened | ChannelFailed | ChannelReleased
 
 DirectoryMessage = (
@@ -386,6 +391,7 @@ DirectoryMessage = (
     | LatestMvcc
     | PauseConsumption
     | Drain
+    | GiveUpChannels
     | ChannelEvent
     | Terminated
 )

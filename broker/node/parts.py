@@ -4,13 +4,14 @@ It owns nothing else and does nothing; `broker/app` makes one.
 Next: broker/node/tree.py
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.model.ids import NodeId
 from broker.node.limits import NodeLimits
 from broker.node.meters import Meters
 from broker.node.open_channels import OpenChannels
 from broker.node.pause import ConsumptionPause
+from broker.node.tenure import Tenure
 from broker.node.ticks import TickCache
 from broker.ports.headers import Headers
 from broker.ports.memory import Memory
@@ -50,6 +51,7 @@ class NodeParts:
     open_channels: OpenChannels
     pause: ConsumptionPause
     meters: Meters
+    tenure: Tenure = field(default_factory=Tenure)
 
 
 def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None) -> NodeParts:

@@ -1,9 +1,10 @@
-"""What the coordinator asks of a node, and what a node tells the coordinator."""
+"""What the coordinator asks of a node, and what a node tells the coordinator and asks of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from broker.model.channel import PChannel
+from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.ids import NodeId, PChannelName, Term
 
 
@@ -29,11 +30,24 @@ class NodeControl(Protocol):
         ...
 
     async def remove(self, name: PChannelName, term: Term) -> None:
-        """Close it, and every older term; returns when it is released."""
+        """Close it, and every older term; returns when it is released.
+
+        Refused(IGNORED_OPERATION) when the node knows a newer term, or has removed this one.
+        """
         ...
 
-    async def channels(self) -> Sequence[PChannel]:
+    async def status(self) -> Sequence[ChannelTicks]:
         """What the node serves now, each at the term it serves; also a sign that it is there."""
+        ...
+
+    async def describe(
+        self, names: Sequence[PChannelName]
+    ) -> Mapping[PChannelName, ChannelOffsets]:
+        """What those of the channels hold that the node serves; no I/O on any log."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what the way to the node costs; it is gone. Idempotent."""
         ...
 
 
@@ -49,4 +63,36 @@ class ChannelObserver(Protocol):
 
     def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
         """The node no longer serves this term; it may be about to serve a newer one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to be a node for `lease_s` seconds, counted from before it was asked for.
+
+    `moving`: the node is stopping, and its channels are being given to others.
+    """
+
+    session: int
+    lease_s: float
+    moving: bool = False
+
+
+class Enrolment(Protocol):
+    """The coordinator, as a node that belongs to it sees it. Calls end within `deadline_s`.
+
+    All raise Refused, with INNER when the coordinator cannot be reached: try again.
+    """
+
+    async def register(self, deadline_s: float) -> Lease:
+        """Become the node. Refused(RESOURCE_ACQUIRED) while another process is the node of this id,
+        Refused(INVALID_ARGUMENT) when this one cannot belong to the cluster."""
+        ...
+
+    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
+        """Stay it. Refused(IGNORED_OPERATION) when the session is over."""
+        ...
+
+    async def leave(self, session: int, deadline_s: float) -> None:
+        """Be it no more; nothing happens when the session is over."""
         ...

@@ -10,6 +10,7 @@ import anyio
 from actors import NoSuchActor, Ref, SupervisorSpec, System
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.founding import found_cluster
+from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
 from broker.coordinator.terms import StoredTerms
@@ -119,7 +120,7 @@ async def small_broker(
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     copies = LocalCopies(Reach(find("/root/node/directory")))
     broadcast = BroadcastParts(copies, callbacks or {}, node_acks)
-    coordinator = CoordinatorParts(store, (node,), names, broadcast=broadcast)
+    coordinator = CoordinatorParts(store, LiveNodes([node]), names, broadcast=broadcast)
     timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     spec = SupervisorSpec(

@@ -7,13 +7,14 @@ import anyio
 
 from actors import Clock, System
 from actors.testing import VirtualClock
+from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
-from broker.model.channel import PChannel
+from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import NodeId, PChannelName, Term
+from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
 
 ROOT = "/coordinator"
@@ -82,6 +83,7 @@ class FakeNode:
     hangs: bool = False
     down: bool = False
     keeps: bool = False
+    released: bool = False
     news: NodeNews | None = None
 
     async def assign(self, channel: PChannel) -> None:
@@ -101,9 +103,26 @@ class FakeNode:
         self.removed.append((name, term))
         self.served.pop(name, None)
 
-    async def channels(self) -> Sequence[PChannel]:
+    async def status(self) -> Sequence[ChannelTicks]:
         self._check_up()
-        return [PChannel(name, term) for name, term in self.served.items()]
+        tick = TimeTick(0)
+        return [
+            ChannelTicks(PChannel(name, term), tick, tick) for name, term in self.served.items()
+        ]
+
+    async def describe(
+        self, names: Sequence[PChannelName]
+    ) -> Mapping[PChannelName, ChannelOffsets]:
+        self._check_up()
+        zero, tick = MessageId(0), TimeTick(0)
+        return {
+            name: ChannelOffsets(name, self.served[name], zero, zero, tick, 0)
+            for name in names
+            if name in self.served
+        }
+
+    def release(self) -> None:
+        self.released = True
 
     async def restart_channel(self, name: PChannelName) -> None:
         """What a node does by itself when a channel of it has crashed."""
@@ -147,7 +166,9 @@ def run_coordinator(
     pchannels: Sequence[PChannelName] = NAMES,
 ) -> System:
     """The coordinator as the root of a tree of its own; the nodes tell it their news."""
-    system = System(coordinator_tree(CoordinatorParts(store, nodes, pchannels), ""), clock=clock)
+    system = System(
+        coordinator_tree(CoordinatorParts(store, LiveNodes(nodes), pchannels), ""), clock=clock
+    )
     for node in nodes:
         node.news = NodeNews(system.find, f"{ROOT}/assigner")
     return system

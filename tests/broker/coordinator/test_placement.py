@@ -166,22 +166,37 @@ def test_a_channel_moves_to_another_node_and_the_former_one_is_told_to_let_go() 
     seeded(14, scenario)
 
 
-@pytest.mark.parametrize("former_stays", [True, False])
-def test_a_former_owner_that_does_not_let_go_holds_nobody_up(former_stays: bool) -> None:
+def test_a_former_owner_that_is_gone_holds_nobody_up() -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
         former, other = make_nodes(store, clock, 2)
         async with run_coordinator(store, [former], clock) as system:
             await follow_until(system, all_assigned)
-        former.keeps = True
-        if former_stays:
-            former.give_up_channel(NAMES[0])
-        nodes = [former, other] if former_stays else [other]
-        async with run_coordinator(store, nodes, clock) as system:
+        async with run_coordinator(store, [other], clock) as system:
             table = await follow_until(system, all_assigned)
             assert NAMES[0] in other.served
-            assert is_true(table, nodes)
+            assert is_true(table, [other])
             assert former.removed == []
+
+    seeded(16, scenario)
+
+
+def test_a_former_owner_that_has_a_lease_and_does_not_let_go_is_waited_for() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        former, other = nodes = make_nodes(store, clock, 2)
+        async with run_coordinator(store, [former], clock) as system:
+            await follow_until(system, all_assigned)
+        former.keeps = True
+        former.give_up_channel(NAMES[0])
+        async with run_coordinator(store, nodes, clock) as system:
+            await follow_until(system, lambda table: len(terms_in(table)) == len(NAMES) - 1)
+            await clock.sleep(60.0)
+            assert NAMES[0] not in other.served
+            former.keeps = False
+            table = await follow_until(system, all_assigned)
+            assert is_true(table, nodes)
+            assert NAMES[0] in [name for name, _ in former.removed]
 
     seeded(16, scenario)
 

@@ -219,14 +219,16 @@ def test_a_node_can_be_asked_through_its_port() -> None:
             node = LocalNode(NODE, "127.0.0.1:1", lambda: world.system.find(DIRECTORY))
             assert (node.node_id, node.address) == (NodeId(1), "127.0.0.1:1")
             await node.assign(PChannel(PCHANNEL, Term(3)))
-            assert [(c.name, c.term) for c in await node.channels()] == [(PCHANNEL, 3)]
+            assert [(c.channel.name, c.channel.term) for c in await node.status()] == [
+                (PCHANNEL, 3)
+            ]
             with pytest.raises(Refused):
                 await node.assign(PChannel(PCHANNEL, Term(3)))
             await node.remove(PCHANNEL, Term(3))
-            assert list(await node.channels()) == []
+            assert list(await node.status()) == []
             world.system.kill(DIRECTORY)
             with pytest.raises(Refused):
-                await node.channels()
+                await node.status()
 
     run_seeded(6, scenario)
 

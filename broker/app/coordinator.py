@@ -1,0 +1,162 @@
+"""A coordinator whose nodes are other processes; with `settings.nodes` it starts them, too.
+
+Owns the order of starts and stops: the port is open before the first node looks for it, and nodes
+are gone before it closes. Next: broker/coordinator/registrar.py
+"""
+
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from actors import ActorError, SupervisorSpec, System
+from broker.app.bounds import edge_limits, timesync_timing
+from broker.app.listening import address_of
+from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
+from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wait_until_open
+from broker.app.storage import found, metadata
+from broker.config import Settings, as_environment, split_address
+from broker.coordinator.cluster_offsets import ClusterOffsets
+from broker.coordinator.live_nodes import LiveNodes
+from broker.coordinator.messages import CloseCluster, ProcessEnded
+from broker.coordinator.tree import CoordinatorParts, coordinator_tree
+from broker.core.naming import pchannel_names
+from broker.data_folder import DataFolder
+from broker.edge.cluster_service import ClusterReaches
+from broker.edge.roles import coordinator as coordinator_role
+from broker.edge.server import EdgeServer
+from broker.fleet.node_process import Fleet, fleet_tree
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.ids import NodeId, PChannelName
+from broker.remote.calls import Calls
+from broker.remote.node import RemoteNode
+from broker.timesync.tree import TimesyncParts, timesync_tree
+from broker.wal.damages import Damages
+
+COORDINATOR_ID = NodeId(0)
+FLEET_SHARE = 0.5
+"""Of the time a stop has: what the node processes get of it."""
+
+
+@asynccontextmanager
+async def run_coordinator(
+    settings: Settings, folder: DataFolder, bound: socket.socket
+) -> AsyncIterator[Broker]:
+    """A coordinator that answers when the block begins; with nodes of its own, all channels serve.
+
+    `bound` is used up. Raises CannotStart with nothing left running.
+    """
+    async with metadata(folder) as store:
+        pchannels = pchannel_names(settings.cluster, settings.pchannels)
+        await found(store, pchannels)
+        address = settings.advertise or address_of(bound)
+        tree = _Tree(settings, address)
+        spec = tree.spec(store, pchannels)
+        tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
+        async with system:
+            edge = tree.edge(system)
+            await edge.start_on(bound)
+            try:
+                if settings.nodes:
+                    await system.start_child(ROOT, tree.fleet_spec())
+                    await wait_until_open(tree.found, len(pchannels), _nothing_to_check)
+                yield Broker(address, system, edge)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await tree.stop_nodes(system)
+                    await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+
+
+def _nothing_to_check() -> None:
+    """A log that cannot be opened is told by the node process that tried."""
+
+
+class _Tree:
+    """Builds the parts of one process."""
+
+    def __init__(self, settings: Settings, address: str) -> None:
+        self._settings = settings
+        self._address = address
+        self._nodes = LiveNodes()
+        self._fleet = Fleet(self._command(), as_environment(self._of_nodes()), self._ended)
+        self.found = Found()
+
+    def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
+        """Time comes last: it looks at what the others do."""
+        settings = self._settings
+        parts = CoordinatorParts(
+            store,
+            self._nodes,
+            pchannels,
+            reach=self._reach,
+            lease_s=settings.node_lease_s,
+            nodes_expected=max(1, settings.nodes),
+        )
+        self._offsets = ClusterOffsets(self._nodes, pchannels)
+        timesync = TimesyncParts(self._offsets, pchannels, timesync_timing(settings))
+        children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
+        return SupervisorSpec("root", children=children)
+
+    def edge(self, system: System) -> EdgeServer:
+        """The services over the tree."""
+        reach = self.found.reach
+        cluster = ClusterReaches(reach(REGISTRAR), reach(ORACLE), reach(ASSIGNER))
+        return EdgeServer(
+            facts(self._settings, COORDINATOR_ID),
+            self.found.reaches,
+            inside(system, self._settings, Damages(skipped=self._settings.skip_damage)),
+            edge_limits(self._settings),
+            coordinator_role(cluster, self._offsets.describe),
+        )
+
+    def fleet_spec(self) -> SupervisorSpec:
+        """The node processes."""
+        first = self._settings.node_id
+        ids = [NodeId(first + number) for number in range(self._settings.nodes)]
+        return fleet_tree(self._fleet, ids, self._settings.drain_s * FLEET_SHARE)
+
+    async def stop_nodes(self, system: System) -> None:
+        """All at once, and none of them is waited for any more to give its channels away."""
+        if not self._settings.nodes:
+            return
+        self._tell_registrar(CloseCluster())
+        self._fleet.hang_up()
+        with anyio.move_on_after(self._settings.drain_s * FLEET_SHARE):
+            try:
+                await system.stop_child(f"{ROOT}/fleet")
+            except ActorError:
+                pass
+
+    def _reach(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:
+        host, port = split_address(address)
+        meant = {"cluster": self._settings.cluster, "server-id": str(node_id)}
+        return RemoteNode(node_id, address, Calls(host, port, meant), absent)
+
+    def _of_nodes(self) -> Settings:
+        """What a node process of ours is told, besides its id."""
+        settings = self._settings
+        host, _ = split_address(settings.listen)
+        return settings.model_copy(
+            update={
+                "listen": f"[{host}]:0" if ":" in host else f"{host}:0",
+                "advertise": "",
+                "nodes": 0,
+                "metrics_port": None,
+                "coordinator": self._address,
+                "drain_s": settings.drain_s * FLEET_SHARE,
+            }
+        )
+
+    def _command(self) -> tuple[str, ...]:
+        return (sys.executable, "-m", "broker", "node", "--leash")
+
+    def _ended(self, pid: int) -> None:
+        self._tell_registrar(ProcessEnded(pid))
+
+    def _tell_registrar(self, message: CloseCluster | ProcessEnded) -> None:
+        try:
+            self.found.find(REGISTRAR).tell(message)
+        except ActorError:
+            pass  # it will notice by the leases

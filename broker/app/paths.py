@@ -1,0 +1,45 @@
+"""Where things are in the tree of a process, and how its parts find each other there.
+
+Owns the paths and the one reference to the running tree. Never starts anything.
+"""
+
+from typing import Any
+
+from actors import Ref, System
+from broker.edge.reach import Reach, Reaches
+
+ROOT = "/root"
+ORACLE = f"{ROOT}/coordinator/oracle"
+ASSIGNER = f"{ROOT}/coordinator/assigner"
+CATALOG = f"{ROOT}/coordinator/catalog"
+REGISTRAR = f"{ROOT}/coordinator/registrar"
+BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
+DIRECTORY = f"{ROOT}/node/directory"
+MEMBERSHIP = f"{ROOT}/membership"
+NEWS = f"{ROOT}/news"
+SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
+HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
+
+
+class Found:
+    """The parts of one process, found by path once `system` is set."""
+
+    def __init__(self) -> None:
+        self.system: System | None = None
+        self.reaches = Reaches(
+            directory=self.reach(DIRECTORY),
+            assigner=self.reach(ASSIGNER),
+            catalog=self.reach(CATALOG),
+            soft_barrier=self.reach(SOFT_BARRIER),
+            hard_barrier=self.reach(HARD_BARRIER),
+            broadcaster=self.reach(BROADCASTER),
+        )
+
+    def find(self, path: str) -> Ref[Any]:
+        """The actor there now; raises what System.find raises."""
+        assert self.system is not None, path
+        return self.system.find(path)
+
+    def reach(self, path: str) -> Reach:
+        """Whoever is there whenever it is asked."""
+        return Reach(lambda: self.find(path))

@@ -1,0 +1,47 @@
+"""The nodes there are now, each with a way to reach it.
+
+Written by the Registrar only, or fixed where the node is this process; read by whoever places or
+calls. It outlives the Registrar, so that its restart is no change of nodes.
+Next: broker/coordinator/placement.py
+"""
+
+from collections.abc import Iterable
+
+from broker.model.ids import NodeId
+from broker.ports.nodes import NodeControl
+
+
+class LiveNodes:
+    """Nodes by id. A node that came back is another object than before."""
+
+    def __init__(self, fixed: Iterable[NodeControl] = ()) -> None:
+        self._nodes = {node.node_id: node for node in fixed}
+        self._stopping: set[NodeId] = set()
+
+    def find(self, node_id: NodeId | None) -> NodeControl | None:
+        """The node, if it is there."""
+        return None if node_id is None else self._nodes.get(node_id)
+
+    def all(self) -> tuple[NodeControl, ...]:
+        """Every node, sorted by id."""
+        return tuple([self._nodes[node_id] for node_id in sorted(self._nodes)])
+
+    def taking(self) -> frozenset[NodeId]:
+        """Those that may be given channels."""
+        return frozenset(self._nodes) - self._stopping
+
+    def put(self, node: NodeControl) -> None:
+        """It is there from now on; one of the same id before it is gone."""
+        self.drop(node.node_id)
+        self._nodes[node.node_id] = node
+
+    def retire(self, node_id: NodeId) -> None:
+        """It is there, and takes no more channels."""
+        self._stopping.add(node_id)
+
+    def drop(self, node_id: NodeId) -> None:
+        """It is gone; calls to it that are under way end."""
+        self._stopping.discard(node_id)
+        node = self._nodes.pop(node_id, None)
+        if node is not None:
+            node.release()

@@ -1,0 +1,60 @@
+"""Who is a node of the cluster, and until when: the rules of a lease.
+
+Owns the decisions. A session is one process's time as the node of an id; its number is never used
+again. Never removes anybody by itself: a lease that is over is a fact to act on, and a renewal that
+comes a moment late, before anybody acted, still counts.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The process that is a node now; `until_s` is a time of the coordinator's clock."""
+
+    node: NodeId
+    address: str
+    pid: int
+    session: int
+    until_s: float
+    stopping: bool = False
+
+
+def admit(holder: Member | None, newcomer: Member, now_s: float) -> Member | Refusal:
+    """The member that the id has from now on.
+
+    The same process asking again, because the answer was lost, gets the session it has. Another
+    one is refused (RESOURCE_ACQUIRED) until the lease of the first is over.
+    """
+    if holder is None:
+        return newcomer
+    if (holder.address, holder.pid) == (newcomer.address, newcomer.pid):
+        return replace(holder, until_s=newcomer.until_s)
+    if holder.until_s <= now_s:
+        return newcomer
+    return Refusal(
+        StreamingCode.RESOURCE_ACQUIRED,
+        f"node id {holder.node} is in use by process {holder.pid} at {holder.address}; stop it, or"
+        " give this node another --node-id",
+    )
+
+
+def renewed(
+    holder: Member | None, session: int, until_s: float, *, stopping: bool
+) -> Member | Refusal:
+    """The member with its lease prolonged; once it is stopping it stays so."""
+    if holder is None or holder.session != session:
+        return Refusal(
+            StreamingCode.IGNORED_OPERATION,
+            f"session {session} is over: its lease ran out, or the node has left; register anew",
+        )
+    return replace(holder, until_s=until_s, stopping=stopping or holder.stopping)
+
+
+def overdue(members: Iterable[Member], now_s: float) -> tuple[Member, ...]:
+    """Those whose lease is over."""
+    return tuple([member for member in members if member.until_s <= now_s])

@@ -1,0 +1,102 @@
+"""Which services a process offers, by the role it plays.
+
+Owns the three lists. Next: broker/edge/server.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from grpclib.const import Handler
+
+from broker.edge.admin_service import AdminService, DescribeAll, NodeAdminService, ServerFacts
+from broker.edge.assigning import NodeManagerService
+from broker.edge.assignment import AssignmentService
+from broker.edge.broadcast import BroadcastService
+from broker.edge.broadcasts_service import BroadcastsService
+from broker.edge.cluster_service import ClusterReaches, ClusterService
+from broker.edge.collections_service import CollectionsService
+from broker.edge.gate import Gate
+from broker.edge.handler import HandlerService
+from broker.edge.inside import Inside
+from broker.edge.log_service import LogService
+from broker.edge.reach import Reaches
+from broker.edge.state import ServerState, StateService
+from broker.edge.time_sync_service import CutService, TimeSyncService
+
+
+class Service(Protocol):
+    """What grpclib mounts."""
+
+    def __mapping__(self) -> Mapping[str, Handler]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the services of a process ask."""
+
+    facts: ServerFacts
+    reaches: Reaches
+    state: Callable[[], ServerState]
+    inside: Inside
+
+
+Role = Callable[[Gate, Offer], Sequence[Service]]
+
+
+def whole(gate: Gate, offer: Offer) -> Sequence[Service]:
+    """Coordinator and node in one process."""
+    facts, reaches = offer.facts, offer.reaches
+    return (
+        *_of_channels(gate, offer),
+        *_of_cluster(gate, offer),
+        CutService(gate, reaches, everywhere=True),
+        StateService(gate, facts.node_id, offer.state),
+        AdminService(gate, facts, reaches, offer.state, offer.inside),
+    )
+
+
+def node(gate: Gate, offer: Offer) -> Sequence[Service]:
+    """A node whose coordinator is another process."""
+    facts, reaches = offer.facts, offer.reaches
+    return (
+        *_of_channels(gate, offer),
+        CutService(gate, reaches, everywhere=False),
+        StateService(gate, facts.node_id, offer.state),
+        NodeAdminService(gate, facts, reaches, offer.state, offer.inside),
+    )
+
+
+def coordinator(cluster: ClusterReaches, offsets: DescribeAll) -> Role:
+    """A coordinator whose nodes are other processes."""
+
+    def role(gate: Gate, offer: Offer) -> Sequence[Service]:
+        facts, reaches = offer.facts, offer.reaches
+        return (
+            *_of_cluster(gate, offer),
+            ClusterService(gate, cluster),
+            StateService(gate, facts.node_id, offer.state),
+            AdminService(gate, facts, reaches, offer.state, offer.inside, offsets),
+        )
+
+    return role
+
+
+def _of_channels(gate: Gate, offer: Offer) -> Sequence[Service]:
+    facts, directory = offer.facts, offer.reaches.directory
+    return (
+        HandlerService(gate, directory, facts.wal_name, facts.node_id),
+        NodeManagerService(gate, directory),
+        LogService(gate, directory),
+    )
+
+
+def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
+    reaches = offer.reaches
+    return (
+        AssignmentService(gate, reaches.assigner),
+        BroadcastService(gate, reaches.broadcaster, reaches.assigner),
+        BroadcastsService(gate, reaches.broadcaster),
+        CollectionsService(gate, reaches.catalog),
+        TimeSyncService(gate, reaches),
+    )

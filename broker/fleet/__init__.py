@@ -1,0 +1,1 @@
+"""Node processes of this machine, supervised like actors. Next: broker/fleet/node_process.py"""

@@ -1,0 +1,124 @@
+"""One other process of the cluster: calls with a deadline, whose failures are `Refused`.
+
+Owns the gRPC channel, which connects when it is first used and again when it broke. Never tries a
+call again. Next: broker/edge/gate.py
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol, Self, TypeVar
+
+from grpclib.client import Channel
+from grpclib.config import Configuration
+from grpclib.const import Cardinality, Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from h2.exceptions import ProtocolError as H2ProtocolError
+
+from broker.model.failure import Refused, StreamingCode
+from broker.transport import MessageCodec
+from broker.transport.codec import RawDetailsCodec
+from schemas.status import read_status_details
+from schemas.wire import Malformed
+
+
+class Unreachable(Refused):
+    """Nobody answered, or the connection broke: whether the call was carried out is not known.
+
+    `absent`: nobody listens at the address, so the process that did is gone.
+    """
+
+    def __init__(self, cause: str, *, absent: bool = False) -> None:
+        super().__init__(StreamingCode.INNER, cause)
+        self.absent = absent
+
+
+class Wire(Protocol):
+    """A generated message class."""
+
+    def __bytes__(self) -> bytes: ...
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self: ...
+
+
+W = TypeVar("W", bound=Wire)
+
+
+class Calls:
+    """The process at `host:port`; `metadata` goes with every call."""
+
+    def __init__(self, host: str, port: int, metadata: Mapping[str, str]) -> None:
+        self._address = f"{host}:{port}"
+        self._metadata = dict(metadata)
+        self._channel = Channel(
+            host,
+            port,
+            codec=MessageCodec(),
+            status_details_codec=RawDetailsCodec(),
+            config=Configuration(),
+        )
+
+    async def call(self, path: str, request: Wire, answer: type[W], *, deadline_s: float) -> W:
+        """One request, one answer. Raises Unreachable, or Refused with what the peer said."""
+        with self._translated(deadline_s):
+            async with (
+                asyncio.timeout(deadline_s),
+                self._channel.request(
+                    path,
+                    Cardinality.UNARY_UNARY,
+                    type(request),
+                    answer,
+                    metadata=self._metadata,
+                ) as stream,
+            ):
+                await stream.send_message(request, end=True)
+                received = await stream.recv_message()
+        if received is None:
+            raise Unreachable(f"{self._address}: {path} ended without an answer")
+        return received
+
+    def close(self) -> None:
+        """Cut the connection; calls under way end as Unreachable."""
+        self._channel.close()
+
+    @contextmanager
+    def _translated(self, deadline_s: float) -> Iterator[None]:
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task else 0
+        try:
+            yield
+        except Exception as error:
+            # grpclib wakes a task by cancelling it and then raises something else. The task's count
+            # of cancellations stays up, which would confuse every later deadline.
+            while task is not None and task.cancelling() > cancelling:
+                task.uncancel()
+            raise self._refusal(error, deadline_s) from error
+
+    def _refusal(self, error: Exception, deadline_s: float) -> Exception:
+        match error:
+            case GRPCError(status=Status.UNAVAILABLE | Status.CANCELLED):
+                return Unreachable(f"{self._address}: {error.message}")
+            case GRPCError():
+                return self._refused(error)
+            case TimeoutError():
+                return Unreachable(f"{self._address} did not answer within {deadline_s:.2g} s")
+            case ConnectionRefusedError():
+                return Unreachable(f"nobody listens at {self._address}", absent=True)
+            case OSError() | StreamTerminatedError() | ProtocolError() | H2ProtocolError():
+                return Unreachable(f"{self._address}: {error}")
+            case _:
+                return error
+
+    def _refused(self, error: GRPCError) -> Refused:
+        try:
+            details = read_status_details(error.details or b"")
+        except Malformed:
+            details = None
+        if details is None:
+            return Refused(StreamingCode.UNKNOWN, f"{self._address}: {error.message}")
+        try:
+            code = StreamingCode(details.code)
+        except ValueError:
+            code = StreamingCode.UNKNOWN
+        return Refused(code, details.cause)
