@@ -62,6 +62,8 @@ class ChannelInfo:
 
     `closed_tick`: nothing with a tick up to it is still to come. `last_confirmed_id`: who reads
     from there on sees every later message whole; open transactions hold it back.
+    `checkpoint_id`: where a restart begins to read the log again, `checkpoint_lag` messages of it;
+    `checkpoint_tick`: what it knows without. Both are 0 while nothing was saved yet.
     """
 
     name: str
@@ -78,6 +80,9 @@ class ChannelInfo:
     last_confirmed_id: int
     open_txns: int
     open_txn_bytes: int
+    checkpoint_id: int
+    checkpoint_tick: int
+    checkpoint_lag: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,9 @@ class Admin:
                 last_confirmed_id=it.last_confirmed_id,
                 open_txns=it.open_txns,
                 open_txn_bytes=it.open_txn_bytes,
+                checkpoint_id=it.checkpoint_id,
+                checkpoint_tick=it.checkpoint_tick,
+                checkpoint_lag=it.next_id - max(it.checkpoint_id, it.first_id),
             )
             for it in answer.channels
         ]

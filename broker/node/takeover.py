@@ -82,8 +82,8 @@ def _shards(state: RecoveryState, transactions: Transactions, limits: NodeLimits
 async def _saved(name: PChannelName, claim: Claim, replay: Replay) -> WalCheckpoint | None:
     """So that nobody has to read the whole log again. If it fails, the Recovery actor does it."""
     change = replay.state.take()
-    if not change.checkpoint.tick:
-        return None
+    if not change.checkpoint.tick and claim.snapshot.checkpoint is None:
+        return None  # a new log
     try:
         await claim.save(change)
     except (MetaError, Superseded) as error:

@@ -1,6 +1,6 @@
 """What a recovery store promises, over each metadata driver; see `broker/ports/recovery.py`."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,8 +36,9 @@ from broker.model.snapshot import (
     WalCheckpoint,
 )
 from broker.model.txn import TxnContext
-from broker.ports.meta import Entry, MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore
 from broker.ports.recovery import Superseded
+from tests.broker.meta.flaky import Flaky
 
 P = PChannelName("by-dev-rootcoord-dml_1")
 HEAD = f"recovery/{P}/checkpoint"
@@ -86,41 +87,6 @@ SECOND = Change(
     segments=(replace(SEGMENT, id=SegmentId(14)),),
     gone_segments=(SEGMENT.id,),
 )
-
-
-class Flaky:
-    """A store that fails, or dies in the middle of a snapshot, when it is told to."""
-
-    def __init__(self, store: MetaStore) -> None:
-        self._store = store
-        self.writes_left: int | None = None
-        self.loses_answer = False
-
-    async def get(self, key: str) -> Entry | None:
-        return await self._store.get(key)
-
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
-        return await self._store.list(prefix)
-
-    async def write(
-        self,
-        puts: Mapping[str, bytes],
-        *,
-        deletes: Sequence[str] = (),
-        expect: Mapping[str, int] | None = None,
-    ) -> int:
-        if self.writes_left == 0:
-            raise MetaError("the store is away")
-        if self.writes_left is not None:
-            self.writes_left -= 1
-        revision = await self._store.write(puts, deletes=deletes, expect=expect)
-        if self.loses_answer:
-            self.loses_answer = False
-            raise MetaError("the answer is lost")
-        return revision
-
-    async def close(self) -> None:
-        await self._store.close()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -223,9 +189,10 @@ async def test_the_same_change_is_saved_again_after_a_failure_or_a_lost_answer(
     with pytest.raises(MetaError):
         await claim.save(FIRST)
     meta.writes_left = None
-    meta.loses_answer = True
+    meta.fails = lambda: "after"
     with pytest.raises(MetaError):
         await claim.save(FIRST)
+    meta.fails = lambda: ""
     await claim.save(FIRST)
     await claim.save(SECOND)
     assert (await found(meta)).checkpoint == SECOND.checkpoint

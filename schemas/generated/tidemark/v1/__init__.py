@@ -384,6 +384,14 @@ class ChannelInfo(betterproto2.Message):
 
     open_txn_bytes: "int" = betterproto2.field(14, betterproto2.TYPE_INT64)
 
+    checkpoint_id: "int" = betterproto2.field(15, betterproto2.TYPE_INT64)
+    """
+    Where a restart begins to read the log again, and the tick up to which it knows everything
+    without; both 0 while nothing was saved yet.
+    """
+
+    checkpoint_tick: "int" = betterproto2.field(16, betterproto2.TYPE_UINT64)
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelInfo", ChannelInfo)
 
