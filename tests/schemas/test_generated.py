@@ -67,7 +67,7 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             streaming.StreamingCoordBroadcastServiceBase,
             [f"{MILVUS}StreamingCoordBroadcastService/{method}" for method in ("Ack", "Broadcast")],
         ),
-        (v1.LogBase, [f"{OURS}Log/{method}" for method in ("Advance", "Describe", "Seek")]),
+        (v1.LogBase, [f"{OURS}Log/{method}" for method in ("Advance", "Describe", "Mvcc", "Seek")]),
         (
             v1.CollectionsBase,
             [f"{OURS}Collections/{method}" for method in ("Create", "Drop", "Get", "List")],
@@ -86,7 +86,13 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
                 )
             ],
         ),
-        (v1.AdminBase, [f"{OURS}Admin/{method}" for method in ("Actors", "Channels", "Health")]),
+        (
+            v1.AdminBase,
+            [
+                f"{OURS}Admin/{method}"
+                for method in ("Actors", "Channels", "Health", "Kill", "PauseConsumption")
+            ],
+        ),
     ],
 )
 def test_services_have_the_paths_of_the_protocol(
