@@ -1,7 +1,12 @@
 """Collections and segments on a running node: what an Appender writes, seals and flushes."""
 
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+
 import pytest
 
+from actors import ActorError
 from actors.testing import run_seeded
 from broker.core.segment_sealing import Pressure, SegmentLimits
 from broker.model.effect import (
@@ -14,9 +19,11 @@ from broker.model.effect import (
     SegmentFlushed,
 )
 from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PartitionId, SegmentId
 from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
 from broker.model.txn import TxnContext
 from broker.node.limits import NodeLimits
+from broker.wal.memory import Fault, MemoryWal
 from tests.broker.node.rows_of_collections import (
     COLLECTION,
     VCHANNEL,
@@ -231,3 +238,83 @@ def test_messages_of_the_log_carry_what_milvus_needs_to_know() -> None:
             assert CollectionDropped not in map(type, effects)
 
     run_seeded(8, scenario)
+
+
+VICTIMS = ("appender", "recovery")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_restart_loses_no_segment_makes_no_second_one_and_flushes_each_once(seed: int) -> None:
+    rng = random.Random(seed)
+    limits = NodeLimits(
+        segments=SegmentLimits(segment_bytes=1000, life_ms_max=3_000),
+        seal_check_s=0.5,
+        snapshot_period_s=0.3,
+        snapshot_look_s=0.1,
+    )
+
+    def fault(_channel: object, _records: object) -> Fault | None:
+        return rng.choice((Fault.LOST, Fault.KEPT)) if rng.random() < 0.02 else None
+
+    async def scenario() -> None:
+        wal = MemoryWal(fault_of=fault)
+        async with running_node(wal, limits, seed=seed) as world:
+            await world.assign()
+            await say(world, create_collection())
+            for _ in range(80):
+                match rng.randrange(12):
+                    case 0:
+                        await world.locate()
+                        with suppress(ActorError):  # it is being restarted
+                            world.system.kill(world.path(rng.choice(VICTIMS)))
+                    case 1:
+                        await say(world, manual_flush())
+                    case 2:
+                        await world.clock.sleep(rng.random() * 2)
+                    case _:
+                        partition = rng.choice((A, B))
+                        await say(
+                            world, insert(partitions=(partition,), size_bytes=rng.choice((5, 60)))
+                        )
+            await say(world, drop_collection())
+            check_promises(await effects_in(world))
+
+    run_seeded(seed, scenario)
+
+
+async def say(world: World, new: NewMessage) -> None:
+    """Until the log says yes; what it may have taken before counts as well."""
+    for _ in range(1000):
+        (outcome,) = await world.append(new)
+        if isinstance(outcome, Appended):
+            return
+        await world.clock.sleep(0.05)
+    raise AssertionError(outcome)
+
+
+def check_promises(effects: Sequence[Effect]) -> None:
+    """Created once, then its rows, then flushed once; one at a time grows in a partition."""
+    newest: dict[PartitionId, SegmentId] = {}
+    open_now: set[SegmentId] = set()
+    created: set[SegmentId] = set()
+    for effect in effects:
+        match effect:
+            case SegmentCreated():
+                assert effect.segment_id not in created
+                created.add(effect.segment_id)
+                open_now.add(effect.segment_id)
+                newest[effect.partition_id] = effect.segment_id
+            case Inserted():
+                assert effect.segment_id in open_now
+                assert effect.segment_id == newest[effect.partition_id]
+            case SegmentFlushed():
+                open_now.remove(effect.segment_id)
+            case ManuallyFlushed():
+                assert set(effect.segment_ids) == open_now
+                open_now = set()
+            case CollectionDropped():
+                open_now = set()
+            case _:
+                continue
+    assert created
+    assert not open_now
