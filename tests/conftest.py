@@ -19,6 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rounds", type=int, default=5, help="how often the kill tests kill the broker"
     )
+    parser.addoption(
+        "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
+    )
 
 
 def pytest_unconfigure() -> None:
