@@ -13,16 +13,19 @@ from typing import Final
 from broker.coordinator.broadcast_messages import AckBroadcast
 from broker.core.naming import pchannel_of
 from broker.edge.appendable import EMPTY_HEADER
+from broker.edge.stored_headers import StoredHeaders
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import (
+    BODY_TYPES,
     KNOWN_TYPES,
     SELF_CONTROLLED_TYPES,
     TXN_TYPES,
     Appended,
     MessageType,
 )
+from broker.ports.headers import BadHeader
 from schemas.broadcast_header import BroadcastHeader, HeaderKey, read_broadcast_header
 from schemas.generated.milvus.proto import common, messages
 from schemas.properties import (
@@ -45,6 +48,7 @@ COPIES_BYTES_MAX: Final = 256 * 1024 * 1024
 PLAIN_TYPES: Final = KNOWN_TYPES - {int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES}
 DOMAINS: Final = {int(domain): domain for domain in ResourceDomain}
 ROCKSMQ: Final = 1
+HEADERS: Final = StoredHeaders()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ def broadcast_request(
 ) -> Broadcast:
     """The broadcast; `call_key` names it when the message has no idempotency key of its own.
 
-    Raises Refused: UNRECOVERABLE when it is too large, REPLICATE_VIOLATION for a copy of another
-    cluster's message, else INVALID_ARGUMENT.
+    Raises Refused: UNRECOVERABLE when it is too large or its header unreadable,
+    REPLICATE_VIOLATION for a copy of another cluster's message, else INVALID_ARGUMENT.
     """
     if message is None:
         raise _invalid("the request has no message")
@@ -74,6 +78,7 @@ def broadcast_request(
         raise _invalid(str(error)) from error
     scanned = _scanned(message)
     _check_type(scanned)
+    _check_header(scanned)
     broadcast = Broadcast(
         type=scanned.type,
         vchannels=vchannels,
@@ -169,6 +174,16 @@ def _check_type(scanned: ScannedMessage) -> None:
         raise _invalid(f"property _t is {scanned.type}, {known}; it cannot be broadcast")
     if scanned.version <= 0:
         raise _invalid("property _v must be a number above 0")
+
+
+def _check_header(scanned: ScannedMessage) -> None:
+    """What says something of a collection must be readable, or its vchannels would refuse it."""
+    if scanned.type in BODY_TYPES:
+        return  # refused only by vchannels of collections that the log keeps segments for
+    try:
+        HEADERS.effect(scanned.type, scanned.stored)
+    except BadHeader as error:
+        raise Refused(StreamingCode.UNRECOVERABLE, str(error)) from error
 
 
 def _check_size(broadcast: Broadcast, header_bytes: int, limits: BroadcastLimits) -> None:

@@ -36,7 +36,7 @@ P = "by-dev-rootcoord-dml_"
 V = (f"{P}0_vcchan", f"{P}1_100v0", f"{P}2_100v1")
 ANY_OF_CLUSTER = HeaderKey(127, "", True)
 COLLECTION = HeaderKey(2, "default:flights", False)
-CREATE_COLLECTION = 5
+CREATE_DATABASE = 16
 ANSWER_S = 30.0
 
 
@@ -116,7 +116,7 @@ def stored(it: Delivered) -> Stored:
 
 
 def request(header: BroadcastHeader | str | None, **properties: str) -> bytes:
-    stored = {"_t": str(CREATE_COLLECTION), "_v": "1", "_h": "CGQ="} | properties
+    stored = {"_t": str(CREATE_DATABASE), "_v": "2", "_h": "CGQ="} | properties
     if isinstance(header, BroadcastHeader):
         stored["_bh"] = write_broadcast_header(header)
     elif header is not None:

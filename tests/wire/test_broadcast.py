@@ -23,7 +23,7 @@ from tests.wire.broadcasting import (
     ANSWER_S,
     ANY_OF_CLUSTER,
     COLLECTION,
-    CREATE_COLLECTION,
+    CREATE_DATABASE,
     LOCKS,
     SERVICE,
     P,
@@ -50,7 +50,7 @@ async def test_every_vchannel_gets_a_copy_and_the_answer_says_where() -> None:
             assert result.last_confirmed_id is not None
             assert rocksmq_id(result.last_confirmed_id.id) <= rocksmq_id(result.id.id)
             (copy,) = await it.on(vchannel)
-            assert (copy.payload, copy.tags["_t"], copy.tags["mine"]) == (b"ddl", "5", "kept")
+            assert (copy.payload, copy.tags["_t"], copy.tags["mine"]) == (b"ddl", "16", "kept")
             assert (copy.id, copy.tick) == (rocksmq_id(result.id.id), result.timetick)
             assert (copy.tags["_vc"], copy.tags["_h"]) == (vchannel, "CGQ=")
             header = read_broadcast_header(copy.tags["_bh"])
@@ -99,6 +99,7 @@ BAD: list[tuple[bytes, Code, str]] = [
     (request(GOOD, _btt="1"), Code.INVALID_ARGUMENT, "_btt must not"),
     (request(GOOD, _ik="nonsense"), Code.INVALID_ARGUMENT, "_ik"),
     (request(GOOD, _rh="CgNzcmM="), Code.REPLICATE_VIOLATION, "_rh"),
+    (request(GOOD, _t="5", _v="1"), Code.UNRECOVERABLE, "header of CREATE_COLLECTION"),
     (request(GOOD, big="x" * (9 << 20)), Code.UNRECOVERABLE, "at most 8388608"),
 ]
 
@@ -235,7 +236,7 @@ async def test_a_failure_for_good_is_unrecoverable_and_the_copies_are_there() ->
     async def never(_: Broadcast, __: Broadcasted) -> None:
         raise FailedForGood("the collection has no schema")
 
-    async with world(callbacks={CREATE_COLLECTION: never}) as it:
+    async with world(callbacks={CREATE_DATABASE: never}) as it:
         code, cause = await it.refusal("Broadcast", request(GOOD, _ik="1:0:k"))
         assert code is Code.UNRECOVERABLE
         assert "the collection has no schema" in cause
@@ -289,10 +290,10 @@ async def test_a_broadcast_of_another_cluster_is_remembered_by_its_acks() -> Non
         done.append(outcome.id)
 
     origin = messages.ReplicateHeader(cluster_id="src")
-    async with world(callbacks={CREATE_COLLECTION: remember}) as it:
+    async with world(callbacks={CREATE_DATABASE: remember}) as it:
         header = write_broadcast_header(BroadcastHeader(7, V, (COLLECTION,)))
         for number, vchannel in enumerate(V):
-            properties = {"_bh": header, "_vc": vchannel, "_t": "5", "_v": "1", "_h": ""}
+            properties = {"_bh": header, "_vc": vchannel, "_t": "16", "_v": "2", "_h": ""}
             properties |= {"_tt": "zz", "_lcs": "", REPLICATE.key: REPLICATE.encode(bytes(origin))}
             message = common.ImmutableMessage(
                 id=common.MessageId(id=f"1{number}", WAL_name=common.WalName(1)),

@@ -17,7 +17,7 @@ from tests.local_broker import local_broker
 
 CONTROL = "by-dev-rootcoord-dml_0_vcchan"
 KEY = ResourceKey.collection("flights")
-POISON = int(MessageType.SCHEMA_CHANGE)
+POISON = int(MessageType.DROP_DATABASE)
 
 
 async def never(_: Broadcast, __: Broadcasted) -> None:

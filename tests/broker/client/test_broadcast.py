@@ -46,7 +46,7 @@ SCHEMA = Schema()
 
 def running(folder: Path) -> AbstractAsyncContextManager[Broker]:
     SCHEMA.mended = False
-    callbacks = {int(MessageType.SCHEMA_CHANGE): SCHEMA}
+    callbacks = {int(MessageType.DROP_DATABASE): SCHEMA}
     return local_broker(folder, callbacks, pchannels=3, drain_s=1, node_acks=False)
 
 
@@ -80,7 +80,7 @@ async def test_a_broadcast_is_read_on_every_vchannel_of_its_targets(broker: str)
         flights = await log.collections.create("flights", shards=3)
         sent = await log.broadcast.append(
             ["flights", CONTROL], b"ddl", keys=[FLIGHTS], properties={"by": "me"},
-            type=MessageType.ALTER_COLLECTION, version=2, header=b"\x08\x01",
+            type=MessageType.CREATE_DATABASE, version=2, header=b"\x08\x01",
         )  # fmt: skip
         assert set(sent.results) == {*flights.vchannels, CONTROL}
         for message in [*await on(log, "flights"), *await on(log, CONTROL)]:
@@ -88,7 +88,7 @@ async def test_a_broadcast_is_read_on_every_vchannel_of_its_targets(broker: str)
             assert (message.id, message.tick) == (landed.id, landed.tick)
             assert (message.payload, message.properties["by"]) == (b"ddl", "me")
             assert message.broadcast_id == sent.id
-            assert message.type == MessageType.ALTER_COLLECTION
+            assert message.type == MessageType.CREATE_DATABASE
         assert await log.broadcast.list() == []
         assert await log.broadcast.locks() == []
 
@@ -193,7 +193,7 @@ async def test_a_deadline_that_passes_leaves_the_outcome_open_and_the_key_finds_
 async def test_a_poisoned_broadcast_is_listed_retried_and_skipped_and_blocks_its_keys_only(
     broker: str,
 ) -> None:
-    poison = int(MessageType.SCHEMA_CHANGE)
+    poison = int(MessageType.DROP_DATABASE)
     async with connect(broker) as log:
         for number in (1, 2):
             with pytest.raises(Unrecoverable, match="no schema"):
