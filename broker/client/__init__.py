@@ -8,6 +8,8 @@ async with connect("127.0.0.1:19531") as log:
 
 from broker.client.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
 from broker.client.barrier import Barrier, Peer
+from broker.client.batch import AppendedBatch, MessageBatch
+from broker.client.batch_producer import Gathering, Ticket
 from broker.client.broadcast import Broadcasted, BroadcastInfo, Broadcasts, LockInfo
 from broker.client.client import Client
 from broker.client.collections import Collections
@@ -49,7 +51,7 @@ from broker.client.errors import (
 )
 from broker.client.message import Appended, Batch, Message, Received
 from broker.client.outbox import Limits
-from broker.client.scanner import Scanner
+from broker.client.scanner import BatchScanner, Scanner
 from broker.client.txn import Txn
 from broker.client.watch import Watch
 from broker.model.barrier import BarrierPeer, BarrierView
@@ -61,6 +63,7 @@ __all__ = [
     "DEFAULT_SERVER",
     "ActorInfo",
     "Appended",
+    "AppendedBatch",
     "AppendsFailed",
     "BadAddress",
     "BadTarget",
@@ -69,6 +72,7 @@ __all__ = [
     "BarrierPeer",
     "BarrierView",
     "Batch",
+    "BatchScanner",
     "BroadcastInfo",
     "Broadcasted",
     "Broadcasts",
@@ -86,6 +90,7 @@ __all__ = [
     "DeadlineExceeded",
     "Deadlines",
     "ForkedClient",
+    "Gathering",
     "Health",
     "InvalidArgument",
     "InvalidRequestSequence",
@@ -93,6 +98,7 @@ __all__ = [
     "Limits",
     "LockInfo",
     "Message",
+    "MessageBatch",
     "MessageTooLarge",
     "NoSuchCollection",
     "NotLocal",
@@ -112,6 +118,7 @@ __all__ = [
     "ServerRefusal",
     "ServerStopping",
     "TermMismatch",
+    "Ticket",
     "TidemarkError",
     "TransactionExpired",
     "Txn",

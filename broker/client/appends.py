@@ -1,46 +1,126 @@
 """From messages to acknowledgements: encodes, finds the producer, waits for the answer.
 
-It owns the producers, one for each pchannel that was ever appended to.
-Next: broker/client/producer.py
+It owns the producers of each pchannel that was ever appended to: one that gathers batches, for
+plain messages, and one that sends single messages as Milvus does, for those of transactions and
+those that mean something to the log itself.
+Next: broker/client/batch_producer.py
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.errors import AppendsFailed, InvalidArgument, MessageTooLarge, TidemarkError
-from broker.client.message import Appended, Message, encode, unsendable
+from broker.client.batch import AppendedBatch
+from broker.client.batch_producer import (
+    BatchProducer,
+    Gathering,
+    Shared,
+    Ticket,
+    encode_properties,
+)
+from broker.client.errors import (
+    AppendsFailed,
+    BadTarget,
+    InvalidArgument,
+    MessageTooLarge,
+    TidemarkError,
+)
+from broker.client.message import (
+    Appended,
+    Key,
+    Message,
+    check_payload,
+    encode,
+    key_bytes,
+    own_properties,
+    unsendable,
+)
 from broker.client.network import Network
 from broker.client.outbox import Limits, Pending
 from broker.client.producer import Producer, Waiter
 from broker.client.targets import Shards
 from broker.core.naming import pchannel_of
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
+from broker.model.message import MessageType
+from schemas.packing import codec_named
 
+BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
+BATCH_MESSAGES_MAX = 16_384
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
 """A larger frame would end the stream of everybody; the server's own limit for one is lower."""
+
+
+P = TypeVar("P", bound=Producer)
 
 
 class Appends:
     """What one client appends."""
 
-    def __init__(self, network: Network, tasks: TaskGroup, limits: Limits, *, resend: bool) -> None:
-        self._network = network
+    def __init__(
+        self,
+        network: Network,
+        tasks: TaskGroup,
+        limits: Limits,
+        gathering: Gathering,
+        *,
+        resend: bool,
+    ) -> None:
         self._tasks = tasks
-        self._limits = limits
-        self._resend = resend
         self._now_s = asyncio.get_running_loop().time
-        self._by_vchannel: dict[VChannelName, Producer] = {}
-        self._by_pchannel: dict[PChannelName, Producer] = {}
+        if gathering.compression:
+            codec_named(gathering.compression)
+
+        def single(name: PChannelName) -> Producer:
+            return Producer(name, network, limits, resend=resend)
+
+        def batches(name: PChannelName) -> BatchProducer:
+            new_name = network.new_name
+            return BatchProducer(name, network, limits, gathering, new_name, resend=resend)
+
+        self._single = _ByChannel(single, tasks)
+        self._batches = _ByChannel(batches, tasks)
 
     async def one(self, shards: Shards, message: Message, deadline_s: float) -> Appended:
         """Append one message, to the shard of its key."""
         vchannel = shards.choose(message.key)
-        encoded = _sendable(message, vchannel)
-        pending = await self._offer(vchannel, encoded, self._now_s() + deadline_s)
-        return await _landed(vchannel, pending)
+        offered = await self._offer(_ready(message, vchannel, deadline_s), deadline_s)
+        return await (_landed(*offered) if isinstance(offered, tuple) else offered)
+
+    async def soon(self, shards: Shards, message: Message, deadline_s: float) -> Ticket:
+        """Take one plain message in, when there is room for it."""
+        if not _is_plain(message):
+            raise BadTarget(f"a message of type {message.type} is appended by itself: use append")
+        vchannel = shards.choose(message.key)
+        return await self._gather(message, _shared(vchannel, message, deadline_s), deadline_s)
+
+    async def batch(
+        self,
+        vchannel: VChannelName,
+        payloads: Sequence[bytes],
+        keys: Sequence[Key | None] | None,
+        properties: Mapping[str, str],
+        deadline_s: float,
+    ) -> AppendedBatch:
+        """Append all as one batch."""
+        _check_batch(payloads, keys)
+        shared = _shared(vchannel, Message(b"", properties=properties), deadline_s)
+        given = [None if key is None else key_bytes(key) for key in keys or [None] * len(payloads)]
+        producer = self._batches.of(vchannel)
+        deadline_at_s = self._now_s() + deadline_s
+        if not producer.has_room:
+            await producer.wait_for_room(deadline_at_s)
+        pending = producer.offer_batch(shared, payloads, given, deadline_at_s)
+        landed = await _landed(vchannel, pending)
+        return AppendedBatch(*landed, len(payloads))
+
+    async def _gather(self, message: Message, shared: Shared, deadline_s: float) -> Ticket:
+        producer = self._batches.of(shared.vchannel)
+        if not producer.has_room:
+            await producer.wait_for_room(self._now_s() + deadline_s)
+        return producer.gather(shared, message)
 
     async def in_txn(
         self,
@@ -57,26 +137,20 @@ class Appends:
         """
         encoded = _encoded(message, vchannel, txn)
         deadline_at_s = self._now_s() + deadline_s
-        pending = await self._offer(vchannel, encoded, deadline_at_s, once=once)
+        pending = await self._offer_single(vchannel, encoded, deadline_at_s, once=once)
         return await _landed(vchannel, pending), pending.waiter.result().txn_context
 
     async def many(
         self, shards: Shards, messages: Iterable[Message], deadline_s: float
     ) -> list[Appended]:
         """Append all, wait for all, give the results in order; AppendsFailed when any failed."""
-        work: list[tuple[VChannelName, bytes]] = []
-        for message in messages:
-            vchannel = shards.choose(message.key)
-            work.append((vchannel, _sendable(message, vchannel)))
-        deadline_at_s = self._now_s() + deadline_s
-        offered: list[Pending[Waiter] | TidemarkError] = []
+        work = [_ready(it, shards.choose(it.key), deadline_s) for it in messages]
+        offered: list[_Offered | TidemarkError] = []
         try:
-            for vchannel, encoded in work:
-                offered.append(await self._offer_or_fail(vchannel, encoded, deadline_at_s))
-            results = [
-                it if isinstance(it, TidemarkError) else await _landed_or_failed(vchannel, it)
-                for (vchannel, _), it in zip(work, offered, strict=True)
-            ]
+            for ready in work:
+                result = await self._offer_or_fail(ready, deadline_s)
+                offered.append(result)
+            results = [await _landed_or_failed(it) for it in offered]
         except asyncio.CancelledError:
             _abandon(offered)
             raise
@@ -87,34 +161,62 @@ class Appends:
 
     async def finish(self, deadline_s: float) -> None:
         """Take nothing more in, and wait for the answers that are still on their way."""
-        for producer in self._by_pchannel.values():
+        producers = [*self._single.all(), *self._batches.all()]
+        for producer in producers:
             producer.close()
         with anyio.move_on_after(deadline_s):
-            for producer in self._by_pchannel.values():
+            for producer in producers:
                 await producer.ended.wait()
 
-    async def _offer(
+    async def _offer(self, ready: "_Ready", deadline_s: float) -> "_Offered":
+        message, vchannel, how = ready
+        if isinstance(how, Shared):
+            return await self._gather(message, how, deadline_s)
+        return vchannel, await self._offer_single(vchannel, how, self._now_s() + deadline_s)
+
+    async def _offer_or_fail(
+        self, ready: "_Ready", deadline_s: float
+    ) -> "_Offered | TidemarkError":
+        try:
+            return await self._offer(ready, deadline_s)
+        except TidemarkError as error:
+            return error
+
+    async def _offer_single(
         self, vchannel: VChannelName, encoded: bytes, deadline_at_s: float, *, once: bool = False
     ) -> Pending[Waiter]:
-        producer = self._by_vchannel.get(vchannel) or self._producer(vchannel)
+        producer = self._single.of(vchannel)
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
         return producer.offer(encoded, deadline_at_s, once=once)
 
-    async def _offer_or_fail(
-        self, vchannel: VChannelName, encoded: bytes, deadline_at_s: float
-    ) -> Pending[Waiter] | TidemarkError:
-        try:
-            return await self._offer(vchannel, encoded, deadline_at_s)
-        except TidemarkError as error:
-            return error
 
-    def _producer(self, vchannel: VChannelName) -> Producer:
+_Ready = tuple[Message, VChannelName, Shared | bytes]
+"""A message that was checked: what it shares with others in a batch, or its own encoding."""
+
+_Offered = Ticket | tuple[VChannelName, Pending[Waiter]]
+
+
+class _ByChannel(Generic[P]):
+    """The producers of one kind, made when they are first needed."""
+
+    def __init__(self, make: Callable[[PChannelName], P], tasks: TaskGroup) -> None:
+        self._make = make
+        self._tasks = tasks
+        self._by_vchannel: dict[VChannelName, P] = {}
+        self._by_pchannel: dict[PChannelName, P] = {}
+
+    def of(self, vchannel: VChannelName) -> P:
+        return self._by_vchannel.get(vchannel) or self._made(vchannel)
+
+    def all(self) -> list[P]:
+        return list(self._by_pchannel.values())
+
+    def _made(self, vchannel: VChannelName) -> P:
         name = pchannel_of(vchannel)
         producer = self._by_pchannel.get(name)
         if producer is None:
-            producer = Producer(name, self._network, self._limits, resend=self._resend)
-            self._by_pchannel[name] = producer
+            producer = self._by_pchannel[name] = self._make(name)
             self._tasks.start_soon(producer.run)
         self._by_vchannel[vchannel] = producer
         return producer
@@ -134,27 +236,68 @@ async def _landed(vchannel: VChannelName, pending: Pending[Waiter]) -> Appended:
     )
 
 
-async def _landed_or_failed(
-    vchannel: VChannelName, pending: Pending[Waiter]
-) -> Appended | TidemarkError:
+async def _landed_or_failed(offered: _Offered | TidemarkError) -> Appended | TidemarkError:
+    if isinstance(offered, TidemarkError):
+        return offered
     try:
-        return await _landed(vchannel, pending)
+        return await (_landed(*offered) if isinstance(offered, tuple) else offered)
     except TidemarkError as error:
         return error
 
 
-def _abandon(offered: Iterable[Pending[Waiter] | TidemarkError]) -> None:
-    for pending in offered:
-        if isinstance(pending, Pending):
-            pending.abandoned = True
-            pending.waiter.cancel()
+def _abandon(offered: Iterable[_Offered | TidemarkError]) -> None:
+    for it in offered:
+        if isinstance(it, tuple):
+            it[1].abandoned = True
+            it[1].waiter.cancel()
+        elif not isinstance(it, TidemarkError):
+            it.cancel()
 
 
-def _sendable(message: Message, vchannel: VChannelName) -> bytes:
+def _ready(message: Message, vchannel: VChannelName, deadline_s: float) -> _Ready:
+    """Raises InvalidArgument, MessageTooLarge, and what `encode` does."""
     reason = unsendable(message)
     if reason:
         raise InvalidArgument(reason)
-    return _encoded(message, vchannel)
+    if _is_plain(message):
+        return message, vchannel, _shared(vchannel, message, deadline_s)
+    return message, vchannel, _encoded(message, vchannel)
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether it may come in a batch: it means nothing to the log itself."""
+    return (
+        message.type in BATCHED_TYPES
+        and message.version == 1
+        and not message.header
+        and not message.barrier_time_tick
+    )
+
+
+def _shared(vchannel: VChannelName, message: Message, deadline_s: float) -> Shared:
+    _check_size(len(message.payload))
+    properties = message.properties
+    encoded = encode_properties(own_properties(properties)) if properties else b""
+    return Shared(vchannel, int(message.type), encoded, deadline_s)
+
+
+def _check_batch(payloads: Sequence[bytes], keys: Sequence[Key | None] | None) -> None:
+    for payload in payloads:
+        check_payload(payload)
+    if not 0 < len(payloads) <= BATCH_MESSAGES_MAX:
+        raise MessageTooLarge(
+            f"a batch of {len(payloads)} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
+        )
+    if keys is not None and len(keys) != len(payloads):
+        raise BadTarget(f"{len(keys)} keys for {len(payloads)} messages; give None for no key")
+    _check_size(sum(map(len, payloads)))
+
+
+def _check_size(size: int) -> None:
+    if size > MESSAGE_BYTES_MAX:
+        raise MessageTooLarge(
+            f"{size} bytes to append together; the client sends at most {MESSAGE_BYTES_MAX}"
+        )
 
 
 def _encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:

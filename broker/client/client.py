@@ -1,36 +1,35 @@
 """The client a program holds: `async with connect("127.0.0.1:19531") as log:`.
 
 It hands each call to the part that does it, after one check that it may be used at all.
-Next: broker/client/appends.py
+Next: broker/client/appending.py
 """
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Unpack
 
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
+from broker.client.appending import Appending
 from broker.client.appends import Appends
-from broker.client.atomic import append_atomically
 from broker.client.barrier import CLUSTER, Barrier, KindName
+from broker.client.batch_producer import Gathering
+from broker.client.batch_start import BatchStart, BatchUntil, plan_batches
+from broker.client.batch_subscription import BatchSubscription
 from broker.client.broadcast import Broadcasts
 from broker.client.collections import Collections
 from broker.client.deadlines import Deadlines
-from broker.client.errors import BadTarget, ClosedClient, ForkedClient, InvalidArgument
-from broker.client.message import Appended, Key, Kind, Message
+from broker.client.errors import ClosedClient, ForkedClient
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
 from broker.client.owners import Owners
-from broker.client.scanner import Scanner
+from broker.client.scanner import BatchScanner, Scanner
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
-from broker.client.targets import Shards, Targets
+from broker.client.targets import Targets, together
 from broker.client.time_sync import TimeSync
-from broker.client.txn import Txn
 from broker.model.barrier import BarrierView
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
@@ -39,7 +38,7 @@ from broker.model.ids import MessageId, VChannelName
 NO_PROPERTIES: Mapping[str, str] = {}
 
 
-class Client:
+class Client(Appending):
     """A durable log broker, seen from a program. Made by `connect`; for one event loop.
 
     A target is the name of a collection or of a channel. Every method raises ForkedClient in a
@@ -51,26 +50,24 @@ class Client:
         network: Network,
         tasks: TaskGroup,
         deadlines: Deadlines,
-        limits: Limits,
+        sending: tuple[Limits, Gathering],
         *,
         resend: bool,
     ) -> None:
+        collections = Collections(
+            network.coordinator, deadline_s=deadlines.call_s, dropped=self._forget
+        )
+        appends = Appends(network, tasks, *sending, resend=resend)
+        super().__init__(appends, Targets(collections), deadlines)
         self._network = network
         self._tasks = tasks
-        self._deadlines = deadlines
         self._pid = os.getpid()
         self._closed = False
         coordinator = network.coordinator
-        self._appends = Appends(network, tasks, limits, resend=resend)
         owners = Owners(network, deadline_s=deadlines.call_s)
         self._offsets = Offsets(owners, deadline_s=deadlines.call_s)
         self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
-        self._collections = Collections(
-            coordinator,
-            deadline_s=deadlines.call_s,
-            dropped=self._forget,
-        )
-        self._targets = Targets(self._collections)
+        self._collections = collections
         self._time_sync = TimeSync(coordinator, owners, deadline_s=deadlines.call_s)
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 
@@ -79,110 +76,6 @@ class Client:
         """Creates, gets, lists and drops collections."""
         self._check_usable()
         return self._collections
-
-    # ---- appending ------------------------------------------------------------------------------
-
-    async def append(
-        self,
-        target: str,
-        payload: bytes,
-        *,
-        key: Key | None = None,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        deadline_s: float | None = None,
-        **kind: Unpack[Kind],
-    ) -> Appended:
-        """Append one message; returns when it would survive a power cut.
-
-        Of a collection, `key` chooses the shard; without one rows take turns. Appends that wait at
-        the same time share writes, so keep many in flight; their order among each other is not
-        promised. Sent at least once: see `resend` of `connect`.
-
-        Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
-        been written, MessageTooLarge, or the server's refusal.
-        """
-        self._check_usable()
-        shards = self._targets.known(target) or await self._targets.resolve(target)
-        message = Message(payload, key, properties, **kind)
-        return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
-
-    async def raw_append(
-        self, vchannel: str, message: Message, *, deadline_s: float | None = None
-    ) -> Appended:
-        """Append one message to exactly this vchannel, whatever its key: Milvus's RawAppend.
-
-        As `append` in all else. Raises InvalidArgument for a message that only the log itself or a
-        transaction writes (a time tick, a begin, a commit, a rollback).
-        """
-        self._check_usable()
-        shards = Shards(None, (VChannelName(vchannel),))
-        return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
-
-    async def append_messages(
-        self,
-        target: str,
-        messages: Iterable[Message],
-        *,
-        atomic: bool = True,
-        deadline_s: float | None = None,
-    ) -> list[Appended]:
-        """Append many messages; the results are in the order of the messages.
-
-        Several messages of one vchannel become one transaction: they are read together, at the
-        tick in their results, or never. When it expires it is tried again as a whole, until the
-        deadline. A single one is appended as it is. Vchannels go on beside each other, and between
-        them there is neither atomicity nor order. Only inserts and deletes can share a transaction.
-
-        Always waits for all of them; when any failed it raises AppendsFailed, which has the result
-        of every single one: those of one vchannel share their error.
-
-        A transaction is three writes one after the other, and has a limit of size. Without `atomic`
-        every message stands for itself, which is the faster way to load much.
-        """
-        self._check_usable()
-        shards = self._targets.known(target) or await self._targets.resolve(target)
-        append = append_atomically if atomic else Appends.many
-        return await append(self._appends, shards, messages, deadline_s or self._deadlines.append_s)
-
-    async def append_messages_with_option(
-        self,
-        target: str,
-        messages: Iterable[Message],
-        *,
-        barrier_time_tick: int,
-        deadline_s: float | None = None,
-    ) -> list[Appended]:
-        """`append_messages`, each of them with a tick larger than `barrier_time_tick`.
-
-        It must be a tick that was given out: of an acknowledgement, a cut, a barrier. One from the
-        future is refused with InvalidArgument; nothing is appended then.
-        """
-        above = [replace(each, barrier_time_tick=barrier_time_tick) for each in messages]
-        return await self.append_messages(target, above, deadline_s=deadline_s)
-
-    def txn(
-        self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
-    ) -> Txn:
-        """A transaction on one vchannel: `async with log.txn("flights_1") as txn`.
-
-        Leaving the block commits, an exception rolls back. `target`: a vchannel, or a collection of
-        one shard; BadTarget, at the beginning, for any other. `keepalive_s`: so long after its
-        newest append the transaction expires, None for the server's default of 10 s; at least 1 ms,
-        else InvalidArgument. `deadline_s` holds for every step by itself.
-        """
-        self._check_usable()
-        keepalive_ms = 0 if keepalive_s is None else int(keepalive_s * 1000)
-        if keepalive_s is not None and keepalive_ms <= 0:
-            raise InvalidArgument(f"a keepalive of {keepalive_s} s; at least 1 ms is needed")
-
-        async def vchannel() -> VChannelName:
-            self._check_usable()
-            shards = await self._targets.resolve(target)
-            if len(shards.vchannels) != 1:
-                raise BadTarget(f"a transaction is on one vchannel; {target} has more, name one")
-            return shards.vchannels[0]
-
-        return Txn(self._appends, vchannel, keepalive_ms, deadline_s or self._deadlines.append_s)
 
     @property
     def broadcast(self) -> Broadcasts:
@@ -221,6 +114,32 @@ class Client:
         Raises OutOfRange, at the first step, when the log does not hold the whole range.
         """
         return self._reader(vchannel, ReadOptions(start=start_id, until={vchannel: end_id}))
+
+    def read_batches(
+        self,
+        target: str | Iterable[str],
+        *,
+        start: BatchStart = "all",
+        until: BatchUntil | None = None,
+        types: Iterable[int] = (),
+    ) -> BatchScanner:
+        """Batches as they lie in the log, from a collection, a pchannel, or some vchannels.
+
+        The fastest way out: nothing is made of single messages before it is asked for. `start`:
+        "all", "latest", a message id (of one pchannel), ("tick", n), a cut (what comes after it).
+        `until`: None, "now", a time tick, a cut; with it the read ends by itself, and what was
+        asked for is complete. A tick from the future is refused with InvalidArgument. `types`: the
+        message types to see, none for all. What came through Milvus's Produce is there as well.
+        """
+        self._check_usable()
+        names = [target] if isinstance(target, str) else list(target)
+
+        async def subscriptions() -> Sequence[BatchSubscription]:
+            self._check_usable()
+            shards = together([await self._targets.resolve(name) for name in names])
+            return await plan_batches(self._network, self._offsets, shards, (start, until), types)
+
+        return BatchScanner(subscriptions, self._tasks)
 
     def _reader(self, target: str, options: ReadOptions) -> Scanner:
         self._check_usable()

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from broker.client.batch_producer import Gathering
 from broker.client.client import Client
 from broker.client.deadlines import Deadlines
 from broker.client.network import Network
@@ -19,6 +20,7 @@ from broker.client.outbox import Limits
 DEFAULT_SERVER = "127.0.0.1:19531"
 DEFAULT_DEADLINES = Deadlines()
 DEFAULT_LIMITS = Limits()
+DEFAULT_GATHERING = Gathering()
 
 
 @asynccontextmanager
@@ -28,6 +30,7 @@ async def connect(
     cluster: str = "by-dev",
     deadlines: Deadlines = DEFAULT_DEADLINES,
     limits: Limits = DEFAULT_LIMITS,
+    gathering: Gathering = DEFAULT_GATHERING,
     resend: bool = True,
 ) -> AsyncIterator[Client]:
     """A client of the cluster that `server` (HOST:PORT) belongs to.
@@ -48,7 +51,7 @@ async def connect(
     failure: Exception | SystemExit | None = None
     async with anyio.create_task_group() as tasks:
         inside = await tasks.start(_inside)
-        client = Client(network, inside, deadlines, limits, resend=resend)
+        client = Client(network, inside, deadlines, (limits, gathering), resend=resend)
         inside.start_soon(network.assignments.follow)
         try:
             await network.assignments.ready(deadlines.connect_s)

@@ -45,11 +45,7 @@ class Message:
 
     def __post_init__(self) -> None:
         """TypeError at once for a payload that is not bytes; ValueError for no tick."""
-        payload: object = self.payload
-        if not isinstance(payload, _BYTES):
-            kind = type(payload).__name__
-            mend = "; encode it first" if kind == "str" else ""
-            raise TypeError(f"payload must be bytes, not {kind}{mend}")
+        check_payload(self.payload)
         if not 0 <= self.barrier_time_tick <= TICK_MAX:
             raise ValueError(f"barrier_time_tick {self.barrier_time_tick} is no time tick")
 
@@ -133,6 +129,14 @@ class Batch(NamedTuple):
     closed_tick: TimeTick
 
 
+def check_payload(payload: object) -> None:
+    """TypeError when it is not bytes."""
+    if not isinstance(payload, _BYTES):
+        kind = type(payload).__name__
+        mend = "; encode it first" if kind == "str" else ""
+        raise TypeError(f"payload must be bytes, not {kind}{mend}")
+
+
 def key_bytes(key: Key) -> bytes:
     """The bytes a reader gets back: UTF-8 of text, eight little-endian bytes of an integer."""
     if isinstance(key, bytes):
@@ -173,12 +177,18 @@ def stored_properties(message: Message) -> dict[str, str]:
     return _own_properties(message) | reserved
 
 
-def _own_properties(message: Message) -> dict[str, str]:
-    stored = dict(message.properties)
+def own_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The program's own, checked: ValueError for a reserved name, TypeError for what is no text."""
+    stored = dict(properties)
     for name, value in stored.items():
         _check_text(name, value)
         if name[:1] == "_" or name == KEY_PROPERTY:
             raise ValueError(f"property {name!r} is reserved; choose a name without leading '_'")
+    return stored
+
+
+def _own_properties(message: Message) -> dict[str, str]:
+    stored = own_properties(message.properties)
     if message.key is not None:
         stored[KEY_PROPERTY] = b64encode(key_bytes(message.key)).decode()
     return stored

@@ -24,8 +24,13 @@ class Network:
         self.open_s = open_s
         self.give_up_s = give_up_s
         self.spread = spread
+        self.names: random.Random = random.SystemRandom()
         self.coordinator = self.connection(server)
         self.assignments = Assignments(self.coordinator, open_s=open_s, spread=spread)
+
+    def new_name(self) -> str:
+        """A name that no producer ever had."""
+        return f"{self.names.getrandbits(96):024x}"
 
     def connection(self, address: str) -> Connection:
         """The one connection to `address`."""

@@ -16,30 +16,39 @@ from broker.model.failure import StreamingCode
 
 W = TypeVar("W")
 
+UNBOUNDED = 1 << 62
+
 
 class Pending(Generic[W]):
     """One append. `waiter` belongs to the shell; the outbox hands it back and never looks at it.
 
     `unanswered` says that it may have been written: a stream broke while the append was on it, or
     the server could not tell. One that is to be written `once` is never sent again after that.
+    A batch of `count` messages is one append; its `stamp` is its number, once it has one.
     """
 
     __slots__ = (
         "abandoned",
+        "count",
         "deadline_s",
         "message",
         "once",
         "order",
         "refusal",
+        "stamp",
         "unanswered",
         "waiter",
     )
 
-    def __init__(self, message: bytes, deadline_s: float, waiter: W, once: bool = False) -> None:
+    def __init__(
+        self, message: bytes, deadline_s: float, waiter: W, once: bool = False, count: int = 1
+    ) -> None:
         self.message = message
         self.deadline_s = deadline_s
         self.waiter = waiter
         self.once = once
+        self.count = count
+        self.stamp: tuple[str, int] | None = None
         self.order = 0
         self.abandoned = False
         self.unanswered = False
@@ -65,8 +74,10 @@ class Limits:
 class Outbox(Generic[W]):
     """All appends of one pchannel that have no answer yet."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, in_flight_max: int = UNBOUNDED) -> None:
+        """`in_flight_max`: so many may be on their way, beside the limits on all there are."""
         self._limits = limits
+        self._in_flight_max = in_flight_max
         self._offered = 0
         self._last_request_id = 0
         self._returned: list[Pending[W]] = []
@@ -94,7 +105,9 @@ class Outbox(Generic[W]):
 
     @property
     def to_send(self) -> bool:
-        return bool(self._queued or self._returned)
+        """Whether something waits to be sent, and may be."""
+        waits = bool(self._queued or self._returned)
+        return waits and len(self._in_flight) < self._in_flight_max
 
     @property
     def in_flight(self) -> int:
@@ -115,7 +128,7 @@ class Outbox(Generic[W]):
         self._put_returned_first()
         taken: list[tuple[int, bytes]] = []
         queued, in_flight, request_id = self._queued, self._in_flight, self._last_request_id
-        while queued and bytes_max > 0:
+        while queued and bytes_max > 0 and len(in_flight) < self._in_flight_max:
             pending = queued.popleft()
             size = len(pending.message)
             if pending.abandoned:
@@ -123,7 +136,7 @@ class Outbox(Generic[W]):
                 continue
             request_id += 1
             in_flight[request_id] = pending
-            taken.append((request_id, pending.message))
+            taken.append((request_id, self._as_sent(pending)))
             bytes_max -= size
         self._last_request_id = request_id
         return taken
@@ -188,6 +201,9 @@ class Outbox(Generic[W]):
     def clear(self) -> list[Expired[W]]:
         """Everything out, as if all time had run out: the client closes."""
         return self.expire(float("inf"))[0]
+
+    def _as_sent(self, pending: Pending[W]) -> bytes:
+        return pending.message
 
     def _return(self, pending: Pending[W]) -> None:
         self._returned.append(pending)

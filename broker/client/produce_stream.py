@@ -21,6 +21,7 @@ from schemas.frames import frames
 from schemas.wire import (
     Closed,
     Created,
+    ProduceAnswer,
     Produced,
     ProduceFailed,
     produce_request,
@@ -63,6 +64,9 @@ class ProduceStream:
     `work` is set by whoever put something into the outbox.
     """
 
+    path = PRODUCE
+    goodbye = PRODUCE_CLOSE
+
     def __init__(
         self, location: Location, outbox: Sendable, work: asyncio.Event, answers: Answers
     ) -> None:
@@ -81,10 +85,10 @@ class ProduceStream:
         Raises what ended it otherwise. Appends without an answer are then still in the outbox.
         """
         metadata = producer_metadata(self._location.channel, self._location.node)
-        async with connection.converse(PRODUCE, metadata, deadline_s=open_s) as stream:
+        async with connection.converse(self.path, metadata, deadline_s=open_s) as stream:
             first, *more = await stream.read(open_s)
-            if not isinstance(scan_produce_response(first), Created):
-                raise ProtocolBroken(f"{connection.address}: a Produce stream began with no create")
+            if not self._accepts(first):
+                raise ProtocolBroken(f"{connection.address}: a stream began with no acceptance")
             self._take(more)
             await until_first(lambda: self._receive(stream), lambda: self._send(stream))
 
@@ -111,7 +115,7 @@ class ProduceStream:
             elif outbox.to_send:
                 room = await stream.room()
                 requests = outbox.take(min(room, WRITE_BYTES_MAX))
-                await stream.write(frames(starmap(produce_request, requests)), WRITE_S)
+                await stream.write(self._framed(requests), WRITE_S)
             elif self._finishing and not outbox.in_flight:
                 return await self._say_goodbye(stream)
             else:
@@ -127,9 +131,19 @@ class ProduceStream:
 
     async def _say_goodbye(self, stream: Conversation) -> None:
         with anyio.move_on_after(CLOSE_S):
-            await stream.write(PRODUCE_CLOSE, CLOSE_S)
+            if self.goodbye:
+                await stream.write(self.goodbye, CLOSE_S)
             await stream.end()
             await anyio.sleep_forever()
+
+    def _answer(self, message: bytes) -> ProduceAnswer | None:
+        return scan_produce_response(message)
+
+    def _accepts(self, first: bytes) -> bool:
+        return isinstance(scan_produce_response(first), Created)
+
+    def _framed(self, requests: list[tuple[int, bytes]]) -> bytes:
+        return frames(starmap(produce_request, requests))
 
     async def _receive(self, stream: Conversation) -> None:
         """No deadline: silence is only wrong while an append waits, and each of those has one."""
@@ -139,8 +153,7 @@ class ProduceStream:
     def _take(self, messages: list[bytes]) -> None:
         answers = self._answers
         progress = False
-        for message in messages:
-            answer = scan_produce_response(message)
+        for answer in map(self._answer, messages):
             match answer:
                 case Produced():
                     answers.produced(answer)

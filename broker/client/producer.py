@@ -47,7 +47,8 @@ class Producer(Answers):
         self._network = network
         self._resend = resend
         self._loop = asyncio.get_running_loop()
-        self._outbox: Outbox[Waiter] = Outbox(limits)
+        self._limits = limits
+        self._outbox = self._new_outbox()
         self._work = asyncio.Event()
         self._for_room: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -63,7 +64,7 @@ class Producer(Answers):
     @property
     def has_room(self) -> bool:
         """Whether `offer` may be called; otherwise `wait_for_room` first."""
-        return not self._for_room and self._outbox.has_room
+        return not self._for_room and self._room() > 0
 
     def offer(self, message: bytes, deadline_at_s: float, *, once: bool = False) -> Pending[Waiter]:
         """Take one encoded message in; its waiter gets the answer or the error.
@@ -73,18 +74,20 @@ class Producer(Answers):
         """
         if self._closing:
             raise ClosedClient("the client is closed")
-        pending = Pending(message, deadline_at_s, self._loop.create_future(), once)
+        return self._put(Pending(message, deadline_at_s, self._loop.create_future(), once))
+
+    def _put(self, pending: Pending[Waiter]) -> Pending[Waiter]:
         self._outbox.offer(pending)
         self._work.set()
-        if self._timer is None or deadline_at_s < self._timer.when():
-            self._arm(deadline_at_s)
+        if self._timer is None or pending.deadline_s < self._timer.when():
+            self._arm(pending.deadline_s)
         return pending
 
     async def wait_for_room(self, deadline_at_s: float) -> None:
         """Until the limits allow one more append; DeadlineExceeded when they never do."""
         try:
             async with asyncio.timeout_at(deadline_at_s):
-                while not self._outbox.has_room:
+                while self._room() <= 0:
                     turn: asyncio.Future[None] = self._loop.create_future()
                     self._for_room.append(turn)
                     await turn
@@ -133,7 +136,7 @@ class Producer(Answers):
             location = self._location = await assignments.locate(
                 self._name, deadline_s=self._network.open_s
             )
-            self._stream = ProduceStream(location, self._outbox, self._work, self)
+            self._stream = self._new_stream(location)
             if self._closing:
                 self._stream.finish()
             connection = self._network.connection(location.address)
@@ -151,6 +154,16 @@ class Producer(Answers):
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
+
+    def _room(self) -> int:
+        """How many more appends may come in, as far as their number goes."""
+        return self._outbox.room
+
+    def _new_outbox(self) -> Outbox[Waiter]:
+        return Outbox(self._limits)
+
+    def _new_stream(self, location: Location) -> ProduceStream:
+        return ProduceStream(location, self._outbox, self._work, self)
 
     # ---- what the stream tells ------------------------------------------------------------------
 
@@ -210,7 +223,7 @@ class Producer(Answers):
 
     def _admit_waiters(self) -> None:
         """Wake those who wait for room, first come first served; they look again themselves."""
-        room = len(self._for_room) if self._closing else self._outbox.room
+        room = len(self._for_room) if self._closing else self._room()
         while self._for_room and room > 0:
             turn = self._for_room.popleft()
             if not turn.done():

@@ -7,21 +7,43 @@ no order. Next: broker/client/subscription.py
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
+from broker.client.batch import MessageBatch
 from broker.client.errors import ClosedClient, ForkedClient, TidemarkError
 from broker.client.handover import Handover, NothingMore, TakerLeft
 from broker.client.message import Batch, Received
-from broker.client.subscription import Subscription
 from broker.model.ids import TimeTick
 
-Plan = Callable[[], Awaitable[Sequence[Subscription]]]
-"""Resolves names and start positions when the reader is opened."""
+
+class Readable(Protocol):
+    """Some messages of one vchannel."""
+
+    @property
+    def messages(self) -> list[Received]: ...
 
 
-class Scanner:
+B = TypeVar("B", bound=Readable)
+
+
+B_co = TypeVar("B_co", bound=Readable, covariant=True)
+
+
+class Source(Protocol[B_co]):
+    """One vchannel, or pchannel, to read from."""
+
+    @property
+    def closed_tick(self) -> TimeTick: ...
+
+    async def run(self, deliver: Callable[[B_co], Awaitable[None]]) -> None:
+        """Hand everything over, in order."""
+        ...
+
+
+class Reading(Generic[B]):
     """`async for batch in scanner`, or `async for message in scanner.messages()`.
 
     It opens at the first step, or by `async with`; the start positions are fixed at that moment.
@@ -33,10 +55,12 @@ class Scanner:
     good; it never ends by itself unless the read is bounded.
     """
 
-    def __init__(self, plan: Plan, tasks: TaskGroup) -> None:
+    def __init__(
+        self, plan: Callable[[], Awaitable[Sequence[Source[B]]]], tasks: TaskGroup
+    ) -> None:
         self._plan = plan
         self._tasks = tasks
-        self._merge: _Merge | None = None
+        self._merge: _Merge[B] | None = None
         self._ended = anyio.Event()
         self._closed = False
         self._pid = os.getpid()
@@ -67,10 +91,10 @@ class Scanner:
         """
         await self._ended.wait()
 
-    def __aiter__(self) -> "Scanner":
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> B:
         if os.getpid() != self._pid:
             raise ForkedClient("this scanner was made before the fork; connect and read again")
         if self._merge is None:
@@ -89,7 +113,7 @@ class Scanner:
         if self._merge is not None:
             self._merge.cancel()
 
-    async def __aenter__(self) -> "Scanner":
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 
@@ -111,10 +135,18 @@ class Scanner:
             self._merge.cancel()
 
 
+class Scanner(Reading[Batch]):
+    """What `Client.read` gives: batches of messages that are ready to use."""
+
+
+class BatchScanner(Reading[MessageBatch]):
+    """What `Client.read_batches` gives: batches as they lie in the log."""
+
+
 class _Messages(AsyncIterator[Received]):
     """No generator, because a cancelled step would end that for good, as if all had been read."""
 
-    def __init__(self, scanner: Scanner) -> None:
+    def __init__(self, scanner: Reading[Any]) -> None:
         self._scanner = scanner
         self._rest: Iterator[Received] = iter(())
 
@@ -125,16 +157,16 @@ class _Messages(AsyncIterator[Received]):
             self._rest = iter((await anext(self._scanner)).messages)
 
 
-class _Merge:
+class _Merge(Generic[B]):
     """All subscriptions of one scanner and the narrow place that they share."""
 
-    def __init__(self, subscriptions: Sequence[Subscription], ended: anyio.Event) -> None:
+    def __init__(self, subscriptions: Sequence[Source[B]], ended: anyio.Event) -> None:
         self._subscriptions = subscriptions
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
         self._complete = False
         self._stopped = False
-        self._ready: Handover[Batch] = Handover()
+        self._ready: Handover[B] = Handover()
         self._ended = ended
 
     @property
@@ -150,7 +182,7 @@ class _Merge:
     def start(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._run)
 
-    async def next(self) -> Batch:
+    async def next(self) -> B:
         """A step that is cancelled loses no batch."""
         try:
             return await self._ready.take()
@@ -178,7 +210,7 @@ class _Merge:
             self._ready.end()
             self._ended.set()
 
-    async def _pump(self, subscription: Subscription, tasks: TaskGroup) -> None:
+    async def _pump(self, subscription: Source[B], tasks: TaskGroup) -> None:
         try:
             await subscription.run(self._ready.put)
         except TidemarkError as error:

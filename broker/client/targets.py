@@ -6,6 +6,8 @@ writes a log.
 Next: broker/client/collections.py
 """
 
+from collections.abc import Sequence
+
 from broker.client.collections import Collections
 from broker.client.message import Key
 from broker.core.naming import is_physical, pchannel_of
@@ -27,6 +29,13 @@ class Shards:
             return self.vchannels[shard_of(key, len(self.vchannels))]
         self._turn = (self._turn + 1) % len(self.vchannels)
         return self.vchannels[self._turn]
+
+
+def together(found: Sequence[Shards]) -> Shards:
+    """All their vchannels, each once; several are of no collection in particular."""
+    if len(found) == 1:
+        return found[0]
+    return Shards(None, tuple(dict.fromkeys(name for it in found for name in it.vchannels)))
 
 
 class Targets:

@@ -16,7 +16,9 @@ from broker.core.assembler import Assembler
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
 from broker.model.position import Cursor, DeliverFilter, MessageTypes, TimeTickGt, TimeTickGte
-from broker.model.record import Record
+from broker.model.record import Record, Slice
+
+Item = Delivered | ClosedTick | Slice
 
 MESSAGE_OVERHEAD_BYTES = 64
 """Counted for every message beside its body, so that a credit also bounds tiny messages."""
@@ -24,11 +26,25 @@ MESSAGE_OVERHEAD_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all)."""
+    """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
+
+    `among`: of all vchannels only these. `whole`: a record comes as one Slice; without it only a
+    batch does, as far as it fits, and of the rest each message by itself.
+    """
 
     vchannel: str
     floor: TimeTick
     kinds: frozenset[int] | None
+    among: frozenset[str] | None = None
+    whole: bool = False
+
+    def passes(self, vchannel: str) -> bool:
+        """Whether what is on this vchannel is wanted; "" concerns everybody."""
+        if not vchannel:
+            return True
+        if self.vchannel:
+            return vchannel == self.vchannel
+        return self.among is None or vchannel in self.among
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +55,7 @@ class Picked:
     `disordered`: that is a tick which does not grow, and not a transaction that does not add up.
     """
 
-    items: tuple[Delivered | ClosedTick, ...]
+    items: tuple[Item, ...]
     cursor: Cursor
     broken: str = ""
     disordered: bool = False
@@ -77,11 +93,11 @@ def deliver(
     """
     assert assembler.next_id == cursor.next_id, (assembler.next_id, cursor.next_id)
     delivery = _Delivery(cursor, selection, bytes_max, assembler)
-    vchannel, kinds = selection.vchannel, selection.kinds
+    passes, kinds = selection.passes, selection.kinds
     for record in records:
         if not delivery.follows(record):
             break
-        if vchannel and record.vchannel and record.vchannel != vchannel:
+        if not passes(record.vchannel):
             delivery.pass_over(record)
         elif record.txn is not None:
             if not delivery.take_in_txn(record):
@@ -126,7 +142,7 @@ class _Delivery:
         self._next_id, self._tick, self._inside = cursor.next_id, cursor.tick, cursor.inside
         self._partial = cursor.partial
         self._room = bytes_max
-        self._items: list[Delivered | ClosedTick] = []
+        self._items: list[Item] = []
         self._broken = ""
         self._disordered = False
 
@@ -150,11 +166,14 @@ class _Delivery:
         """Hand over what fits of a record; False when that is not all of it."""
         items = self._items
         first = max(0, self._next_id - record.base_id, self._floor - record.base_tick + 1)
-        count, used = _fitting(record.sizes, first, self._room, one_at_least=not items)
-        items.extend(_items(record, first, count))
+        if self._selection.whole:
+            count, used = _whole(record, first, self._room, one_at_least=not items)
+        else:
+            count, used = _fitting(record.sizes, first, self._room, one_at_least=not items)
+        if count > 0:
+            items.extend(_items(record, first, count, whole=self._selection.whole))
+            self._tick = max(self._tick, TimeTick(record.base_tick + first + count - 1))
         self._room -= used
-        if items:
-            self._tick = max(self._tick, items[-1].tick)
         if first + count < len(record.sizes):
             self._next_id = MessageId(record.base_id + first + count)
             return False
@@ -217,8 +236,17 @@ def _fitting(
     return count, used
 
 
-def _items(record: Record, first: int, count: int) -> Sequence[Delivered | ClosedTick]:
+def _whole(record: Record, first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:
+    """All that is left of a record, or nothing; its body travels as it is."""
+    left = max(0, len(record.sizes) - first)
+    used = len(record.body) + MESSAGE_OVERHEAD_BYTES
+    return (left, used) if used <= room or one_at_least else (0, 0)
+
+
+def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[Item]:
     if record.kind != MessageType.TIME_TICK:
+        if whole or record.batch is not None:
+            return [Slice(record, first, first + count)]
         return list(islice(record.messages(first), count))
     return [
         ClosedTick(

@@ -81,6 +81,7 @@ class RecoveryState:
         Records up to the checkpoint are only looked at for transactions that end after it.
         """
         known = record.last_tick <= self.checkpoint.tick
+        self.producers.replay(record)
         if record.txn is not None:
             wrong = self._observe_txn(record, record.txn.id, known=known)
         elif known:
@@ -188,7 +189,10 @@ class RecoveryState:
         """Whether it may mean something here. Copies on the control channel are for others.
 
         A flush of all concerns the whole pchannel, whatever vchannel it names.
+        Batches of the native protocol are payloads of programs, which no collection counts.
         """
+        if record.batch is not None:
+            return False
         if record.kind == MessageType.FLUSH_ALL:
             return True
         if record.kind == MessageType.CREATE_COLLECTION:

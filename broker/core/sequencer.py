@@ -15,16 +15,15 @@ Next: broker/core/delivery.py
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from broker.core.naming import belongs_to
+from broker.core.admission import TXN_ENDS, Admission, covers_pchannel, refusal_of
+from broker.core.producers import GroupNumbers, Producers
 from broker.core.segment_turn import OwnMessage, Turn
 from broker.core.transaction import Session, Transactions
-from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, PChannelName, SegmentId, Term, TimeTick
+from broker.model.batch import NewBatch, ticks_of
+from broker.model.failure import Refusal
+from broker.model.ids import MessageId, SegmentId, Term, TimeTick
 from broker.model.message import (
-    ALL_PCHANNEL_TYPES,
     EXCLUSIVE_TYPES,
-    KNOWN_TYPES,
-    SELF_CONTROLLED_TYPES,
     Appended,
     AppendedFlush,
     AppendedInTxn,
@@ -33,26 +32,6 @@ from broker.model.message import (
     NewMessage,
 )
 from broker.model.record import Record
-
-APPENDABLE_TYPES = frozenset(KNOWN_TYPES - SELF_CONTROLLED_TYPES - {MessageType.TXN})
-"""What a client may append."""
-
-_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
-_TXN_STEPS = frozenset({MessageType.BEGIN_TXN, *_ENDS})
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What one pchannel accepts now. `closed`: the answer to everything, when it is not None.
-
-    A record's limits keep what a reader must hold at once small; one message may exceed them.
-    """
-
-    pchannel: PChannelName
-    message_bytes_max: int
-    record_bytes_max: int = 1024 * 1024
-    record_messages_max: int = 4096
-    closed: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +42,14 @@ class LogEnd:
     next_id: MessageId
     last_tick: TimeTick
     open_txn_id: MessageId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a writer remembers of the log, and keeps up to date with what it places."""
+
+    transactions: Transactions
+    producers: Producers
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +66,12 @@ def sequence(
     first_tick: TimeTick,
     end: LogEnd,
     admission: Admission,
-    transactions: Transactions,
+    known: Known,
     turn: Turn | None = None,
 ) -> Sequenced:
     """Sequence a group with the ticks `first_tick`, `first_tick + 1`, …, one for each message.
+
+    A batch takes as many as it has messages, and its outcome is that of its first one.
 
     As many more ticks must follow as `transactions.rollbacks_due(messages)` and
     `turn.records_due`, when the group has a turn with collections and segments. A message whose
@@ -90,18 +79,21 @@ def sequence(
     that the oracle knows (`barrier_of`).
     """
     assert first_tick > end.last_tick, (first_tick, end.last_tick)
+    transactions = known.transactions
     due = transactions.rollbacks_due(messages)
     ours = 0 if turn is None else turn.records_due
-    latest = TimeTick(first_tick + len(messages) + due + ours)
-    group = _Group(messages, (first_tick, latest), admission, transactions, turn)
+    latest = TimeTick(first_tick + sum(map(ticks_of, messages)) + due + ours)
+    group = _Group(messages, (first_tick, latest), admission, known, turn)
     flushes = [] if turn is None else [_own(each) for each in turn.flushes()]
     for index, message in enumerate(messages):
         group.admit(index, message)
     runs = [*flushes, *_rollbacks(transactions.take_dead(due)), *group.runs, *group.begins]
-    records, end = _place(runs, first_tick, end, transactions, group)
+    records, end = _place(runs, first_tick, end, known, group)
     for index, session in group.repeats:
         assert session.outcome is not None
         group.outcomes[index] = session.outcome
+    for index, same in group.same_as:
+        group.outcomes[index] = group.outcomes[same]
     if turn is not None:
         for index, segment_ids in turn.flushed.items():
             group.outcomes[index] = _with_flushed(group.outcomes[index], segment_ids)
@@ -148,10 +140,11 @@ def barrier_of(messages: Sequence[NewMessage]) -> TimeTick:
 class _Run:
     """A record in the making: indexes into the group, and their bodies."""
 
-    __slots__ = ("bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
+    __slots__ = ("batch", "bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
 
     def __init__(self, vchannel: str, kind: int, session: Session | None = None) -> None:
         self.vchannel, self.kind, self.session = vchannel, kind, session
+        self.batch: NewBatch | None = None
         self.indexes: list[int] = []
         self.bodies: list[bytes] = []
         self.body_bytes = 0
@@ -178,7 +171,7 @@ class _Group:
         messages: Sequence[NewMessage],
         ticks: tuple[TimeTick, TimeTick],
         admission: Admission,
-        transactions: Transactions,
+        known: Known,
         turn: Turn | None,
     ) -> None:
         """`ticks`: the first that any of them may get, and one that all will be below."""
@@ -188,25 +181,46 @@ class _Group:
         self.begins: list[_Run] = []
         """Placed last: what is exclusive in the group must not lie behind them."""
         self.repeats: list[tuple[int, Session]] = []
+        self.same_as: list[tuple[int, int]] = []
+        """Indexes of repeats, each with the batch of the same group that it repeats."""
         self._first_tick, self._latest_tick = ticks
         self._admission = admission
-        self._transactions = transactions
+        self._transactions = known.transactions
+        self._numbers = GroupNumbers(known.producers)
         self._turn = turn
         self._growing: dict[str | int, _Run] = {}
 
     def admit(self, index: int, message: NewMessage) -> None:
         """Closed, size, type, name, barrier; its collection; its transaction; then its scope."""
-        refusal = _refusal(message, self._first_tick, self._admission)
+        refusal = refusal_of(message, self._first_tick, self._admission)
         if refusal is None and self._turn is not None:
             refusal = self._turn.refusal(index, message)
         if refusal is not None:
             self.outcomes[index] = refusal
+        elif isinstance(message, NewBatch):
+            self._admit_batch(index, message)
         elif message.txn is not None:
             self._admit_in_txn(index, message)
         elif message.type in EXCLUSIVE_TYPES:
             self._admit_exclusive(index, message)
         else:
             self._place_with(message.vchannel, index, message, None)
+
+    def _admit_batch(self, index: int, batch: NewBatch) -> None:
+        """A record of its own, unless its producer has sent it before."""
+        if batch.part.producer is not None:
+            known = self._numbers.admit(index, batch.part.producer, len(batch.sizes))
+            if isinstance(known, int):
+                self.same_as.append((index, known))
+                return
+            if known is not None:
+                self.outcomes[index] = known
+                return
+        run = _Run(batch.vchannel, batch.type)
+        run.batch = batch
+        run.indexes.append(index)
+        self._growing.pop(batch.vchannel, None)
+        self.runs.append(run)
 
     def _admit_in_txn(self, index: int, message: NewMessage) -> None:
         # By the last tick that it may get: so none that is let in lands beyond its lease.
@@ -222,13 +236,13 @@ class _Group:
             self.begins.append(run)
         else:
             session = self._transactions.find(message.txn.id)
-            ends = message.type in _ENDS
+            ends = message.type in TXN_ENDS
             key = message.vchannel if ends else message.txn.id
             self._place_with(key, index, message, session)
 
     def _admit_exclusive(self, index: int, message: NewMessage) -> None:
         """In a record of its own, behind all that it ends and before all that comes after it."""
-        whole = _covers_pchannel(message, self._admission.pchannel)
+        whole = covers_pchannel(message, self._admission.pchannel)
         failed = self._transactions.exclude("" if whole else message.vchannel)
         self.runs += _rollbacks(failed)
         if whole:
@@ -260,48 +274,6 @@ class _Group:
         return stamped.body
 
 
-def _refusal(message: NewMessage, first_tick: TimeTick, admission: Admission) -> Refusal | None:
-    """Every reason to say no that lies in the message, in order."""
-    if admission.closed is not None:
-        return admission.closed
-    if message.size > admission.message_bytes_max:
-        return _never(
-            f"a message of {message.size} bytes is over the limit of"
-            f" {admission.message_bytes_max}; split it"
-        )
-    if message.type not in APPENDABLE_TYPES:
-        return _type_refusal(message.type)
-    if message.txn is None and message.type in _TXN_STEPS:
-        return Refusal(StreamingCode.INVALID_ARGUMENT, "which transaction it is about is not said")
-    if message.vchannel and not belongs_to(message.vchannel, admission.pchannel):
-        return _never(f"vchannel {message.vchannel!r} is not on pchannel {admission.pchannel!r}")
-    if message.barrier_tick >= first_tick:
-        return Refusal(
-            StreamingCode.INVALID_ARGUMENT,
-            f"barrier tick {message.barrier_tick} lies ahead of the oracle, which is at"
-            f" {first_tick}; a barrier must be a tick that was given out",
-        )
-    return None
-
-
-def _type_refusal(kind: int) -> Refusal:
-    if kind in KNOWN_TYPES:
-        return _never(f"{MessageType(kind).name} messages are written by the log itself")
-    return Refusal(StreamingCode.INNER, f"message type {kind} is not known")
-
-
-def _never(cause: str) -> Refusal:
-    return Refusal(StreamingCode.UNRECOVERABLE, cause)
-
-
-def _covers_pchannel(message: NewMessage, pchannel: PChannelName) -> bool:
-    return (
-        message.pchannel_level
-        or message.type in ALL_PCHANNEL_TYPES
-        or message.vchannel in ("", pchannel)
-    )
-
-
 def _rollbacks(dead: Sequence[Session]) -> list[_Run]:
     """The records that end transactions on our own account."""
     runs = [_Run(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
@@ -327,11 +299,12 @@ def _place(
     runs: Sequence[_Run],
     first_tick: TimeTick,
     end: LogEnd,
-    transactions: Transactions,
+    known: Known,
     group: _Group,
 ) -> tuple[tuple[Record, ...], LogEnd]:
-    """Give each run its ids and ticks, in this order, and tell the transactions."""
+    """Give each run its ids and ticks, in this order, and tell who remembers."""
     records: list[Record] = []
+    transactions = known.transactions
     next_tick = first_tick
     for run in runs:
         if run.kind == MessageType.BEGIN_TXN:
@@ -341,6 +314,8 @@ def _place(
         records.append(record)
         next_tick = TimeTick(record.last_tick + 1)
         end = end_after([record], end)
+        if run.batch is not None:
+            known.producers.replay(record)
         if run.session is None:
             _answer(run, record, group.outcomes)
         else:
@@ -351,6 +326,7 @@ def _place(
 
 
 def _record(run: _Run, tick: TimeTick, end: LogEnd) -> Record:
+    batch = run.batch
     return Record(
         term=end.term,
         base_id=end.next_id,
@@ -358,9 +334,10 @@ def _record(run: _Run, tick: TimeTick, end: LogEnd) -> Record:
         last_confirmed_id=_last_confirmed(end.next_id, end),
         kind=run.kind,
         vchannel=run.vchannel,
-        sizes=tuple(map(len, run.bodies)),
-        body=b"".join(run.bodies),
+        sizes=tuple(map(len, run.bodies)) if batch is None else batch.sizes,
+        body=b"".join(run.bodies) if batch is None else batch.body,
         txn=None if run.session is None else run.session.part(),
+        batch=None if batch is None else batch.part,
     )
 
 
@@ -382,7 +359,7 @@ def _answer_in_txn(
 
 
 def _tell(transactions: Transactions, session: Session, record: Record) -> None:
-    if record.kind in _ENDS:
+    if record.kind in TXN_ENDS:
         outcome = AppendedInTxn(
             record.base_id, record.base_tick, record.last_confirmed_id, session.context
         )

@@ -5,32 +5,23 @@ has room for it, so that a consumer which stops reading holds no memory here, an
 was restarted is asked again from the same cursor. Next: broker/node/scanner.py
 """
 
-from dataclasses import replace
 from typing import Final
 
 import anyio
 
-from actors import ActorDied, ActorError, AskTimeout, Ref, StaleTerm
 from broker.edge.consumer_request import consumer_request
 from broker.edge.gate import Session, decoded
 from broker.edge.headers import consumer_channel
 from broker.edge.limits import EdgeLimits
 from broker.edge.meters import StreamMeter
+from broker.edge.pulling import Puller
 from broker.edge.reach import Reach
+from broker.edge.singles import consume_slice
 from broker.edge.tick_frames import TickFrames
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode
 from broker.model.message import Delivered, DeliveredInTxn
-from broker.model.position import FromAll
-from broker.node.messages import (
-    CloseScanner,
-    Delivery,
-    FindScanner,
-    Locate,
-    OpenScanner,
-    Pull,
-    ScannerMessage,
-    ScannerOpened,
-)
+from broker.model.record import Slice
+from broker.node.messages import Delivery, Locate, OpenScanner, ScannerOpened
 from broker.transport import ServerBatchStream
 from schemas.frames import frames
 from schemas.generated.milvus.proto.streaming import (
@@ -46,9 +37,6 @@ from schemas.wire import CONSUMER_ID, consume_in_txn, consume_message
 CLOSE: Final = bytes(ConsumeResponse(close=CloseConsumerResponse()))
 CREDIT_BYTES_MIN: Final = 32 * 1024
 """Asked for even when the window holds less, so that small windows do not make tiny batches."""
-PULL_S: Final = 10.0
-PULL_TRIES_MAX: Final = 20
-RETRY_PAUSE_S: Final = 0.05
 
 
 class ConsumerStreams:
@@ -107,7 +95,7 @@ class ConsumeStream:
     """The consumer after its handshake."""
 
     __slots__ = (
-        "_cursor", "_feeding", "_opening", "_scanner", "_shared", "_stream",
+        "_cursor", "_feeding", "_opening", "_puller", "_shared", "_stream",
     )  # fmt: skip
 
     def __init__(
@@ -120,7 +108,7 @@ class ConsumeStream:
         self._stream = stream
         self._shared = shared
         self._opening = opening
-        self._scanner: Ref[ScannerMessage] = opened.scanner
+        self._puller = Puller(shared.directory, opening, opened.scanner)
         self._cursor = opened.cursor
         self._feeding = anyio.CancelScope()
 
@@ -134,7 +122,7 @@ class ConsumeStream:
                     await self._feed(meter)
                 tasks.cancel_scope.cancel()
         finally:
-            self._release_scanner()
+            self._puller.release()
 
     async def _until_half_closed(self) -> None:
         """Whatever else a client says on this stream has no meaning."""
@@ -146,7 +134,8 @@ class ConsumeStream:
         credit_max = self._shared.limits.consume_credit_bytes
         while True:
             room = await self._stream.room()
-            delivery = await self._pull(max(CREDIT_BYTES_MIN, min(room, credit_max)))
+            credit = max(CREDIT_BYTES_MIN, min(room, credit_max))
+            delivery = await self._puller.pull(self._cursor, credit)
             framed = self._framed(delivery)
             if framed:
                 await self._stream.write_framed(framed)
@@ -163,6 +152,8 @@ class ConsumeStream:
         for item in delivery.items:
             if isinstance(item, DeliveredInTxn):
                 run.append(_in_txn(item))
+            elif isinstance(item, Slice):
+                run += consume_slice(item)
             elif isinstance(item, Delivered):
                 run.append(
                     consume_message(
@@ -176,50 +167,6 @@ class ConsumeStream:
         if delivery.tick:
             parts.append(framed_tick(channel, delivery.tick))
         return b"".join(parts)
-
-    async def _pull(self, credit_bytes: int) -> Delivery:
-        """The next delivery, from whichever incarnation of the Scanner answers first."""
-        lost = ""
-        for _ in range(PULL_TRIES_MAX):
-            try:
-                answer = await self._scanner.ask(
-                    Pull(self._cursor, credit_bytes), deadline_s=PULL_S
-                )
-            except AskTimeout as error:
-                lost = str(error)
-            except (ActorDied, StaleTerm) as error:
-                lost = str(error)
-                await self._find_scanner_again(lost)
-            else:
-                if isinstance(answer, Refusal):
-                    raise Refused(answer.code, answer.cause)
-                return answer
-        raise Refused(StreamingCode.INNER, f"the scanner does not answer: {lost}")
-
-    async def _find_scanner_again(self, lost: str) -> None:
-        """Raises Refused(INNER), as Milvus does when the log behind a consumer goes away."""
-        await anyio.sleep(RETRY_PAUSE_S)
-        found = await self._shared.directory.ask(FindScanner(self._scanner.path))
-        if not isinstance(found, Refusal):
-            self._scanner = found
-        elif found.code is not StreamingCode.INNER:  # which means: not yet
-            self._scanner = await self._another_scanner(lost)
-
-    async def _another_scanner(self, lost: str) -> Ref[ScannerMessage]:
-        """A Scanner leaves when nobody pulls for long, as when this consumer did not read.
-
-        Where it starts does not matter: every Pull carries the cursor.
-        """
-        opened = await self._shared.directory.ask(replace(self._opening, policy=FromAll()))
-        if isinstance(opened, Refusal):
-            raise Refused(StreamingCode.INNER, f"{opened.cause} ({lost})")
-        return opened.scanner
-
-    def _release_scanner(self) -> None:
-        try:
-            self._scanner.tell(CloseScanner())
-        except ActorError:
-            pass  # it is gone already; a restarted one closes itself when nobody pulls
 
 
 def _in_txn(item: DeliveredInTxn) -> bytes:

@@ -82,7 +82,7 @@ async def _cut(
     tick = wanted or max(place.view.offsets().closed_tick for place in places)
     _hurry(places, tick)
     for place in places:
-        await _close(place, tick)
+        await close_up_to(place, tick)
     after = TimeTick(tick + 1)
     return tick, {place.channel.name: await place.view.seek(after) for place in places}
 
@@ -97,8 +97,12 @@ def _hurry(places: Sequence[Located], tick: TimeTick) -> None:
                 continue
 
 
-async def _close(place: Located, tick: TimeTick) -> None:
-    """Until the channel is closed up to the tick, by the messages it gets or by being asked."""
+async def close_up_to(place: Located, tick: TimeTick) -> None:
+    """Until the channel is closed up to the tick, by the messages it gets or by being asked.
+
+    Raises Refused: INVALID_ARGUMENT for a tick from the future, and what the Appender says when it
+    writes no more; ActorDied and StaleTerm when it ends meanwhile.
+    """
     tries = 0
     while place.view.offsets().closed_tick < tick:
         try:

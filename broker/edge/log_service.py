@@ -1,7 +1,7 @@
-"""tidemark.v1.Log: where things are in a log, which Milvus's protocol has no words for.
+"""tidemark.v1.Log: batches in and out, and where things are in a log.
 
-Owns the translation only. A vchannel is answered with the ids of its pchannel.
-Next: broker/node/directory.py
+Owns the translation of the questions only. A vchannel is answered with the ids of its pchannel.
+Next: broker/edge/append.py
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from grpclib.const import Handler
 
 from broker.core.naming import pchannel_of
-from broker.edge.gate import Gate
+from broker.edge.append import serve_append
+from broker.edge.gate import Gate, Session
 from broker.edge.reach import Reach
+from broker.edge.read import serve_read
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, TimeTick
@@ -21,7 +23,7 @@ SERVICE = "/tidemark.v1.Log/"
 
 
 class LogService:
-    """Describe, Seek, Advance, Mvcc."""
+    """Append, Read, Describe, Seek, Advance, Mvcc."""
 
     def __init__(self, gate: Gate, directory: Reach) -> None:
         self._gate = gate
@@ -30,11 +32,21 @@ class LogService:
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
         return {
+            SERVICE + "Append": gate.streaming(self.append),
+            SERVICE + "Read": gate.streaming(self.read),
             SERVICE + "Describe": gate.unary(v1.DescribeRequest, self.describe),
             SERVICE + "Seek": gate.unary(v1.SeekRequest, self.seek),
             SERVICE + "Advance": gate.unary(v1.AdvanceRequest, self.advance),
             SERVICE + "Mvcc": gate.unary(v1.MvccRequest, self.mvcc),
         }
+
+    async def append(self, session: Session) -> None:
+        """A stream of batches to one pchannel."""
+        await serve_append(session, self._directory, self._gate.limits)
+
+    async def read(self, session: Session) -> None:
+        """A stream of batches from one pchannel."""
+        await serve_read(session, self._directory, self._gate.limits)
 
     async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
         """In the order asked; the first channel that is not served fails the call, unless the

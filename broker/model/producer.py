@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from broker.model.failure import Refusal
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import Appended
 
@@ -47,3 +48,10 @@ class Produced:
             TimeTick(self.tick + offset),
             own_id if confirms_itself else self.last_confirmed_id,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfSequence(Refusal):
+    """A number that does not follow. `expected` from 1 to the number: it was never stored."""
+
+    expected: int

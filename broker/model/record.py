@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from broker.model.batch import BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import Delivered
 from broker.model.txn import TxnPart
@@ -15,6 +16,7 @@ class Record:
     Message i has id `base_id + i`, tick `base_tick + i` and `sizes[i]` bytes of `body`.
     `last_confirmed_id` equal to `base_id` says that each message confirms itself; any smaller
     value holds for all of them. `txn` is the transaction that all of them belong to, if any.
+    With a `batch` the body is payloads alone, perhaps packed, and not the form that Milvus reads.
     """
 
     term: Term
@@ -26,6 +28,7 @@ class Record:
     sizes: tuple[int, ...]
     body: bytes
     txn: TxnPart | None = None
+    batch: BatchPart | None = None
 
     @property
     def next_id(self) -> MessageId:
@@ -34,6 +37,19 @@ class Record:
     @property
     def last_tick(self) -> TimeTick:
         return TimeTick(self.base_tick + len(self.sizes) - 1)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the sizes are those of the body, as far as one can see without unpacking it."""
+        if self.batch is not None and self.batch.codec is not Codec.NONE:
+            return bool(self.sizes)
+        return bool(self.sizes) and sum(self.sizes) == len(self.body)
+
+    def last_confirmed_of(self, index: int) -> MessageId:
+        """What message `index` confirms."""
+        if self.last_confirmed_id == self.base_id:
+            return MessageId(self.base_id + index)
+        return self.last_confirmed_id
 
     def messages(self, first: int = 0) -> Iterator[Delivered]:
         """The messages from index `first` on, each with its own slice of the body."""
@@ -50,3 +66,16 @@ class Record:
                 body=self.body[start:end],
             )
             start = end
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The messages [first, end) of a record, handed to a reader in one piece."""
+
+    record: Record
+    first: int
+    end: int
+
+    @property
+    def last_tick(self) -> TimeTick:
+        return TimeTick(self.record.base_tick + self.end - 1)

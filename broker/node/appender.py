@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, PlannedRestart
+from broker.core.admission import Admission
 from broker.core.backlog import Backlog
 from broker.core.mvcc import MvccTicks
 from broker.core.segment_turn import Turn
 from broker.core.sequencer import (
-    Admission,
+    Known,
     LogEnd,
     Sequenced,
     barrier_of,
@@ -26,7 +27,7 @@ from broker.core.sequencer import (
     sequence,
     time_tick_record,
 )
-from broker.core.transaction import Transactions
+from broker.model.batch import ticks_of
 from broker.model.channel import PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, Term, TimeTick
@@ -73,7 +74,7 @@ class Appender(Actor[AppenderMessage]):
     _log: Log
     _tail: Tail
     _end: LogEnd
-    _transactions: Transactions
+    _known: Known
     _mvcc: MvccTicks
     _saved: Saved
     _shards: ShardState
@@ -134,7 +135,7 @@ class Appender(Actor[AppenderMessage]):
         groups = gather(appends, self._limits)
         for number, group in enumerate(groups, start=1):
             await self._commit(group, closes=closes and number == len(groups))
-        due = self._transactions.rollbacks_due(()) or self._shards.shards.flushable()
+        due = self._known.transactions.rollbacks_due(()) or self._shards.shards.flushable()
         if not groups and (closes or due):
             await self._commit([], closes=closes)
 
@@ -143,11 +144,11 @@ class Appender(Actor[AppenderMessage]):
     ) -> None:
         match about:
             case ShowTxns():
-                envelope.reply(self._transactions.views())
+                envelope.reply(self._known.transactions.views())
             case ExpireTxns():
-                self._transactions.expire(self._end.last_tick)
+                self._known.transactions.expire(self._end.last_tick)
             case FinishTxns():
-                self._transactions.closing = True
+                self._known.transactions.closing = True
                 self._finishing.append(envelope)
             case _:
                 assert_never(about)
@@ -168,8 +169,8 @@ class Appender(Actor[AppenderMessage]):
             "messages": self._messages,
             "tail_bytes": serving.tail.size_bytes,
             "backlog_bytes": serving.backlog.bytes_waiting,
-            "open_txns": self._transactions.open_count,
-            "open_txn_bytes": self._transactions.open_bytes,
+            "open_txns": self._known.transactions.open_count,
+            "open_txn_bytes": self._known.transactions.open_bytes,
             **self._state(),
         }
 
@@ -188,9 +189,9 @@ class Appender(Actor[AppenderMessage]):
         self._parts.ticks.drop()
         bounds = self._log.bounds()
         recovered = await taken_over(self._name, self._log, self._parts)
-        self._transactions = recovered.transactions
+        self._known = Known(recovered.transactions, recovered.producers)
         self._saved = Saved(recovered.saved)
-        oldest_id = self._transactions.oldest_begin_id
+        oldest_id = recovered.transactions.oldest_begin_id
         end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
         tick = await self._take(1, bounds.last_tick)
         if tick <= bounds.last_tick:
@@ -199,7 +200,7 @@ class Appender(Actor[AppenderMessage]):
         first = time_tick_record(tick, end)
         await self._log.append([first])
         self._end = end_after([first], end)
-        self._transactions.renew(tick)
+        self._known.transactions.renew(tick)
         self._mvcc = MvccTicks(tick)
         random = self._context.random
         self._shards = ShardState(recovered.shards, self._parts.headers, random)
@@ -217,7 +218,7 @@ class Appender(Actor[AppenderMessage]):
                 appender=self._context.self,
                 backlog=self._backlog,
                 mvcc=self._mvcc,
-                transactions=self._transactions,
+                transactions=self._known.transactions,
                 saved=self._saved,
                 shards=self._shards.shards,
             )
@@ -231,7 +232,8 @@ class Appender(Actor[AppenderMessage]):
             self._tail.wake_all()
             return
         turn = self._shards.turn(messages)
-        count = len(messages) + self._transactions.rollbacks_due(messages) + closes
+        due = self._known.transactions.rollbacks_due(messages)
+        count = sum(map(ticks_of, messages)) + due + closes
         count += 0 if turn is None else turn.ticks_due
         try:
             first_tick = await self._take(count, barrier_of(messages))
@@ -257,7 +259,7 @@ class Appender(Actor[AppenderMessage]):
         if turn is not None:
             first_tick = turn.begin(first_tick)
         end, admission = self._end, self._admission
-        return sequence(messages, first_tick, end, admission, self._transactions, turn)
+        return sequence(messages, first_tick, end, admission, self._known, turn)
 
     def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
         """The group's records, and one for the tick when messages came since the last stored one.
@@ -292,9 +294,9 @@ class Appender(Actor[AppenderMessage]):
         self._mvcc.stored(records)
         closed = closed_tick(last.last_tick, self._end)
         self._tail.push(records, closed, self._context.clock.monotonic_s())
-        moved = self._transactions.stored()
+        moved = self._known.transactions.stored()
         if moved:
-            self._shards.release(moved, self._transactions)
+            self._shards.release(moved, self._known.transactions)
             self._tell_roster(TxnsMoved(moved))
 
     def _tell_roster(self, moved: TxnsMoved) -> None:
@@ -306,7 +308,7 @@ class Appender(Actor[AppenderMessage]):
             return
 
     def _tell_finished(self) -> None:
-        if self._transactions.open_count == 0 or self._admission.closed is not None:
+        if self._known.transactions.open_count == 0 or self._admission.closed is not None:
             for envelope in self._finishing:
                 envelope.reply(None)
             self._finishing = []

@@ -26,7 +26,7 @@ def gather(appends: Sequence[Envelope[AppenderMessage]], limits: NodeLimits) -> 
     count = size_bytes = 0
     for envelope in appends:
         assert isinstance(envelope.message, AppendBatch)
-        more, more_bytes = len(envelope.message.messages), envelope.message.size_bytes
+        more, more_bytes = envelope.message.ticks, envelope.message.size_bytes
         full = (
             count + more > limits.group_messages_max
             or size_bytes + more_bytes > limits.group_bytes_max

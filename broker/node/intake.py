@@ -6,6 +6,7 @@ Next: broker/node/appender.py
 """
 
 from actors import ActorDied, AskTimeout, MailboxFull, StaleTerm
+from broker.model.batch import ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import NewMessage
 from broker.node.groups import BATCH_MESSAGES_MAX
@@ -24,13 +25,14 @@ async def append(
     locate again. UNKNOWN: it may or may not be stored, as the writer died or gave no answer in
     time. UNRECOVERABLE: too many in one batch.
     """
-    if not 0 < len(messages) <= BATCH_MESSAGES_MAX:
-        return (_too_many(len(messages)),) * len(messages)
+    ticks = sum(map(ticks_of, messages))
+    if not 0 < ticks <= BATCH_MESSAGES_MAX:
+        return (_too_many(ticks),) * len(messages)
     size_bytes = sum([message.size for message in messages])
     if not located.backlog.admit(size_bytes):
         return (_too_much(located),) * len(messages)
     try:
-        batch = AppendBatch(messages, size_bytes)
+        batch = AppendBatch(messages, size_bytes, ticks)
         return await located.appender.ask(batch, deadline_s=deadline_s)
     except MailboxFull:
         located.backlog.release(size_bytes)

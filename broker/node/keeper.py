@@ -150,7 +150,9 @@ class Keeper(Actor[KeeperMessage]):
             start.asked.reply(self._reopening(f"it left term {start.term}"))
             return
         request = start.request
-        selection = select(request.vchannel, request.filters)
+        selection = replace(
+            select(request.vchannel, request.filters), among=request.among, whole=request.whole
+        )
         spec = scanner_spec(
             next(self._numbers),
             self._name,

@@ -5,6 +5,7 @@ Next: broker/node/parts.py
 
 from dataclasses import dataclass
 
+from broker.core.producers import ProducerLimits
 from broker.core.segment_sealing import Pressure, SegmentLimits
 from broker.core.transaction import TxnLimits
 from broker.ports.wal import Retention
@@ -38,6 +39,7 @@ class NodeLimits:
     probe_s: float = 1.0
     """Between two looks at a storage that refused a write."""
     txns: TxnLimits = TxnLimits()
+    producers: ProducerLimits = ProducerLimits()
     txn_finish_s: float = 3.0
     """How long an orderly close of a pchannel waits for open transactions."""
     pause_consumption: bool = False

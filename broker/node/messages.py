@@ -11,11 +11,12 @@ import anyio
 
 from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
+from broker.core.delivery import Item
 from broker.core.transaction import TxnView
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
-from broker.model.message import Appended, ClosedTick, Delivered, NewMessage
+from broker.model.message import Appended, ClosedTick, NewMessage
 from broker.model.position import Cursor, DeliverFilter, DeliverPolicy
 from broker.node.shard_state import SealOverdue, SealSegments
 
@@ -26,7 +27,7 @@ AppendOutcome = Appended | Refusal
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch(Request[tuple[AppendOutcome, ...]]):
-    """Append these; answered with one outcome for each, in the same order.
+    """Append these; answered with one outcome for each, in the same order. They take `ticks` ticks.
 
     Go through `intake.append`, which bounds the messages, counts `size_bytes` into the Backlog and
     turns actor errors into refusals. The Appender counts them out when it answers.
@@ -34,6 +35,7 @@ class AppendBatch(Request[tuple[AppendOutcome, ...]]):
 
     messages: tuple[NewMessage, ...]
     size_bytes: int
+    ticks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class Delivery:
     `cursor`: what to pull next.
     """
 
-    items: tuple[Delivered | ClosedTick, ...]
+    items: tuple[Item, ...]
     tick: ClosedTick | None
     cursor: Cursor
 
@@ -259,6 +261,10 @@ class OpenScanner(Request[ScannerOpened | Refusal]):
     policy: DeliverPolicy
     filters: tuple[DeliverFilter, ...] = ()
     ignores_pause: bool = False
+    among: frozenset[str] | None = None
+    """Of a whole pchannel: only these vchannels, and what concerns all."""
+    whole: bool = False
+    """Records come as they are, as far as the cursor and the filters let them."""
 
 
 @dataclass(frozen=True, slots=True)

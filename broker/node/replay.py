@@ -55,10 +55,10 @@ def begin(
             " it goes to id %s and tick %s, the log to %s and %s",
             *(name, at.id, at.tick, bounds.next_id, bounds.last_tick),
         )
-        state = RecoveryState(Snapshot(), effect_of(headers), limits.txns)
+        state = RecoveryState(Snapshot(), effect_of(headers), limits.txns, limits.producers)
         state.renounce(snapshot)
         return Replay(state, bounds.first_id)
-    state = RecoveryState(snapshot, effect_of(headers), limits.txns)
+    state = RecoveryState(snapshot, effect_of(headers), limits.txns, limits.producers)
     return Replay(state, max(bounds.first_id, state.checkpoint.id))
 
 

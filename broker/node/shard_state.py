@@ -13,6 +13,7 @@ from broker.core.segment_sealing import Sealing
 from broker.core.segment_turn import Turn, Verdict, turn_of
 from broker.core.segments import Shards
 from broker.core.transaction import Transactions, TxnView
+from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import SegmentId, TimeTick
 from broker.model.message import NewMessage
@@ -62,6 +63,12 @@ class ShardState:
 
     def _read(self, message: NewMessage) -> Verdict:
         """UNRECOVERABLE when nobody could: older clients repeat any other refusal for ever."""
+        if isinstance(message, NewBatch):
+            return Refusal(
+                StreamingCode.UNRECOVERABLE,
+                f"vchannel {message.vchannel!r} is a collection's: its rows have headers and come"
+                " one message at a time, not in a batch",
+            )
         try:
             return self._headers.effect(message.type, message.body)
         except BadHeader as error:

@@ -243,7 +243,7 @@ class MemoryLog:
                 )
             if record.term != self._term:
                 raise ValueError(f"record of term {record.term} in a log of {self._term}")
-            if not record.sizes or sum(record.sizes) != len(record.body):
+            if not record.adds_up:
                 raise ValueError(f"record {record.base_id}: the sizes are not those of the body")
             next_id, last_tick = record.next_id, record.last_tick
 

@@ -12,7 +12,13 @@ Version 2, for records of a transaction alone, has between sizes and body:
 
     transaction id u64 | keepalive ms i64 | begin id i64 | bodies before u64
 
-and a mark over its checksum, because the version itself lies outside of what that covers.
+and version 3, for batches whose body is payloads alone, has there what they share:
+
+    codec u32 | properties bytes u32 | keys u32 | keys bytes u32 | producer bytes u32
+    sequence i64 | properties | producer | key sizes u32 * keys | keys
+
+Both have a mark over their checksum, because the version lies outside of what that covers. Of a
+packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it.
 
 `length` counts the whole record. The checksum covers everything behind it, and is stored with the
 segment's salt over it (exclusive or), so that neither bytes left over from another segment nor a
@@ -28,7 +34,9 @@ from typing import NamedTuple
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
+from broker.model.batch import NO_KEYS, BatchPart, Codec, Keys
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
+from broker.model.producer import ProducerPart
 from broker.model.record import Record
 from broker.model.txn import TxnPart
 from broker.ports.files import Readable
@@ -37,16 +45,16 @@ from broker.ports.wal import UnknownFormat
 MAGIC = b"\xd7TmR"
 VERSION = 1
 VERSION_IN_TXN = 2
+VERSION_BATCH = 3
 BODY_BYTES_MAX = 1 << 30
 _PREFIX = struct.Struct("<4sIII")
 _FIELDS = struct.Struct("<qqQqqIII")
 _FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
 FRAME_BYTES = _FRAME.size
 _TXN = struct.Struct("<QqqQ")
-_TXN_MARK = 0x54784E32
-_START = MAGIC + struct.pack("<I", VERSION)
-_START_IN_TXN = MAGIC + struct.pack("<I", VERSION_IN_TXN)
-_KNOWN = frozenset({VERSION, VERSION_IN_TXN})
+_BATCH = struct.Struct("<IIIIIq")
+_MARKS = {VERSION: 0, VERSION_IN_TXN: 0x54784E32, VERSION_BATCH: 0x42617433}
+_VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
 
 
 class BadRecord(Exception):
@@ -119,12 +127,26 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         *sizes,
     )
     version, part = VERSION, record.txn
-    if part is not None:
-        version, salt = VERSION_IN_TXN, salt ^ _TXN_MARK
+    if record.batch is not None:
+        version = VERSION_BATCH
+        fields += _encode_batch(record.batch)
+    elif part is not None:
+        version = VERSION_IN_TXN
         fields += _TXN.pack(part.id, part.keepalive_ms, part.begin_id, part.bodies)
-    checksum = crc32c_extend(crc32c(fields), body) ^ salt
+    checksum = crc32c_extend(crc32c(fields), body) ^ salt ^ _MARKS[version]
     length = _PREFIX.size + len(fields) + len(body)
     return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
+
+
+def _encode_batch(part: BatchPart) -> bytes:
+    producer, sequence = b"", 0
+    if part.producer is not None:
+        producer, sequence = part.producer.producer.encode(), part.producer.sequence
+    keys = part.keys
+    lengths = len(part.properties), len(keys.sizes), len(keys.body), len(producer)
+    head = _BATCH.pack(part.codec, *lengths, sequence)
+    key_sizes = _sizes_of(len(keys.sizes)).pack(*keys.sizes)
+    return b"".join((head, part.properties, producer, key_sizes, keys.body))
 
 
 @lru_cache(1024)
@@ -141,12 +163,12 @@ def frame_at(window: Window, offset: int) -> Frame:
     if magic != MAGIC:
         raise BadRecord(offset, "no record begins here")
     frame = Frame(*fields)
-    if version not in _KNOWN:
+    if version not in _MARKS:
         raise BadRecord(offset, f"unknown version {version}")
     if frame.length > window.end - offset:
         raise BadRecord(offset, "the record reaches beyond the end")
-    before_body = FRAME_BYTES + frame.name_bytes + 4 * frame.messages + _txn_bytes(version)
-    if before_body > frame.length or not frame.messages:
+    before_part = FRAME_BYTES + frame.name_bytes + 4 * frame.messages
+    if before_part + _LEAST_BYTES[version] > frame.length or not frame.messages:
         raise BadRecord(offset, "the record's lengths disagree")
     return frame
 
@@ -154,25 +176,26 @@ def frame_at(window: Window, offset: int) -> Frame:
 def record_at(window: Window, offset: int, salt: int) -> Stored:
     """The intact record at `offset`; raises BadRecord, or UnknownFormat when it is newer."""
     buffer, at = window.span(offset, FRAME_BYTES)
-    in_txn = buffer[at : at + 8] == _START_IN_TXN
-    if len(buffer) - at < FRAME_BYTES or not (in_txn or buffer[at : at + 8] == _START):
+    version = _VERSIONS.get(buffer[at : at + 8], 0)
+    if len(buffer) - at < FRAME_BYTES or not version:
         _refuse_newer(window, offset, salt)
         frame_at(window, offset)
     _, _, length, checksum, term, base_id, base_tick, confirmed, group_id, count, kind, name = (
         _FRAME.unpack_from(buffer, at)
     )
-    txn_from = FRAME_BYTES + name + 4 * count
-    body_from = txn_from + (_TXN.size if in_txn else 0)
-    if body_from > length or not count or length > window.end - offset:
+    part_from = FRAME_BYTES + name + 4 * count
+    if part_from + _LEAST_BYTES[version] > length or not count or length > window.end - offset:
         frame_at(window, offset)
     buffer, at = window.span(offset, length)
     if len(buffer) - at < length:
         raise BadRecord(offset, "the file ends inside a record")
     name_at = at + FRAME_BYTES
+    body_from = part_from + _part_bytes(version, buffer, at + part_from)
+    if body_from > length:
+        raise BadRecord(offset, "the record's lengths disagree")
     body = buffer[at + body_from : at + length]
     head = buffer[at + _PREFIX.size : at + body_from]
-    salt = salt ^ _TXN_MARK if in_txn else salt
-    if crc32c_extend(crc32c(head), body) ^ salt != checksum:
+    if crc32c_extend(crc32c(head), body) ^ salt ^ _MARKS[version] != checksum:
         raise BadRecord(offset, "the checksum does not match")
     record = Record(
         Term(term),
@@ -183,7 +206,8 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
         buffer[name_at : name_at + name].decode(),
         _sizes_of(count).unpack_from(buffer, name_at + name),
         body,
-        _part_at(buffer, at + txn_from) if in_txn else None,
+        _part_at(buffer, at + part_from) if version == VERSION_IN_TXN else None,
+        _batch_at(buffer, at + part_from) if version == VERSION_BATCH else None,
     )
     return Stored(offset, offset + length, group_id, record)
 
@@ -193,8 +217,30 @@ def _part_at(buffer: bytes, at: int) -> TxnPart:
     return TxnPart(TxnId(txn_id), keepalive_ms, MessageId(begin_id), bodies)
 
 
-def _txn_bytes(version: int) -> int:
-    return _TXN.size if version == VERSION_IN_TXN else 0
+def _batch_at(buffer: bytes, at: int) -> BatchPart:
+    codec, properties, keys, key_bytes, producer, sequence = _BATCH.unpack_from(buffer, at)
+    producer_at = at + _BATCH.size + properties
+    keys_at = producer_at + producer
+    body_at = keys_at + 4 * keys
+    numbered = ProducerPart(buffer[producer_at:keys_at].decode(), sequence) if producer else None
+    sizes = _sizes_of(keys).unpack_from(buffer, keys_at)
+    return BatchPart(
+        buffer[at + _BATCH.size : producer_at],
+        Codec(codec),
+        Keys(sizes, buffer[body_at : body_at + key_bytes]) if keys else NO_KEYS,
+        numbered,
+    )
+
+
+_LEAST_BYTES = {VERSION: 0, VERSION_IN_TXN: _TXN.size, VERSION_BATCH: _BATCH.size}
+
+
+def _part_bytes(version: int, buffer: bytes, at: int) -> int:
+    """What lies between the sizes and the body, by lengths that are not checked yet."""
+    if version != VERSION_BATCH:
+        return _LEAST_BYTES[version]
+    _, properties, keys, key_bytes, producer, _ = _BATCH.unpack_from(buffer, at)
+    return _BATCH.size + int(properties + 4 * keys + key_bytes + producer)
 
 
 def length_at(window: Window, offset: int) -> int:
@@ -207,7 +253,7 @@ def salt_of(window: Window, offset: int) -> int:
     """The salt that makes the record at `offset` intact, for a segment that lost its header."""
     frame = frame_at(window, offset)
     buffer, at = window.span(offset, frame.length)
-    mark = _TXN_MARK if buffer[at : at + 8] == _START_IN_TXN else 0
+    mark = _MARKS[_VERSIONS[buffer[at : at + 8]]]
     return int(crc32c(buffer[at + _PREFIX.size : at + frame.length])) ^ frame.checksum ^ mark
 
 
@@ -222,8 +268,8 @@ def _refuse_newer(window: Window, offset: int, salt: int) -> None:
     if len(buffer) - at < _PREFIX.size:
         return
     magic, version, length, checksum = _PREFIX.unpack_from(buffer, at)
-    if magic != MAGIC or version == 0 or version in _KNOWN or length > window.end - offset:
+    if magic != MAGIC or version == 0 or version in _MARKS or length > window.end - offset:
         return
     buffer, at = window.span(offset, length)
     if crc32c(buffer[at + _PREFIX.size : at + length]) ^ salt == checksum:
-        raise UnknownFormat(window.path, version, VERSION_IN_TXN)
+        raise UnknownFormat(window.path, version, max(_MARKS))

@@ -171,7 +171,7 @@ class Writer:
                 )
             if record.term != self._claim.term:
                 raise ValueError(f"record of term {record.term} in a log of {self._claim.term}")
-            if not record.sizes or sum(record.sizes) != len(record.body):
+            if not record.adds_up:
                 raise ValueError(f"record {record.base_id}: the sizes are not those of the body")
             if len(record.body) > BODY_BYTES_MAX:
                 raise ValueError(f"record {record.base_id}: its body is above {BODY_BYTES_MAX}")

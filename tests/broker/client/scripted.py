@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import accumulate, pairwise
 from typing import NoReturn
 
 import anyio
@@ -19,9 +20,11 @@ from grpclib.server import Stream
 
 from broker.model.failure import StreamingCode
 from broker.transport import Listener, ListenerLimits, ServerBatchStream
+from schemas.batches import ScannedBatch, append_landed, append_refused, scan_append_request
 from schemas.generated.milvus.proto import streaming
 from schemas.generated.tidemark import v1
 from schemas.status import StreamingError, grpc_code, status_details
+from schemas.varint import varint
 from schemas.wire import (
     Close,
     ScannedProduce,
@@ -83,6 +86,10 @@ class ScriptedBroker:
         """Done at the moment a stream is cut."""
         self.serving = True
         """Whether the assignment table has the pchannel."""
+        self.numbers: dict[tuple[str, int], list[Stored]] = {}
+        """Batches that were stored, by their numbers."""
+        self.forgetful = False
+        """Knows no producer's numbers any more."""
         self.reports: list[tuple[str, int]] = []
         self.opened_terms: list[int] = []
         self.consumers_open = 0
@@ -93,6 +100,7 @@ class ScriptedBroker:
         streams = {
             HANDLER + "Produce": self._produce,
             HANDLER + "Consume": self._consume,
+            "/tidemark.v1.Log/Append": self._append_batches,
             DISCOVER: self._discover,
         }
         return {
@@ -166,10 +174,7 @@ class ScriptedBroker:
         )
 
     async def _produce(self, call: "Stream[bytes, bytes]") -> None:
-        header = str(call.metadata["create-producer"]) if call.metadata else ""
-        created = streaming.CreateProducerRequest.parse(b64decode(header))
-        assert created.pchannel is not None
-        self.opened_terms.append(created.pchannel.term)
+        self._opened(call)
         stream = _batched(call)
         create = streaming.CreateProducerResponse(wal_name="rocksmq")
         await stream.write_batch([bytes(streaming.ProduceResponse(create=create))])
@@ -183,6 +188,63 @@ class ScriptedBroker:
         await stream.write_batch(
             [bytes(streaming.ProduceResponse(close=streaming.CloseProducerResponse()))]
         )
+
+    async def _append_batches(self, call: "Stream[bytes, bytes]") -> None:
+        self._opened(call)
+        stream = _batched(call)
+        await stream.write_batch([b""])
+        while messages := await stream.read_batch():
+            for message in messages:
+                await self._append_batch(call, stream, scan_append_request(message))
+
+    async def _append_batch(
+        self, call: "Stream[bytes, bytes]", stream: ServerBatchStream, batch: ScannedBatch
+    ) -> None:
+        if self.lose_requests:
+            self.lose_requests -= 1
+            await self._cut(call)
+        refusal = self._refusal_of(batch)
+        if refusal:
+            return await stream.write_batch([refusal])
+        number = batch.producer, batch.sequence
+        if number not in self.numbers:
+            self.numbers[number] = self._store_batch(batch)
+        if self.lose_replies:
+            self.lose_replies -= 1
+            await self._cut(call)
+        if not self.silent:
+            first = self.numbers[number][0]
+            await stream.write_batch([append_landed(first.id, first.tick, first.id)])
+        return None
+
+    def _refusal_of(self, batch: ScannedBatch) -> bytes:
+        if self.refusals:
+            return append_refused(int(self.refusals.popleft()), "scripted")
+        if (batch.producer, batch.sequence) in self.numbers:
+            return b""
+        if self.forgetful:
+            self.numbers.clear()
+        ends = [at + len(it) for (name, at), it in self.numbers.items() if name == batch.producer]
+        if batch.sequence != max(ends, default=0):
+            code = int(StreamingCode.INVALID_REQUEST_SEQ)
+            return append_refused(code, "scripted", max(ends, default=0))
+        return b""
+
+    def _store_batch(self, batch: ScannedBatch) -> list[Stored]:
+        ends = list(accumulate(batch.sizes, initial=0))
+        return [
+            self.store(
+                b"\x12" + varint(end - start) + batch.body[start:end] + batch.properties,
+                batch.vchannel,
+            )
+            for start, end in pairwise(ends)
+        ]
+
+    def _opened(self, call: "Stream[bytes, bytes]") -> None:
+        header = str(call.metadata["create-producer"]) if call.metadata else ""
+        created = streaming.CreateProducerRequest.parse(b64decode(header))
+        assert created.pchannel is not None
+        self.opened_terms.append(created.pchannel.term)
 
     async def _append(
         self, call: "Stream[bytes, bytes]", stream: ServerBatchStream, request: ScannedProduce

@@ -24,6 +24,7 @@ from broker.client import (
 )
 from broker.client.retry import Verdict, append_verdict
 from broker.model.failure import StreamingCode
+from broker.model.message import MessageType
 from tests.broker.client.scripted import PCHANNEL, VCHANNEL, Cut, ScriptedBroker, scripted_broker
 
 SHORT = Deadlines(append_s=0.3, close_s=0.2)
@@ -146,14 +147,52 @@ async def test_an_append_whose_request_was_lost_is_written_once(
 
 
 @pytest.mark.parametrize("cut", Cut)
-async def test_an_append_whose_reply_was_lost_is_sent_again(
+async def test_an_append_whose_reply_was_lost_is_sent_again_and_stored_once(
+    broker: ScriptedBroker, cut: Cut
+) -> None:
+    broker.cut, broker.lose_replies = cut, 2
+    async with connect(broker.address) as log:
+        landed = await log.append(VCHANNEL, b"a")
+    assert payloads(broker) == [b"a"]
+    assert landed.id == 1
+
+
+@pytest.mark.parametrize("cut", Cut)
+async def test_a_single_message_of_milvus_own_whose_reply_was_lost_is_written_twice(
     broker: ScriptedBroker, cut: Cut
 ) -> None:
     broker.cut, broker.lose_replies = cut, 1
     async with connect(broker.address) as log:
-        landed = await log.append(VCHANNEL, b"a")
+        landed = await log.append(VCHANNEL, b"a", version=2)
     assert payloads(broker) == [b"a", b"a"]
     assert landed.id == 2
+
+
+async def test_a_batch_whose_number_is_forgotten_is_unknown_only_when_it_was_sent_before(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address) as log:
+        await log.append(VCHANNEL, b"a")
+        broker.forgetful = True
+        await log.append(VCHANNEL, b"b")
+        broker.lose_requests = 1
+        broker.on_cut = broker.numbers.clear
+        with pytest.raises(OutcomeUnknown):
+            await log.append(VCHANNEL, b"c")
+        await log.append(VCHANNEL, b"d")
+    assert payloads(broker) == [b"a", b"b", b"d"]
+
+
+async def test_batches_behind_one_that_was_refused_get_other_numbers_and_are_stored_once(
+    broker: ScriptedBroker,
+) -> None:
+    broker.refusals.append(StreamingCode.UNRECOVERABLE)
+    async with connect(broker.address) as log:
+        results = await asyncio.gather(
+            *[log.append_batch(VCHANNEL, [b"%d" % it]) for it in range(9)], return_exceptions=True
+        )
+    assert isinstance(results[0], ServerRefusal)
+    assert payloads(broker) == [b"%d" % it for it in range(1, 9)]
 
 
 @pytest.mark.parametrize("cut", Cut)
@@ -218,8 +257,9 @@ async def test_append_messages_tells_the_result_of_every_single_message(
 ) -> None:
     broker.refusals.append(StreamingCode.UNRECOVERABLE)
     async with connect(broker.address) as log:
+        some = [Message(b"a"), Message(b"b", type=MessageType.DELETE)]
         with pytest.raises(AppendsFailed) as raised:
-            await log.append_messages(VCHANNEL, [Message(b"a"), Message(b"b")], atomic=False)
+            await log.append_messages(VCHANNEL, some, atomic=False)
     first, second = raised.value.results
     assert isinstance(first, ServerRefusal)
     assert second == (VCHANNEL, 1, 1001, 1)

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import assert_never
 
+from broker.core.admission import Admission
+from broker.core.producers import Producers
 from broker.core.segment_sealing import SegmentLimits
 from broker.core.segment_turn import Verdict, turn_of
 from broker.core.segments import Shards
-from broker.core.sequencer import Admission, LogEnd, Sequenced, sequence
+from broker.core.sequencer import Known, LogEnd, Sequenced, sequence
 from broker.core.transaction import Transactions
 from broker.model.effect import (
     ALL_PARTITIONS,
@@ -135,7 +137,8 @@ class ShardLog:
         if turn is not None:
             count += turn.ticks_due
             first_tick = turn.begin(first_tick)
-        result = sequence(messages, first_tick, self.end, ADMISSION, self.transactions, turn)
+        known = Known(self.transactions, Producers())
+        result = sequence(messages, first_tick, self.end, ADMISSION, known, turn)
         assert result.end.last_tick < self.end.last_tick + 1 + count
         self.records += result.records
         self.end = result.end

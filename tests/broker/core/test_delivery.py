@@ -22,7 +22,7 @@ from broker.model.position import (
     TimeTickGt,
     TimeTickGte,
 )
-from broker.model.record import Record
+from broker.model.record import Record, Slice
 
 VCHANNELS = ("p_1v0", "p_1v1", "")
 ALL = select("", ())
@@ -114,8 +114,9 @@ def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
         left = [record for record in log.records if record.next_id > cursor.next_id]
         picked = deliver(left, cursor, selection, credits[pulls % len(credits)], assembler)
         assert picked.items or picked.cursor.next_id == end
-        assert picked.cursor.tick == (picked.items[-1].tick if picked.items else cursor.tick)
-        found += picked.items
+        items = [item for item in picked.items if not isinstance(item, Slice)]
+        assert picked.cursor.tick == (items[-1].tick if items else cursor.tick)
+        found += items
         cursor = picked.cursor
         pulls += 1
     assert found == naive(log, vchannel, filters)
@@ -160,5 +161,5 @@ def test_a_type_filter_passes_its_types_and_what_the_log_says_itself() -> None:
     picked = deliver(
         records, Cursor(MessageId(1)), select("p_1v0", filters), 1 << 20, Assembler(MessageId(1))
     )
-    assert [item.id for item in picked.items] == [2, 3]
+    assert [item.id for item in picked.items if not isinstance(item, Slice)] == [2, 3]
     assert picked.cursor == Cursor(MessageId(5), TimeTick(3), MessageId(5))

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.admission import APPENDABLE_TYPES, Admission
+from broker.core.producers import Producers
 from broker.core.sequencer import (
-    APPENDABLE_TYPES,
-    Admission,
+    Known,
     LogEnd,
     barrier_of,
     closed_tick,
@@ -27,6 +28,10 @@ VCHANNELS = (PCHANNEL, f"{PCHANNEL}_7v0", f"{PCHANNEL}_7v1", "", f"{PCHANNEL}_vc
 ADMISSION = Admission(PCHANNEL, message_bytes_max=100, record_bytes_max=60, record_messages_max=4)
 END = LogEnd(Term(4), MessageId(50), TimeTick(1_000))
 FIRST_TICK = TimeTick(2_000)
+
+
+def known() -> Known:
+    return Known(Transactions(), Producers())
 
 
 def new_message(**fields: object) -> NewMessage:
@@ -60,7 +65,7 @@ def naively_admitted(message: NewMessage) -> bool:
 def test_exactly_the_admitted_messages_are_stored_and_found_by_their_outcome(
     messages: list[NewMessage],
 ) -> None:
-    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, known())
     assert len(result.outcomes) == len(messages)
     stored = {each.id: (each, record) for record in result.records for each in record.messages()}
     admitted = 0
@@ -83,7 +88,7 @@ def test_exactly_the_admitted_messages_are_stored_and_found_by_their_outcome(
 def test_ids_and_ticks_are_contiguous_and_go_on_where_the_log_ends(
     messages: list[NewMessage],
 ) -> None:
-    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, known())
     stored = [each for record in result.records for each in record.messages()]
     assert [each.id for each in stored] == [50 + index for index in range(len(stored))]
     assert [each.tick for each in stored] == [2_000 + index for index in range(len(stored))]
@@ -97,7 +102,7 @@ def test_ids_and_ticks_are_contiguous_and_go_on_where_the_log_ends(
 
 @given(MESSAGES)
 def test_order_within_a_vchannel_is_kept(messages: list[NewMessage]) -> None:
-    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, known())
     for vchannel in VCHANNELS:
         ids = [
             outcome.id
@@ -111,14 +116,14 @@ def test_order_within_a_vchannel_is_kept(messages: list[NewMessage]) -> None:
 def test_a_record_holds_one_vchannel_and_one_type_within_its_limits(
     messages: list[NewMessage],
 ) -> None:
-    for record in sequence(messages, FIRST_TICK, END, ADMISSION, Transactions()).records:
+    for record in sequence(messages, FIRST_TICK, END, ADMISSION, known()).records:
         assert len(record.sizes) <= ADMISSION.record_messages_max
         assert len(record.body) <= ADMISSION.record_bytes_max or len(record.sizes) == 1
 
 
 def test_neighbours_of_one_vchannel_and_type_share_a_record() -> None:
     messages = [new_message(), new_message(vchannel=VCHANNELS[2]), new_message()]
-    result = sequence(messages, FIRST_TICK, END, ADMISSION, Transactions())
+    result = sequence(messages, FIRST_TICK, END, ADMISSION, known())
     assert [len(record.sizes) for record in result.records] == [2, 1]
     assert [outcome.id for outcome in result.outcomes if isinstance(outcome, Appended)] == [
         50, 52, 51,
@@ -141,7 +146,7 @@ def test_neighbours_of_one_vchannel_and_type_share_a_record() -> None:
 def test_a_message_that_is_not_admitted_is_told_why(
     message: NewMessage, code: StreamingCode, part: str
 ) -> None:
-    result = sequence([message], FIRST_TICK, END, ADMISSION, Transactions())
+    result = sequence([message], FIRST_TICK, END, ADMISSION, known())
     (refusal,) = result.outcomes
     assert isinstance(refusal, Refusal)
     assert refusal.code is code
@@ -153,7 +158,7 @@ def test_a_closed_channel_gives_its_reason_to_everything() -> None:
     closed = Refusal(StreamingCode.CHANNEL_FENCED, "a newer term")
     admission = replace(ADMISSION, closed=closed)
     messages = [new_message(), new_message(type=4321)]
-    assert sequence(messages, FIRST_TICK, END, admission, Transactions()).outcomes == (
+    assert sequence(messages, FIRST_TICK, END, admission, known()).outcomes == (
         closed,
         closed,
     )
@@ -162,7 +167,7 @@ def test_a_closed_channel_gives_its_reason_to_everything() -> None:
 @given(st.integers(1, 60))
 def test_last_confirmed_is_held_back_by_the_oldest_open_transaction(begin: int) -> None:
     end = replace(END, open_txn_id=MessageId(begin))
-    result = sequence([new_message(), new_message()], FIRST_TICK, end, ADMISSION, Transactions())
+    result = sequence([new_message(), new_message()], FIRST_TICK, end, ADMISSION, known())
     confirmed = [each.last_confirmed_id for r in result.records for each in r.messages()]
     outcomes = [o.last_confirmed_id for o in result.outcomes if isinstance(o, Appended)]
     assert outcomes == confirmed
@@ -182,7 +187,7 @@ def test_a_tick_record_says_nothing_but_its_tick() -> None:
 
 def test_a_tick_that_is_not_new_is_a_broken_invariant() -> None:
     with pytest.raises(AssertionError):
-        sequence([new_message()], TimeTick(1_000), END, ADMISSION, Transactions())
+        sequence([new_message()], TimeTick(1_000), END, ADMISSION, known())
     with pytest.raises(AssertionError):
         time_tick_record(TimeTick(1_000), END)
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.sequencer import Admission, LogEnd, Sequenced, sequence
+from broker.core.admission import Admission
+from broker.core.producers import Producers
+from broker.core.sequencer import Known, LogEnd, Sequenced, sequence
 from broker.core.transaction import (
     Transactions,
     TxnLimits,
@@ -40,7 +42,11 @@ class Writer:
     def group(self, *messages: NewMessage) -> Sequenced:
         due = self.transactions.rollbacks_due(messages)
         result = sequence(
-            messages, TimeTick(self.end.last_tick + 1), self.end, ADMISSION, self.transactions
+            messages,
+            TimeTick(self.end.last_tick + 1),
+            self.end,
+            ADMISSION,
+            Known(self.transactions, Producers()),
         )
         used = sum(len(record.sizes) for record in result.records)
         assert used <= len(messages) + due

@@ -11,6 +11,8 @@ __all__ = (
     "AdminStub",
     "AdvanceRequest",
     "AdvanceResponse",
+    "AppendRequest",
+    "AppendResponse",
     "BarrierInfo",
     "BarrierKind",
     "BarrierPeer",
@@ -25,6 +27,7 @@ __all__ = (
     "ChannelsResponse",
     "ClusterBase",
     "ClusterStub",
+    "Codec",
     "Collection",
     "CollectionsBase",
     "CollectionsStub",
@@ -37,6 +40,8 @@ __all__ = (
     "DescribeResponse",
     "DropCollectionRequest",
     "DropCollectionResponse",
+    "Durability",
+    "Form",
     "GetCollectionRequest",
     "HealthRequest",
     "HealthResponse",
@@ -64,6 +69,11 @@ __all__ = (
     "MvccResponse",
     "PauseConsumptionRequest",
     "PauseConsumptionResponse",
+    "ReadBatch",
+    "ReadOpen",
+    "ReadPosition",
+    "ReadRequest",
+    "ReadResponse",
     "RegisterRequest",
     "RenewRequest",
     "ReportChannelsRequest",
@@ -87,7 +97,7 @@ __all__ = (
     "WatchBarrierResponse",
 )
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -141,6 +151,39 @@ class BarrierKind(betterproto2.Enum):
             "BARRIER_KIND_HARD": 2,
             "BARRIER_KIND_HARD_MINIMUM": 3,
         }
+
+
+class Codec(betterproto2.Enum):
+    NONE = 0
+
+    LZ4 = 1
+    """
+    One LZ4 block, without the size in front.
+    """
+
+    ZSTD = 2
+    """
+    One Zstandard frame that says how large its content is.
+    """
+
+
+class Durability(betterproto2.Enum):
+    FSYNC = 0
+    """
+    Survives kill -9 and a power cut once it is answered.
+    """
+
+
+class Form(betterproto2.Enum):
+    PAYLOADS = 0
+    """
+    The body is the payloads, one after the other.
+    """
+
+    STORED = 1
+    """
+    Each message is fields 2 and 3 of a milvus.proto.common.ImmutableMessage.
+    """
 
 
 @dataclass(eq=False, repr=False)
@@ -230,6 +273,104 @@ class AdvanceResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "AdvanceResponse", AdvanceResponse)
+
+
+@dataclass(eq=False, repr=False)
+class AppendRequest(betterproto2.Message):
+    """
+    Messages that are stored together or not at all; they get ids and ticks one after the other.
+    """
+
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    sizes: "list[int]" = betterproto2.field(2, betterproto2.TYPE_FIXED32, repeated=True)
+    """
+    Bytes of each payload in the body. Packed, so four bytes each.
+    """
+
+    properties: "dict[str, str]" = betterproto2.field(
+        3,
+        betterproto2.TYPE_MAP,
+        map_meta=betterproto2.map_meta(
+            betterproto2.TYPE_STRING, betterproto2.TYPE_STRING
+        ),
+    )
+    """
+    Of every message in it. Names that begin with `_` are reserved, but for `_v` and `_h`.
+    """
+
+    type: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+    """
+    A milvus.proto.messages.MessageType; 0 means Insert. None that is a transaction's or exclusive.
+    """
+
+    producer: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Who numbers its batches, at most 64 characters; empty for nobody.
+    """
+
+    sequence: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+    """
+    The number of the first message: 0 at first, then one more for each message before it. A
+    repeat is answered with what the first one got.
+    """
+
+    durability: "Durability" = betterproto2.field(
+        7, betterproto2.TYPE_ENUM, default_factory=lambda: Durability(0)
+    )
+
+    codec: "Codec" = betterproto2.field(
+        9, betterproto2.TYPE_ENUM, default_factory=lambda: Codec(0)
+    )
+    """
+    What is in `sizes` is unpacked.
+    """
+
+    key_sizes: "list[int]" = betterproto2.field(
+        10, betterproto2.TYPE_FIXED32, repeated=True
+    )
+    """
+    None, or for each message 0 for no key, else the bytes of its key in `keys` plus one.
+    """
+
+    keys: "bytes" = betterproto2.field(11, betterproto2.TYPE_BYTES)
+
+    body: "bytes" = betterproto2.field(15, betterproto2.TYPE_BYTES)
+
+
+default_message_pool.register_message("tidemark.v1", "AppendRequest", AppendRequest)
+
+
+@dataclass(eq=False, repr=False)
+class AppendResponse(betterproto2.Message):
+    message_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Of the first message; each of the others has one more.
+    """
+
+    time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    last_confirmed_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    durability: "Durability" = betterproto2.field(
+        4, betterproto2.TYPE_ENUM, default_factory=lambda: Durability(0)
+    )
+
+    error: "__milvus__proto__streaming__.StreamingError | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    Nothing was stored, unless the code says that it is not known.
+    """
+
+    expected_sequence: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+    """
+    With INVALID_REQUEST_SEQ, the number that comes next. From 1 to the one that was sent: numbers
+    were left out, and the batch was never stored. Any other: too old to tell.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "AppendResponse", AppendResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -990,6 +1131,165 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ReadBatch(betterproto2.Message):
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    sizes: "list[int]" = betterproto2.field(2, betterproto2.TYPE_FIXED32, repeated=True)
+
+    properties: "dict[str, str]" = betterproto2.field(
+        3,
+        betterproto2.TYPE_MAP,
+        map_meta=betterproto2.map_meta(
+            betterproto2.TYPE_STRING, betterproto2.TYPE_STRING
+        ),
+    )
+
+    message_id: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Of the first message in the body; the others follow one by one, and so do their ticks.
+    """
+
+    time_tick: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+
+    last_confirmed_id: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+
+    type: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
+
+    form: "Form" = betterproto2.field(
+        8, betterproto2.TYPE_ENUM, default_factory=lambda: Form(0)
+    )
+
+    codec: "Codec" = betterproto2.field(
+        9, betterproto2.TYPE_ENUM, default_factory=lambda: Codec(0)
+    )
+
+    key_sizes: "list[int]" = betterproto2.field(
+        10, betterproto2.TYPE_FIXED32, repeated=True
+    )
+
+    keys: "bytes" = betterproto2.field(11, betterproto2.TYPE_BYTES)
+
+    first: "int" = betterproto2.field(12, betterproto2.TYPE_INT32)
+    """
+    Only the messages [first, end) are meant.
+    """
+
+    end: "int" = betterproto2.field(13, betterproto2.TYPE_INT32)
+
+    ids: "list[int]" = betterproto2.field(14, betterproto2.TYPE_FIXED64, repeated=True)
+    """
+    Of a committed transaction: the id of each message. All have the same tick.
+    """
+
+    body: "bytes" = betterproto2.field(15, betterproto2.TYPE_BYTES)
+
+
+default_message_pool.register_message("tidemark.v1", "ReadBatch", ReadBatch)
+
+
+@dataclass(eq=False, repr=False)
+class ReadOpen(betterproto2.Message):
+    vchannels: "list[str]" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    None: everything on the pchannel.
+    """
+
+    position: "ReadPosition | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    None of these: from the first message that the log holds.
+    """
+
+    from_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    latest: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+
+    from_tick: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+
+    until_tick: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+    """
+    The stream ends when every message with a tick up to this one was given; 0 for never.
+    """
+
+    types: "list[int]" = betterproto2.field(7, betterproto2.TYPE_INT32, repeated=True)
+    """
+    A milvus.proto.messages.MessageType each; none for all.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "ReadOpen", ReadOpen)
+
+
+@dataclass(eq=False, repr=False)
+class ReadPosition(betterproto2.Message):
+    """
+    Everything below `next_id` is done with, and so is every tick up to `time_tick`.
+    """
+
+    next_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    open_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Where the oldest transaction begins that is open there.
+    """
+
+    inside: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Messages given of the transaction that commits at `next_id`.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "ReadPosition", ReadPosition)
+
+
+@dataclass(eq=False, repr=False)
+class ReadRequest(betterproto2.Message):
+    open: "ReadOpen | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    credit_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    Bytes that the server may send beyond what it was allowed before; batches are not cut.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "ReadRequest", ReadRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ReadResponse(betterproto2.Message):
+    batch: "ReadBatch | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    closed_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    No message with a tick up to this one will follow.
+    """
+
+    position: "ReadPosition | None" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    Where another stream would go on.
+    """
+
+    end: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Everything up to `until_tick` was given.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "ReadResponse", ReadResponse)
+
+
+@dataclass(eq=False, repr=False)
 class RegisterRequest(betterproto2.Message):
     node_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
 
@@ -1680,6 +1980,55 @@ class LogStub(betterproto2_grpclib.ServiceStub):
     as those of Milvus's services do.
     """
 
+    async def append(
+        self,
+        messages: "AsyncIterable[AppendRequest] | Iterable[AppendRequest]",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[AppendResponse]":
+        """
+        Batches to one pchannel, answered in their order. The header `create-producer` names the
+        pchannel and its term, as in Milvus's Produce. The server begins with an empty AppendResponse.
+        """
+
+        async for response in self._stream_stream(
+            "/tidemark.v1.Log/Append",
+            messages,
+            AppendRequest,
+            AppendResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def read(
+        self,
+        messages: "AsyncIterable[ReadRequest] | Iterable[ReadRequest]",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[ReadResponse]":
+        """
+        Batches of one pchannel, as long as the reader gives credit. The header `create-consumer`
+        names the pchannel and its term, as in Milvus's Consume. The server begins with an empty
+        ReadResponse; the first request opens, later ones give more credit.
+        """
+
+        async for response in self._stream_stream(
+            "/tidemark.v1.Log/Read",
+            messages,
+            ReadRequest,
+            ReadResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
     async def describe(
         self,
         message: "DescribeRequest",
@@ -1898,6 +2247,9 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
             deadline=deadline,
             metadata=metadata,
         )
+
+
+from ...milvus.proto import streaming as __milvus__proto__streaming__
 
 
 class AdminBase(betterproto2_grpclib.ServiceBase):
@@ -2338,6 +2690,29 @@ class LogBase(betterproto2_grpclib.ServiceBase):
     as those of Milvus's services do.
     """
 
+    async def append(
+        self, messages: "AsyncIterator[AppendRequest]"
+    ) -> "AsyncIterator[AppendResponse]":
+        """
+        Batches to one pchannel, answered in their order. The header `create-producer` names the
+        pchannel and its term, as in Milvus's Produce. The server begins with an empty AppendResponse.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield AppendResponse()
+
+    async def read(
+        self, messages: "AsyncIterator[ReadRequest]"
+    ) -> "AsyncIterator[ReadResponse]":
+        """
+        Batches of one pchannel, as long as the reader gives credit. The header `create-consumer`
+        names the pchannel and its term, as in Milvus's Consume. The server begins with an empty
+        ReadResponse; the first request opens, later ones give more credit.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield ReadResponse()
+
     async def describe(self, message: "DescribeRequest") -> "DescribeResponse":
         """
         What each channel holds now; a vchannel reports the ids of its pchannel.
@@ -2366,6 +2741,26 @@ class LogBase(betterproto2_grpclib.ServiceBase):
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def __rpc_append(
+        self, stream: "grpclib.server.Stream[AppendRequest, AppendResponse]"
+    ) -> None:
+        request = stream.__aiter__()
+        await self._call_rpc_handler_server_stream(
+            self.append,
+            stream,
+            request,
+        )
+
+    async def __rpc_read(
+        self, stream: "grpclib.server.Stream[ReadRequest, ReadResponse]"
+    ) -> None:
+        request = stream.__aiter__()
+        await self._call_rpc_handler_server_stream(
+            self.read,
+            stream,
+            request,
+        )
 
     async def __rpc_describe(
         self, stream: "grpclib.server.Stream[DescribeRequest, DescribeResponse]"
@@ -2401,6 +2796,18 @@ class LogBase(betterproto2_grpclib.ServiceBase):
 
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
+            "/tidemark.v1.Log/Append": grpclib.const.Handler(
+                self.__rpc_append,
+                grpclib.const.Cardinality.STREAM_STREAM,
+                AppendRequest,
+                AppendResponse,
+            ),
+            "/tidemark.v1.Log/Read": grpclib.const.Handler(
+                self.__rpc_read,
+                grpclib.const.Cardinality.STREAM_STREAM,
+                ReadRequest,
+                ReadResponse,
+            ),
             "/tidemark.v1.Log/Describe": grpclib.const.Handler(
                 self.__rpc_describe,
                 grpclib.const.Cardinality.UNARY_UNARY,

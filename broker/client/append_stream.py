@@ -1,0 +1,49 @@
+"""One Append stream of `tidemark.v1.Log`: batches out, answers in the same order.
+
+It owns the order alone: an answer carries no number, it belongs to the oldest batch without one.
+All else is as on a Produce stream.
+Next: broker/edge/append.py
+"""
+
+from collections import deque
+
+from broker.client.errors import ProtocolBroken
+from broker.client.produce_stream import ProduceStream
+from schemas.batches import Landed, scan_append_response
+from schemas.frames import frames
+from schemas.wire import ProduceAnswer, Produced, ProduceFailed
+
+APPEND = "/tidemark.v1.Log/Append"
+
+
+class BatchFailed(ProduceFailed):
+    """A batch was refused; `expected_sequence` counts when its number was."""
+
+    expected_sequence: int = 0
+
+
+class AppendStream(ProduceStream):
+    """Use once, as a ProduceStream."""
+
+    path = APPEND
+    goodbye = b""
+    _sent: deque[int]
+
+    def _accepts(self, first: bytes) -> bool:
+        self._sent = deque()
+        return not first
+
+    def _framed(self, requests: list[tuple[int, bytes]]) -> bytes:
+        self._sent += [request_id for request_id, _ in requests]
+        return frames([request for _, request in requests])
+
+    def _answer(self, message: bytes) -> ProduceAnswer | None:
+        answer = scan_append_response(message)
+        if answer is None or not self._sent:
+            raise ProtocolBroken(f"{self._location.address}: an answer to no batch")
+        request_id = self._sent.popleft()
+        if isinstance(answer, Landed):
+            return Produced(request_id, *answer)
+        failed = BatchFailed(request_id, answer.code, answer.cause)
+        failed.expected_sequence = answer.expected_sequence
+        return failed

@@ -1,0 +1,180 @@
+"""Batches as a program appends and reads them: where one landed, and what came.
+
+It owns the cutting of bodies, once and when asked for. It never talks to anything.
+Next: broker/client/batch_producer.py
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from broker.client.errors import ProtocolBroken
+from broker.client.message import KEY_PROPERTY, Received
+from broker.model.batch import Keys
+from broker.model.ids import MessageId, TimeTick, VChannelName
+from schemas.batches import STORED, ReadBatch
+from schemas.entries import read_entry
+from schemas.fields import fields
+from schemas.packing import BadPacking, unpack
+from schemas.properties import ROW_KEY, BadProperty
+from schemas.varint import Malformed
+
+BODY_BYTES_MAX = 1 << 30
+
+
+class AppendedBatch(NamedTuple):
+    """Where a batch landed: message i has id `id + i` and tick `tick + i`. It survives power cuts.
+
+    `last_confirmed_id` is that of the first message.
+    """
+
+    vchannel: VChannelName
+    id: MessageId
+    tick: TimeTick
+    last_confirmed_id: MessageId
+    messages: int
+
+
+class MessageBatch:
+    """Messages of one vchannel in their order; perhaps none, when only the closed tick moved.
+
+    `closed_tick`: nothing with a tick up to it is still to come on what is read. Everything else is
+    cut out of the body when it is first asked for. A transaction has one tick for all, and ids of
+    its own; everything else counts up by one.
+    """
+
+    def __init__(self, came: ReadBatch, collection: str | None, closed_tick: TimeTick) -> None:
+        self.collection = collection
+        self.closed_tick = closed_tick
+        self._came = came
+
+    def __len__(self) -> int:
+        return self._came.end - self._came.first
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The id of each message."""
+        came = self._came
+        if came.ids:
+            return came.ids[came.first : came.end]
+        return range(came.message_id + came.first, came.message_id + came.end)
+
+    @property
+    def ticks(self) -> Sequence[int]:
+        """The time tick of each message."""
+        came = self._came
+        if came.ids:
+            return (came.tick,) * len(self)
+        return range(came.tick + came.first, came.tick + came.end)
+
+    @cached_property
+    def payloads(self) -> list[bytes]:
+        """The payload of each message. Raises ProtocolBroken on bytes that mean nothing."""
+        if self._came.form == STORED:
+            return [payload for payload, _ in self._stored]
+        return self._pieces
+
+    @cached_property
+    def tags(self) -> Sequence[Mapping[str, str]]:
+        """All properties of each message as stored, the reserved ones included."""
+        if self._came.form == STORED:
+            return [tags for _, tags in self._stored]
+        shared = _shared(self._came.properties)
+        if not self._came.key_sizes:
+            return (shared,) * len(self)
+        return [
+            shared if key is None else {**shared, KEY_PROPERTY: ROW_KEY.encode(key)}
+            for key in self.keys
+        ]
+
+    @cached_property
+    def keys(self) -> list[bytes | None]:
+        """The key that each message was appended with."""
+        came = self._came
+        if came.form == STORED:
+            return [_key(tags) for tags in self.tags]
+        keys = Keys(came.key_sizes, came.keys).split(len(came.sizes))
+        return keys[came.first : came.end]
+
+    @property
+    def vchannel(self) -> str:
+        """Where the messages are; "" when they concern every vchannel."""
+        if self._came.vchannel or not len(self) or self._came.form != STORED:
+            return self._came.vchannel
+        return self.tags[0].get("_vc", "")
+
+    @property
+    def messages(self) -> list[Received]:
+        """Each message by itself, as `read` gives it."""
+        kind, plain = self._came.type, self._came.form != STORED
+        return [
+            Received(
+                payload,
+                MessageId(id),
+                TimeTick(tick),
+                self._came.vchannel or tags.get("_vc", ""),
+                self.collection,
+                kind if plain else int(tags.get("_t", "0")),
+                tags,
+            )
+            for payload, id, tick, tags in zip(
+                self.payloads, self.ids, self.ticks, self.tags, strict=True
+            )
+        ]
+
+    @cached_property
+    def _pieces(self) -> list[bytes]:
+        came = self._came
+        body = came.body
+        if came.codec:
+            body = _unpacked(came)
+        elif sum(came.sizes) != len(body):
+            raise ProtocolBroken(f"a batch of {len(body)} bytes, and sizes of {sum(came.sizes)}")
+        ends = list(accumulate(came.sizes, initial=0))[came.first : came.end + 1]
+        return [body[start:end] for start, end in pairwise(ends)]
+
+    @cached_property
+    def _stored(self) -> list[tuple[bytes, dict[str, str]]]:
+        try:
+            return [_read_stored(piece) for piece in self._pieces]
+        except Malformed as error:
+            raise ProtocolBroken(f"a stored message: {error}") from error
+
+
+def _unpacked(came: ReadBatch) -> bytes:
+    size = sum(came.sizes)
+    if size > BODY_BYTES_MAX:
+        raise ProtocolBroken(f"a batch of {size} bytes; no server takes one of that size")
+    try:
+        return unpack(came.codec, came.body, size)
+    except BadPacking as error:
+        raise ProtocolBroken(str(error)) from error
+
+
+def _read_stored(stored: bytes) -> tuple[bytes, dict[str, str]]:
+    payload, tags = b"", {}
+    for tag, first, stop in fields(stored, 0, len(stored)):
+        if tag == 0x12:
+            payload = stored[first:stop]
+        elif tag == 0x1A:
+            name, value = read_entry(stored[first:stop])
+            tags[name] = value
+    return payload, tags
+
+
+@lru_cache(maxsize=256)
+def _shared(properties: bytes) -> Mapping[str, str]:
+    """One mapping for all the messages of many batches: it is not to be changed."""
+    try:
+        entries = fields(properties, 0, len(properties))
+        return dict([read_entry(properties[first:stop]) for _, first, stop in entries])
+    except Malformed as error:
+        raise ProtocolBroken(f"shared properties: {error}") from error
+
+
+def _key(tags: Mapping[str, str]) -> bytes | None:
+    try:
+        return ROW_KEY.read(tags)
+    except BadProperty as error:
+        raise ProtocolBroken(str(error)) from error

@@ -1,0 +1,296 @@
+"""Gathers the appends of one pchannel into batches, and keeps each batch alive until its answer.
+
+It owns the batches that are still open. One is sent at once when little is on the way; otherwise
+it waits for that, for more messages, or for its linger to pass, whichever comes first.
+Next: broker/client/append_stream.py
+
+Why a future for each message: a task that is cancelled cancels what it waits for, and that must not
+be everybody's batch.
+"""
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.client.append_stream import AppendStream, BatchFailed
+from broker.client.assignment_table import Location
+from broker.client.errors import ClosedClient, refusal
+from broker.client.message import Appended, Message, key_bytes
+from broker.client.network import Network
+from broker.client.numbered import NumberedOutbox
+from broker.client.outbox import Expired, Limits, Outbox, Pending
+from broker.client.produce_stream import ProduceStream
+from broker.client.producer import Producer, Waiter
+from broker.client.retry import Verdict
+from broker.model.failure import StreamingCode
+from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
+from schemas.batches import ScannedBatch, append_request, shared_properties
+from schemas.packing import codec_named, pack
+from schemas.wire import Produced, ProduceFailed
+
+MESSAGES_MAX = 4096
+"""In one batch that is gathered; a server takes more."""
+ON_THE_WAY = 2
+"""Batches without an answer beyond which an open one waits for more messages: one is written, one
+is on its way there."""
+MESSAGE_OVERHEAD_BYTES = 256
+
+Ticket = asyncio.Future[Appended]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How appends become batches.
+
+    A batch is closed when the next message would take it over `bytes_max`, and `linger_ms` after
+    its first message at the latest; when less than two batches are on their way, at once.
+    `compression`: "lz4" or "zstd", for bodies of `pack_bytes_min` and more; needs
+    `tidemark[compression]`.
+    """
+
+    bytes_max: int = 256 * 1024
+    linger_ms: float = 5.0
+    compression: str | None = None
+    pack_bytes_min: int = 1024
+
+
+class Shared(NamedTuple):
+    """What the messages of a batch have in common."""
+
+    vchannel: VChannelName
+    type: int
+    properties: bytes
+    deadline_s: float
+
+
+@dataclass(slots=True)
+class _Open:
+    """A batch that still takes messages."""
+
+    deadline_at_s: float
+    payloads: list[bytes] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    tickets: list[Ticket] = field(default_factory=list)
+    size_bytes: int = 0
+    linger: asyncio.TimerHandle | None = None
+
+
+class BatchProducer(Producer):
+    """Appends batches to one pchannel. `run` must run in a task for as long as it is used."""
+
+    def __init__(
+        self,
+        name: PChannelName,
+        network: Network,
+        limits: Limits,
+        gathering: Gathering,
+        new_name: Callable[[], str],
+        *,
+        resend: bool,
+    ) -> None:
+        self._gathering = gathering
+        self._codec = codec_named(gathering.compression) if gathering.compression else 0
+        self._new_name = new_name
+        self._open: dict[Shared, _Open] = {}
+        self._tickets = 0
+        self._flushing = False
+        super().__init__(name, network, limits, resend=resend)
+
+    def gather(self, shared: Shared, message: Message) -> Ticket:
+        """Take one message in; the ticket gets where it landed, or the error."""
+        if self._closing:
+            raise ClosedClient("the client is closed")
+        payload = message.payload
+        size = len(payload) + MESSAGE_OVERHEAD_BYTES
+        batch = self._open.get(shared)
+        if batch is not None and (
+            batch.size_bytes + size > self._gathering.bytes_max
+            or len(batch.payloads) == MESSAGES_MAX
+        ):
+            self._seal(shared)
+            batch = None
+        if batch is None:
+            batch = self._begin(shared)
+        ticket: Ticket = self._loop.create_future()
+        batch.payloads.append(payload)
+        batch.keys.append(None if message.key is None else key_bytes(message.key))
+        batch.tickets.append(ticket)
+        self._tickets += 1
+        batch.size_bytes += size
+        return ticket
+
+    def offer_batch(
+        self,
+        shared: Shared,
+        payloads: Sequence[bytes],
+        keys: Sequence[bytes | None],
+        deadline_at_s: float,
+    ) -> Pending[Waiter]:
+        """Take a whole batch in. After what was gathered before it."""
+        if self._closing:
+            raise ClosedClient("the client is closed")
+        if shared in self._open:
+            self._seal(shared)
+        request = encode_batch(shared, payloads, keys, self._codec, self._gathering.pack_bytes_min)
+        waiter: Waiter = self._loop.create_future()
+        return self._put(Pending(request, deadline_at_s, waiter, count=len(payloads)))
+
+    async def run(self) -> None:
+        """Serves until closed or cancelled; then everybody who still waits is answered."""
+        try:
+            await super().run()
+        finally:
+            self._seal_all()
+            for expired in self._outbox.clear():
+                self._fail(expired, ClosedClient("the client was closed before it was sent"))
+
+    def close(self) -> None:
+        """Take nothing more in; `run` returns once everything is answered."""
+        self._seal_all()
+        super().close()
+
+    def batch_done(self, *, progress: bool) -> None:
+        super().batch_done(progress=progress)
+        if self._open:
+            self._flush()
+        self._work.set()  # one more may be on its way now
+
+    def refused(self, answer: ProduceFailed) -> Verdict:
+        if not isinstance(answer, BatchFailed) or answer.code != StreamingCode.INVALID_REQUEST_SEQ:
+            return super().refused(answer)
+        outbox = self._outbox
+        assert isinstance(outbox, NumberedOutbox)
+        self._last_error = refusal(answer.code, answer.cause)
+        unknown = outbox.out_of_sequence(answer.request_id, answer.expected_sequence)
+        if unknown is not None:
+            self._fail(Expired(unknown, maybe_written=True), None)
+        self._work.set()
+        return Verdict.SURFACE
+
+    def _room(self) -> int:
+        """Tickets count one by one; a batch that came as one counts by its bytes alone."""
+        return min(super()._room(), self._limits.appends_max - self._tickets)
+
+    def _new_outbox(self) -> Outbox[Waiter]:
+        return NumberedOutbox(self._limits, self._new_name)
+
+    def _new_stream(self, location: Location) -> ProduceStream:
+        return AppendStream(location, self._outbox, self._work, self)
+
+    def _begin(self, shared: Shared) -> _Open:
+        batch = self._open[shared] = _Open(self._loop.time() + shared.deadline_s)
+        if len(self._outbox) >= ON_THE_WAY:
+            linger_s = self._gathering.linger_ms / 1000
+            batch.linger = self._loop.call_later(linger_s, self._lingered, shared, batch)
+        elif not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+        return batch
+
+    def _flush(self) -> None:
+        """Close batches, the oldest first, as far as little is on the way."""
+        self._flushing = False
+        while self._open and len(self._outbox) < ON_THE_WAY:
+            self._seal(next(iter(self._open)))
+        for shared, batch in self._open.items():
+            if batch.linger is None:
+                linger_s = self._gathering.linger_ms / 1000
+                batch.linger = self._loop.call_later(linger_s, self._lingered, shared, batch)
+
+    def _lingered(self, shared: Shared, batch: _Open) -> None:
+        if self._open.get(shared) is batch:
+            self._seal(shared)
+
+    def _seal_all(self) -> None:
+        while self._open:
+            self._seal(next(iter(self._open)))
+
+    def _seal(self, shared: Shared) -> None:
+        """Close a batch and put it in line; those who left before it was closed are not in it."""
+        batch = self._open.pop(shared)
+        if batch.linger is not None:
+            batch.linger.cancel()
+        self._tickets -= sum([ticket.done() for ticket in batch.tickets])
+        kept = [at for at, ticket in enumerate(batch.tickets) if not ticket.done()]
+        if not kept:
+            return
+        if len(kept) < len(batch.tickets):
+            batch.payloads = [batch.payloads[at] for at in kept]
+            batch.keys = [batch.keys[at] for at in kept]
+            batch.tickets = [batch.tickets[at] for at in kept]
+        waiter: Waiter = self._loop.create_future()
+        tickets = batch.tickets
+        waiter.add_done_callback(lambda done: self._hand_out(done, shared.vchannel, tickets))
+        request = encode_batch(
+            shared, batch.payloads, batch.keys, self._codec, self._gathering.pack_bytes_min
+        )
+        self._put(Pending(request, batch.deadline_at_s, waiter, count=len(tickets)))
+
+    def _hand_out(self, waiter: Waiter, vchannel: VChannelName, tickets: Sequence[Ticket]) -> None:
+        """Each message gets its own answer, or an error of its own."""
+        self._tickets -= len(tickets)
+        error = waiter.exception()
+        if error is None:
+            landed = landings(vchannel, waiter.result(), len(tickets))
+            for ticket, place in zip(tickets, landed, strict=True):
+                if not ticket.done():
+                    ticket.set_result(place)
+        else:
+            for ticket in tickets:
+                if not ticket.done():
+                    mine = copy.copy(error)
+                    mine.__cause__ = error.__cause__
+                    ticket.set_exception(mine)
+        self._admit_waiters()
+
+
+def encode_batch(
+    shared: Shared,
+    payloads: Sequence[bytes],
+    keys: Sequence[bytes | None],
+    codec: int,
+    pack_bytes_min: int,
+) -> bytes:
+    """The AppendRequest, but for its number."""
+    body = b"".join(payloads)
+    if len(body) < pack_bytes_min:
+        codec = 0
+    key_sizes: tuple[int, ...] = ()
+    key_body = b""
+    if any(key is not None for key in keys):
+        key_sizes = tuple([0 if key is None else len(key) + 1 for key in keys])
+        key_body = b"".join([key for key in keys if key is not None])
+    return append_request(
+        ScannedBatch(
+            vchannel=shared.vchannel,
+            sizes=tuple(map(len, payloads)),
+            properties=shared.properties,
+            type=shared.type,
+            codec=codec,
+            key_sizes=key_sizes,
+            keys=key_body,
+            body=pack(codec, body) if codec else body,
+        )
+    )
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """As a batch has them."""
+    return shared_properties(properties.items()) if properties else b""
+
+
+def landings(vchannel: VChannelName, answer: Produced, count: int) -> list[Appended]:
+    """Where each message of a batch landed."""
+    first, tick, confirmed = answer.message_id, answer.tick, answer.last_confirmed_id
+    itself = confirmed == first
+    return [
+        Appended(
+            vchannel,
+            MessageId(first + at),
+            TimeTick(tick + at),
+            MessageId(first + at if itself else confirmed),
+        )
+        for at in range(count)
+    ]

@@ -1,0 +1,87 @@
+"""Where a read of batches starts and ends, as one subscription for each pchannel.
+
+It asks the server what it must and opens nothing; "latest" and "now" become positions here, once.
+Next: broker/client/batch_subscription.py
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from broker.client.batch_subscription import BatchSubscription, Begin, Wanted
+from broker.client.errors import BadTarget, OutOfRange
+from broker.client.network import Network
+from broker.client.offsets import Offsets
+from broker.client.targets import Shards
+from broker.core.naming import is_physical, pchannel_of
+from broker.model.channel import ChannelOffsets
+from broker.model.cut import Cut
+from broker.model.ids import PChannelName, VChannelName
+
+BatchStart = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
+BatchUntil = Literal["now"] | int | Cut
+
+
+async def plan_batches(
+    network: Network,
+    offsets: Offsets,
+    shards: Shards,
+    bounds: tuple[BatchStart, BatchUntil | None],
+    types: Iterable[int],
+) -> Sequence[BatchSubscription]:
+    """Raises OutOfRange for an id that is not in the log, BadTarget for what means nothing."""
+    by_pchannel: dict[PChannelName, list[VChannelName]] = {}
+    for name in shards.vchannels:
+        by_pchannel.setdefault(pchannel_of(name), []).append(name)
+    start, until = bounds
+    kinds = tuple([int(it) for it in types])
+    if isinstance(start, int) and len(by_pchannel) > 1:
+        raise BadTarget("one id cannot start several pchannels: each has ids of its own")
+    for pchannel in by_pchannel:
+        await network.assignments.locate(pchannel, deadline_s=network.open_s)
+    held = await offsets.describe(by_pchannel)
+    return [
+        BatchSubscription(
+            network,
+            Wanted(
+                pchannel=pchannel,
+                vchannels=() if any(map(is_physical, names)) else tuple(names),
+                start=_begin(start, held[pchannel]),
+                collection=shards.collection,
+                until_tick=_until(until, held[pchannel]),
+                types=kinds,
+            ),
+        )
+        for pchannel, names in by_pchannel.items()
+    ]
+
+
+def _begin(start: BatchStart, held: ChannelOffsets) -> Begin:
+    match start:
+        case "all":
+            return Begin()
+        case "latest":
+            return Begin(id=held.next_id)
+        case int():
+            if not held.first_id <= start <= held.next_id:
+                raise OutOfRange(held.name, start, held.first_id, held.next_id)
+            return Begin(id=start)
+        case ("tick", int(tick)):
+            return Begin(tick=tick)
+        case Cut():
+            return Begin(tick=start.tick + 1)
+    raise BadTarget(
+        f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"
+    )
+
+
+def _until(until: BatchUntil | None, held: ChannelOffsets) -> int:
+    match until:
+        case None:
+            return 0
+        case "now":
+            return held.closed_tick
+        case Cut():
+            return until.tick
+        case int():
+            return until
+    raise BadTarget(f"{until!r} is no end; use 'now', a time tick or a cut")

@@ -1,0 +1,193 @@
+"""One reader of batches: keeps a Read stream open and goes on where the last one ended.
+
+It owns the stream's reopening, the credit it gives, and the place where another stream begins. It
+gives credit for what its taker has taken, so what is in memory is bounded by that.
+Next: broker/client/batch.py
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from broker.client.assignment_table import Location
+from broker.client.backoff import Backoff
+from broker.client.batch import MessageBatch
+from broker.client.connection import Connection, Conversation
+from broker.client.errors import BadTarget, ProtocolBroken, ServerRefusal, TidemarkError
+from broker.client.network import Network
+from broker.client.protocol import consumer_metadata
+from broker.client.retry import ends_reader, is_wrong_node
+from broker.model.ids import PChannelName, TimeTick
+from schemas.batches import Position, ReadAnswer, ReadBatch, scan_read_response
+from schemas.frames import HEAD_BYTES, frame
+from schemas.generated.tidemark import v1
+from schemas.wire import Malformed
+
+READ = "/tidemark.v1.Log/Read"
+CREDIT_BYTES = 8 * 1024 * 1024
+"""What may be on its way to one reader or wait for its taker."""
+SILENCE_S = 30.0
+"""An idle server still announces a tick every 200 ms; without any the stream is taken for dead."""
+WRITE_S = 5.0
+
+NOTHING = ReadBatch()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to read of one pchannel. `start`: one of the fields of a ReadOpen, or nothing for all.
+
+    `until_tick` 0: for ever.
+    """
+
+    pchannel: PChannelName
+    vchannels: tuple[str, ...]
+    start: "Begin"
+    collection: str | None = None
+    until_tick: int = 0
+    types: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Both 0: from the first message there is."""
+
+    id: int = 0
+    tick: int = 0
+
+
+class BatchSubscription:
+    """Use once: `run` hands over batches until the end of a bounded read, or for ever."""
+
+    def __init__(self, network: Network, wanted: Wanted) -> None:
+        self._network = network
+        self._wanted = wanted
+        self._position: Position | None = None
+        self._seen = (0, 0)
+        """Tick and id of the newest message that was handed over."""
+        self._done = False
+        self._backoff = Backoff()
+        self._heard_s = 0.0
+        self.closed_tick = TimeTick(0)
+
+    async def run(self, deliver: Callable[[MessageBatch], Awaitable[None]]) -> None:
+        """Hand every batch over once and in order, over as many streams as it takes.
+
+        Raises what the server refuses for good, as when retention was faster than the reader.
+        Everything else is tried again: for ever, but for a bounded read only until nothing has
+        come for `give_up_s`.
+        """
+        self._heard_s = anyio.current_time()
+        while not self._done:
+            location = None
+            try:
+                location = await self._network.assignments.locate(
+                    self._wanted.pchannel, deadline_s=self._network.open_s
+                )
+                await self._read(location, deliver)
+            except (BadTarget, ProtocolBroken):
+                raise
+            except ServerRefusal as error:
+                if location is not None and is_wrong_node(error.code):
+                    self._network.assignments.report(location.channel, error)
+                if ends_reader(error.code):
+                    raise
+                self._give_up_late(error)
+            except TidemarkError as error:
+                self._give_up_late(error)
+            if not self._done:
+                await self._pause(location)
+
+    async def _read(
+        self, location: Location, deliver: Callable[[MessageBatch], Awaitable[None]]
+    ) -> None:
+        """One stream, from its opening to its end."""
+        connection = self._network.connection(location.address)
+        metadata = consumer_metadata(location.channel, location.node)
+        open_s = self._network.open_s
+        async with connection.converse(READ, metadata, deadline_s=open_s) as stream:
+            first, *frames = await stream.read(open_s)
+            if first:
+                raise ProtocolBroken(f"{connection.address}: a Read stream began with no empty one")
+            await stream.write(frame(bytes(self._request())), WRITE_S)
+            await self._hand_over(connection, stream, frames, deliver)
+
+    async def _hand_over(
+        self,
+        connection: Connection,
+        stream: Conversation,
+        frames: list[bytes],
+        deliver: Callable[[MessageBatch], Awaitable[None]],
+    ) -> None:
+        owed_bytes = 0
+        while True:
+            for each in frames:
+                try:
+                    answer = scan_read_response(each)
+                except Malformed as error:
+                    raise ProtocolBroken(f"{connection.address}: {error}") from error
+                batch = self._news(answer)
+                if batch is not None:
+                    await deliver(batch)
+                if self._done:
+                    return
+                owed_bytes += HEAD_BYTES + len(each)
+                if owed_bytes >= CREDIT_BYTES // 4:
+                    more = v1.ReadRequest(credit_bytes=owed_bytes)
+                    await stream.write(frame(bytes(more)), WRITE_S)
+                    owed_bytes = 0
+            frames = await stream.read(SILENCE_S)
+
+    def _request(self) -> v1.ReadRequest:
+        wanted, at = self._wanted, self._position
+        opening = v1.ReadOpen(
+            vchannels=list(wanted.vchannels), until_tick=wanted.until_tick, types=list(wanted.types)
+        )
+        if at is not None:
+            opening.position = v1.ReadPosition(
+                next_id=at.next_id, time_tick=at.tick, open_id=at.open_id, inside=at.inside
+            )
+        else:
+            opening.from_id, opening.from_tick = wanted.start.id, wanted.start.tick
+        return v1.ReadRequest(open=opening, credit_bytes=CREDIT_BYTES)
+
+    def _news(self, answer: ReadAnswer) -> MessageBatch | None:
+        """What is new to the taker; what came before this stream may come once more."""
+        self._heard_s = anyio.current_time()
+        self._backoff = self._backoff.succeeded()
+        moved = answer.closed_tick > self.closed_tick
+        if moved:
+            self.closed_tick = TimeTick(answer.closed_tick)
+        if answer.position is not None:
+            self._position = answer.position
+        self._done = answer.end
+        batch = None if answer.batch is None else self._unseen(answer.batch)
+        if batch is None and not moved:
+            return None
+        return MessageBatch(batch or NOTHING, self._wanted.collection, self.closed_tick)
+
+    def _unseen(self, batch: ReadBatch) -> ReadBatch | None:
+        tick, id = self._seen
+        if batch.ids:
+            seen = sum([(batch.tick, each) <= (tick, id) for each in batch.ids])
+            last = batch.tick, batch.ids[-1]
+        else:
+            seen = tick - batch.tick + 1
+            last = batch.tick + batch.end - 1, batch.message_id + batch.end - 1
+        first = max(batch.first, seen)
+        if first >= batch.end:
+            return None
+        self._seen = last
+        return batch._replace(first=first) if first > batch.first else batch
+
+    def _give_up_late(self, error: TidemarkError) -> None:
+        silent_s = anyio.current_time() - self._heard_s
+        if self._wanted.until_tick and silent_s > self._network.give_up_s:
+            raise error
+
+    async def _pause(self, location: Location | None) -> None:
+        self._backoff = self._backoff.failed()
+        if location is not None:
+            delay_s = self._backoff.delay_s(self._network.spread.random())
+            await self._network.assignments.wait_change(location.channel, delay_s)

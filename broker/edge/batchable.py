@@ -1,0 +1,139 @@
+"""Which batches may go on to an Appender, and why the others may not.
+
+Owns the order of the checks and the properties that the log adds for all messages of a batch. It
+adds up sizes and unpacks a packed body once, to see that it is what it claims; it never looks into
+a payload.
+Next: broker/edge/append.py
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from broker.core.naming import belongs_to
+from broker.edge.appendable import PLAIN_TYPES
+from broker.model.batch import BatchPart, Codec, Keys, NewBatch
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.message import MessageType
+from broker.model.producer import ProducerPart
+from broker.node.groups import BATCH_MESSAGES_MAX
+from schemas.batches import ScannedBatch, shared_properties
+from schemas.entries import read_entry
+from schemas.fields import fields
+from schemas.packing import BadPacking, unpack
+from schemas.properties import HEADER, ROW_KEY, VERSION, BadProperty
+from schemas.varint import Malformed
+
+PROPERTIES_BYTES_MAX: Final = 64 * 1024
+VCHANNEL_BYTES_MAX: Final = 256
+_REMEMBERED_BYTES_MAX: Final = 1024
+_CODECS: Final = frozenset(int(codec) for codec in Codec)
+
+
+class Batchable:
+    """The rules for one Append stream."""
+
+    def __init__(self, pchannel: PChannelName, bytes_max: int) -> None:
+        self._pchannel = pchannel
+        self._bytes_max = bytes_max
+
+    def judge(self, batch: ScannedBatch) -> NewBatch | Refusal:
+        """The batch as an Appender takes it, or the code and cause for its producer."""
+        keys = Keys(batch.key_sizes, batch.keys)
+        kind = batch.type or MessageType.INSERT
+        unpacked = sum(batch.sizes) + len(batch.keys)
+        cause = self._misplaced(batch) or _unknown(batch, kind) or _wrong_sizes(batch, keys)
+        if not cause and unpacked > self._bytes_max:
+            cause = f"a batch of {unpacked} bytes is over the limit of {self._bytes_max}; split it"
+            return Refusal(StreamingCode.UNRECOVERABLE, cause)
+        cause = cause or _wrong_packing(batch)
+        if cause:
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+        properties = _stored(batch.vchannel, kind, batch.properties)
+        if isinstance(properties, Refusal):
+            return properties
+        producer = ProducerPart(batch.producer, batch.sequence) if batch.producer else None
+        return NewBatch(
+            batch.vchannel,
+            kind,
+            batch.body,
+            unpacked + len(properties),
+            sizes=batch.sizes,
+            part=BatchPart(properties, Codec(batch.codec), keys, producer),
+        )
+
+    def _misplaced(self, batch: ScannedBatch) -> str:
+        name = batch.vchannel
+        if name and len(name) <= VCHANNEL_BYTES_MAX and belongs_to(name, self._pchannel):
+            return ""
+        return (
+            f"vchannel {name[:VCHANNEL_BYTES_MAX]!r} does not belong to pchannel"
+            f" {self._pchannel!r}, which this stream is for"
+        )
+
+
+def _wrong_sizes(batch: ScannedBatch, keys: Keys) -> str:
+    """What was meant as a negative size is, without its sign, far more than the body has."""
+    count, unpacked = len(batch.sizes), sum(batch.sizes)
+    if not 0 < count <= BATCH_MESSAGES_MAX:
+        return f"a batch of {count} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
+    if not keys.adds_up(count):
+        return (
+            f"{len(keys.sizes)} sizes of keys and {len(keys.body)} bytes of them for {count}"
+            " messages do not fit together"
+        )
+    if batch.codec == Codec.NONE and unpacked != len(batch.body):
+        return f"the sizes add up to {unpacked} bytes, the body has {len(batch.body)}"
+    return ""
+
+
+def _unknown(batch: ScannedBatch, kind: int) -> str:
+    if kind not in PLAIN_TYPES:
+        return f"messages of type {kind} cannot come in a batch; append them one by one"
+    if batch.codec not in _CODECS:
+        return f"codec {batch.codec} is not known"
+    if batch.durability:
+        return f"durability {batch.durability} is not known; this server has FSYNC, which is 0"
+    if len(batch.properties) > PROPERTIES_BYTES_MAX:
+        return f"{len(batch.properties)} bytes of shared properties; {PROPERTIES_BYTES_MAX} may be"
+    return ""
+
+
+def _wrong_packing(batch: ScannedBatch) -> str:
+    """Unpacked here, once: a body that cannot be unpacked would stop every reader for ever."""
+    if batch.codec == Codec.NONE:
+        return ""
+    try:
+        unpack(batch.codec, batch.body, sum(batch.sizes))
+    except BadPacking as error:
+        return str(error)
+    return ""
+
+
+def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    if len(own) <= _REMEMBERED_BYTES_MAX:
+        return _remembered(vchannel, kind, own)
+    return _made(vchannel, kind, own)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    return _made(vchannel, kind, own)
+
+
+def _made(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    """What all messages share, as Milvus's consumers read it: the log's own part, and `own`."""
+    properties = {"_t": str(int(kind)), "_v": "1", HEADER.key: "", "_vc": vchannel}
+    try:
+        for _, first, stop in fields(own, 0, len(own)):
+            key, value = read_entry(own[first:stop])
+            reserved = key[:1] == "_" and key not in (VERSION.key, HEADER.key)
+            if reserved or key == ROW_KEY.key:
+                raise BadProperty(key, value, "the name is reserved")
+            properties[key] = value
+        HEADER.read(properties)
+        if not VERSION.need(properties):
+            raise BadProperty(VERSION.key, "0", "it must be 1 or more")
+    except (BadProperty, Malformed) as error:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+    return shared_properties(properties.items())

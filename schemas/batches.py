@@ -1,0 +1,336 @@
+"""The messages of `tidemark.v1.Log` that carry batches, cut by position on both sides.
+
+Never looks into a body, never judges whether sizes fit it. Fields may come in any order; numbers
+may be packed or not; unknown fields are skipped.
+Next: schemas/fields.py
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Final, NamedTuple
+
+from schemas.entries import write_entry
+from schemas.fields import field, fields
+from schemas.status import read_streaming_error
+from schemas.varint import Malformed, signed, varint
+
+PROPERTY: Final = b"\x1a"
+"""The tag of a shared property, in a request, in what is stored, and in what a reader gets."""
+STORED: Final = 1
+"""`Form.STORED`; 0 is `Form.PAYLOADS`."""
+
+
+class ScannedBatch(NamedTuple):
+    """An AppendRequest as it came."""
+
+    vchannel: str = ""
+    sizes: tuple[int, ...] = ()
+    properties: bytes = b""
+    """Entries with their tags, as they are stored."""
+    type: int = 0
+    producer: str = ""
+    sequence: int = 0
+    durability: int = 0
+    codec: int = 0
+    key_sizes: tuple[int, ...] = ()
+    keys: bytes = b""
+    body: bytes = b""
+
+
+class Landed(NamedTuple):
+    """A batch is in the log; these are of its first message."""
+
+    message_id: int
+    tick: int
+    last_confirmed_id: int
+
+
+class NotLanded(NamedTuple):
+    """A batch was refused; `code` is a StreamingCode."""
+
+    code: int
+    cause: str
+    expected_sequence: int
+
+
+class Position(NamedTuple):
+    """A ReadPosition: everything below `next_id` and up to `tick` is done with."""
+
+    next_id: int
+    tick: int
+    open_id: int
+    inside: int
+
+
+class ReadBatch(NamedTuple):
+    """A ReadBatch as it came; `ids` is empty but for a transaction."""
+
+    vchannel: str = ""
+    sizes: tuple[int, ...] = ()
+    properties: bytes = b""
+    message_id: int = 0
+    tick: int = 0
+    last_confirmed_id: int = 0
+    type: int = 0
+    form: int = 0
+    codec: int = 0
+    key_sizes: tuple[int, ...] = ()
+    keys: bytes = b""
+    first: int = 0
+    end: int = 0
+    ids: tuple[int, ...] = ()
+    body: bytes = b""
+
+
+class ReadAnswer(NamedTuple):
+    """A ReadResponse; all of it may be missing."""
+
+    batch: ReadBatch | None
+    closed_tick: int
+    position: Position | None
+    end: bool
+
+
+# ---- Append ---------------------------------------------------------------------------------
+
+
+def append_request(batch: ScannedBatch) -> bytes:
+    """An AppendRequest without its number, which `stamped` puts in front."""
+    return b"".join(
+        (
+            field(0x0A, batch.vchannel.encode()),
+            _packed(b"\x12", batch.sizes),
+            batch.properties,
+            _number(b"\x20", batch.type),
+            _number(b"\x38", batch.durability),
+            _number(b"\x48", batch.codec),
+            _packed(b"\x52", batch.key_sizes),
+            field(0x5A, batch.keys) if batch.keys else b"",
+            b"\x7a",
+            varint(len(batch.body)),
+            batch.body,
+        )
+    )
+
+
+def stamp(producer: str, sequence: int) -> bytes:
+    """What goes in front of an AppendRequest to say who numbered it, and how."""
+    return field(0x2A, producer.encode()) + _number(b"\x30", sequence)
+
+
+def shared_properties(properties: Iterable[tuple[str, str]]) -> bytes:
+    """Entries as a batch and the log have them."""
+    return b"".join([write_entry(PROPERTY, key, value) for key, value in properties])
+
+
+def scan_append_request(frame: bytes) -> ScannedBatch:
+    """The batch in a frame. Raises Malformed."""
+    found: dict[str, object] = {}
+    properties: list[bytes] = []
+    lists: dict[str, list[bytes]] = {}
+    for tag, first, stop in fields(frame, 0, len(frame)):
+        match tag:
+            case 0x1A:
+                properties.append(field(0x1A, frame[first:stop]))
+            case 0x0A | 0x2A:
+                found[_TEXTS[tag]] = _text(frame, first, stop)
+            case 0x12 | 0x15 | 0x52 | 0x55:
+                lists.setdefault(_LISTS[tag], []).append(frame[first:stop])
+            case 0x20 | 0x30 | 0x38 | 0x48:
+                found[_NUMBERS[tag]] = signed(first)
+            case 0x5A | 0x7A:
+                found[_BYTES[tag]] = frame[first:stop]
+            case _:
+                continue
+    found |= {name: _numbers(b"".join(parts)) for name, parts in lists.items()}
+    return ScannedBatch(properties=b"".join(properties), **found)  # type: ignore[arg-type]
+
+
+def append_landed(message_id: int, tick: int, last_confirmed_id: int) -> bytes:
+    """The AppendResponse that says where a batch begins."""
+    return b"".join(
+        (b"\x08", varint(message_id), b"\x10", varint(tick), b"\x18", varint(last_confirmed_id))
+    )
+
+
+def append_refused(code: int, cause: str, expected_sequence: int = 0) -> bytes:
+    """The AppendResponse that refuses a batch."""
+    error = b"\x08" + varint(code) + field(0x12, cause.encode("utf-8", "replace"))
+    return field(0x2A, error) + _number(b"\x30", expected_sequence)
+
+
+def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
+    """What became of a batch; None for the first answer, which says nothing. Raises Malformed."""
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x30: 0}
+    error: tuple[int, int] | None = None
+    for tag, first, stop in fields(frame, 0, len(frame)):
+        if tag == 0x2A:
+            error = first, stop
+        elif tag in numbers:
+            numbers[tag] = first
+    if error is not None:
+        told = read_streaming_error(frame[error[0] : error[1]])
+        return NotLanded(told.code, told.cause, signed(numbers[0x30]))
+    if not frame:
+        return None
+    if not numbers[0x08]:
+        raise Malformed("an answer to a batch without an id", 0)
+    return Landed(numbers[0x08], numbers[0x10], numbers[0x18])
+
+
+# ---- Read -----------------------------------------------------------------------------------
+
+
+def read_response(
+    batch: Sequence[bytes] = (),
+    closed_tick: int = 0,
+    position: Position | None = None,
+    *,
+    end: bool = False,
+) -> list[bytes]:
+    """A ReadResponse in parts, so that the body, in the parts of `read_batch`, is not copied."""
+    parts: list[bytes] = []
+    if batch:
+        parts += [b"\x0a", varint(sum(map(len, batch))), *batch]
+    parts.append(_number(b"\x10", closed_tick))
+    if position is not None:
+        parts.append(field(0x1A, _position(position)))
+    if end:
+        parts.append(b"\x20\x01")
+    return parts
+
+
+def read_batch(batch: ReadBatch) -> list[bytes]:
+    """A ReadBatch in parts."""
+    return [
+        field(0x0A, batch.vchannel.encode()) if batch.vchannel else b"",
+        _packed(b"\x12", batch.sizes),
+        batch.properties,
+        _number(b"\x20", batch.message_id),
+        _number(b"\x28", batch.tick),
+        _number(b"\x30", batch.last_confirmed_id),
+        _number(b"\x38", batch.type),
+        _number(b"\x40", batch.form),
+        _number(b"\x48", batch.codec),
+        _packed(b"\x52", batch.key_sizes),
+        field(0x5A, batch.keys) if batch.keys else b"",
+        _number(b"\x60", batch.first),
+        _number(b"\x68", batch.end),
+        field(0x72, _longs(len(batch.ids)).pack(*batch.ids)) if batch.ids else b"",
+        b"\x7a" + varint(len(batch.body)),
+        batch.body,
+    ]
+
+
+def scan_read_response(frame: bytes) -> ReadAnswer:
+    """What a ReadResponse says. Raises Malformed."""
+    batch: ReadBatch | None = None
+    position: Position | None = None
+    closed_tick, end = 0, False
+    for tag, first, stop in fields(frame, 0, len(frame)):
+        match tag:
+            case 0x0A:
+                batch = _scan_batch(frame, first, stop)
+            case 0x10:
+                closed_tick = first
+            case 0x1A:
+                position = _scan_position(frame, first, stop)
+            case 0x20:
+                end = bool(first)
+            case _:
+                continue
+    return ReadAnswer(batch, closed_tick, position, end)
+
+
+def _scan_batch(frame: bytes, start: int, end: int) -> ReadBatch:
+    found: dict[str, object] = {}
+    properties: list[bytes] = []
+    for tag, first, stop in fields(frame, start, end):
+        match tag:
+            case 0x1A:
+                properties.append(field(0x1A, frame[first:stop]))
+            case 0x0A:
+                found["vchannel"] = _text(frame, first, stop)
+            case 0x12 | 0x52:
+                found[_LISTS[tag]] = _numbers(frame[first:stop])
+            case 0x5A | 0x7A:
+                found[_BYTES[tag]] = frame[first:stop]
+            case 0x72:
+                found["ids"] = _longs((stop - first) // 8).unpack(frame[first:stop])
+            case _ if tag in _READ_NUMBERS:
+                found[_READ_NUMBERS[tag]] = first
+            case _:
+                continue
+    return ReadBatch(properties=b"".join(properties), **found)  # type: ignore[arg-type]
+
+
+def _position(at: Position) -> bytes:
+    return b"".join(
+        (
+            _number(b"\x08", at.next_id),
+            _number(b"\x10", at.tick),
+            _number(b"\x18", at.open_id),
+            _number(b"\x20", at.inside),
+        )
+    )
+
+
+def _scan_position(frame: bytes, start: int, end: int) -> Position:
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0}
+    for tag, first, _ in fields(frame, start, end):
+        if tag in numbers:
+            numbers[tag] = first
+    return Position(*numbers.values())
+
+
+# ---- pieces ---------------------------------------------------------------------------------
+
+_TEXTS: Final = {0x0A: "vchannel", 0x2A: "producer"}
+_LISTS: Final = {0x12: "sizes", 0x15: "sizes", 0x52: "key_sizes", 0x55: "key_sizes"}
+_NUMBERS: Final = {0x20: "type", 0x30: "sequence", 0x38: "durability", 0x48: "codec"}
+_BYTES: Final = {0x5A: "keys", 0x7A: "body"}
+_READ_NUMBERS: Final = {
+    0x20: "message_id",
+    0x28: "tick",
+    0x30: "last_confirmed_id",
+    0x38: "type",
+    0x40: "form",
+    0x48: "codec",
+    0x60: "first",
+    0x68: "end",
+}
+
+
+def _number(tag: bytes, value: int) -> bytes:
+    """A number that proto3 leaves out when it is 0."""
+    return tag + varint(value) if value else b""
+
+
+def _packed(tag: bytes, numbers: tuple[int, ...]) -> bytes:
+    if not numbers:
+        return b""
+    return b"".join((tag, varint(4 * len(numbers)), _words(len(numbers)).pack(*numbers)))
+
+
+def _numbers(packed: bytes) -> tuple[int, ...]:
+    if len(packed) % 4:
+        raise Malformed(f"{len(packed)} bytes of packed numbers, four each", 0)
+    return _words(len(packed) // 4).unpack(packed)
+
+
+@lru_cache(maxsize=1024)
+def _words(count: int) -> Struct:
+    return Struct(f"<{count}I")
+
+
+@lru_cache(maxsize=64)
+def _longs(count: int) -> Struct:
+    return Struct(f"<{count}Q")
+
+
+def _text(data: bytes, start: int, stop: int) -> str:
+    try:
+        return data[start:stop].decode()
+    except UnicodeDecodeError as error:
+        raise Malformed("text that is not UTF-8", start + error.start) from None

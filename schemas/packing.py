@@ -1,0 +1,77 @@
+"""Packs and unpacks the body of a batch: LZ4 and Zstandard, when their libraries are installed.
+
+Never makes more bytes than it was told there are: a body that would unpack to more is refused
+before it has grown (a decompression bomb).
+Next: schemas/batches.py
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+LZ4: Final = 1
+ZSTD: Final = 2
+_MODULES: Final = {LZ4: "lz4.block", ZSTD: "zstandard"}
+_NAMES: Final = {LZ4: "lz4", ZSTD: "zstd"}
+NO_RATIO_IS_ABOVE: Final = 255
+"""One LZ4 byte stands for at most so many: what claims more is not worth a try."""
+
+
+class BadPacking(ValueError):
+    """A body that is not what it claims to be, or a codec that is not installed here."""
+
+
+def codec_named(name: str) -> int:
+    """The number of "lz4" or "zstd". Raises BadPacking."""
+    for number, known in _NAMES.items():
+        if name == known:
+            _library(number)
+            return number
+    raise BadPacking(f"codec {name!r} is not known; there are {', '.join(_NAMES.values())}")
+
+
+def pack(codec: int, data: bytes) -> bytes:
+    """Raises BadPacking when the codec is not installed."""
+    library = _library(codec)
+    if codec == LZ4:
+        return bytes(library.compress(data, store_size=False))
+    return bytes(library.ZstdCompressor(write_content_size=True).compress(data))
+
+
+def unpack(codec: int, data: bytes, size: int) -> bytes:
+    """Exactly `size` bytes. Raises BadPacking."""
+    library = _library(codec)
+    unpacked = (_unpack_lz4 if codec == LZ4 else _unpack_zstd)(library, data, size)
+    if len(unpacked) != size:
+        raise BadPacking(f"{_NAMES[codec]} gives {len(unpacked)} bytes, the sizes say {size}")
+    return unpacked
+
+
+def _unpack_lz4(library: ModuleType, data: bytes, size: int) -> bytes:
+    """The library makes room for `size` bytes at once, so it must be possible at all."""
+    if size > NO_RATIO_IS_ABOVE * len(data):
+        raise BadPacking(f"{len(data)} bytes of lz4 cannot hold the {size} that the sizes say")
+    try:
+        return bytes(library.decompress(data, uncompressed_size=size))
+    except library.LZ4BlockError as error:
+        raise BadPacking(f"not an lz4 block of {size} bytes: {error}") from None
+
+
+def _unpack_zstd(library: ModuleType, data: bytes, size: int) -> bytes:
+    """A frame that says its size is believed by the library, so that is looked at first."""
+    try:
+        told = library.frame_content_size(data)
+        if told != size:
+            raise BadPacking(f"a zstd frame of {told} bytes where the sizes say {size}")
+        return bytes(library.ZstdDecompressor().decompress(data, max_output_size=size))
+    except library.ZstdError as error:
+        raise BadPacking(f"not a zstd frame of {size} bytes: {error}") from None
+
+
+def _library(codec: int) -> ModuleType:
+    try:
+        return import_module(_MODULES[codec])
+    except ImportError:
+        raise BadPacking(
+            f"{_NAMES[codec]} is not installed here; install tidemark[compression]"
+        ) from None
