@@ -4,7 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from broker.model.batch import BatchPart, Codec, Keys
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
+from broker.model.producer import ProducerPart
 from broker.model.record import Record
 from broker.model.txn import TxnPart
 
@@ -39,6 +41,14 @@ def record(
 def in_txn(plain: Record) -> Record:
     """The same as part of a transaction, which is stored in another version of the format."""
     return replace(plain, txn=TxnPart(TxnId(7), -1000, MessageId(3), plain.base_id))
+
+
+def batched(plain: Record) -> Record:
+    """The same as a batch of payloads, with everything that one can have."""
+    count = len(plain.sizes)
+    keys = Keys((0, *[3] * (count - 1)), b"ab" * (count - 1))
+    producer = ProducerPart("p", plain.base_id)
+    return replace(plain, batch=BatchPart(b"shared", Codec.NONE, keys, producer))
 
 
 def group(

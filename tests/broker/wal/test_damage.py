@@ -13,7 +13,7 @@ from broker.wal.segmented.records import BadRecord, Window, encode, record_at, s
 from broker.wal.segmented.segment import HEADER_BYTES
 from broker.wal.segmented.wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
-from tests.broker.wal.some_records import group, in_txn, record
+from tests.broker.wal.some_records import batched, group, in_txn, record
 
 CHANNEL = PChannelName("c")
 RECORD_BYTES = 68 + 26 + 2 * 4 + 2 * 100
@@ -202,8 +202,8 @@ def test_an_unknown_version_of_a_segment_is_named_beside_the_known_one() -> None
 def test_an_unknown_version_of_a_record_is_named_beside_the_known_one(segment: int) -> None:
     shelf = Shelf().fill()
     path = shelf.segments()[segment]
-    shelf.flip(path, shelf.offset_of(4) + 4, 1)
-    with pytest.raises(UnknownFormat, match="version 4; this program reads version 3"):
+    shelf.flip(path, shelf.offset_of(4) + 4, 2)
+    with pytest.raises(UnknownFormat, match="version 5; this program reads version 3"):
         read_on(shelf.open())
 
 
@@ -242,12 +242,13 @@ def test_random_damage_never_changes_what_is_read() -> None:
         assert [known[r.base_id] for r in found] == found
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("version", "other"), [(1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)])
 def test_the_version_of_a_record_lies_outside_its_checksum_and_is_guarded_all_the_same(
-    version: int,
+    version: int, other: int
 ) -> None:
-    """Version 1 read as 2, or 2 as 1, would cut its body somewhere else."""
-    good = in_txn(record(3)) if version == 2 else record(3)
+    """One version read as another would cut its body somewhere else."""
+    forms = {1: record(3), 2: in_txn(record(3)), 3: batched(record(3, messages=3))}
+    good = forms[version]
     head, body = encode(good, 3, 77)
     files = FaultyFiles()
     file = files.open("r", create=True)
@@ -255,6 +256,6 @@ def test_the_version_of_a_record_lies_outside_its_checksum_and_is_guarded_all_th
     window = Window(file, "r", len(head + body), 1 << 16)
     assert record_at(window, 0, 77).record == good
     assert salt_of(window, 0) == 77
-    file.write_durable(4, [bytes([3 - version])])
+    file.write_durable(4, [bytes([other])])
     with pytest.raises(BadRecord, match=r"checksum|lengths"):
         record_at(Window(file, "r", len(head + body), 1 << 16), 0, 77)
