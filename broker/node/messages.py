@@ -249,7 +249,7 @@ class ScannerOpened:
 
 @dataclass(frozen=True, slots=True)
 class OpenScanner(Request[ScannerOpened | Refusal]):
-    """Start a Scanner for one consumer. Tell it CloseScanner at the end.
+    """Start a Scanner for one consumer; `among` and `whole` as in `core.delivery.Selection`. Tell it CloseScanner at the end.
 
     Refusals: those of Locate; UNRECOVERABLE when the start was removed by retention, with the range
     in the cause; INVALID_ARGUMENT when the start lies beyond the end.
@@ -262,9 +262,7 @@ class OpenScanner(Request[ScannerOpened | Refusal]):
     filters: tuple[DeliverFilter, ...] = ()
     ignores_pause: bool = False
     among: frozenset[str] | None = None
-    """Of a whole pchannel: only these vchannels, and what concerns all."""
     whole: bool = False
-    """Records come as they are, as far as the cursor and the filters let them."""
 
 
 @dataclass(frozen=True, slots=True)
