@@ -27,7 +27,7 @@ AppendOutcome = Appended | Refusal
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch(Request[tuple[AppendOutcome, ...]]):
-    """Append these; answered with one outcome for each, in the same order. They take `ticks` ticks.
+    """Append these, which take `ticks` ticks; answered with an outcome for each, in their order.
 
     Go through `intake.append`, which bounds the messages, counts `size_bytes` into the Backlog and
     turns actor errors into refusals. The Appender counts them out when it answers.
@@ -40,10 +40,7 @@ class AppendBatch(Request[tuple[AppendOutcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CloseTick(Request[TimeTick | Refusal]):
-    """Close a tick: the interval has passed, or somebody asks for one now.
-
-    Answered, when asked, with the newest closed tick; a refusal when this Appender writes no more.
-    """
+    """Close a tick now. Answered with the newest one; a refusal when it writes no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +246,10 @@ class ScannerOpened:
 
 @dataclass(frozen=True, slots=True)
 class OpenScanner(Request[ScannerOpened | Refusal]):
-    """Start a Scanner for one consumer; `among` and `whole` as in `core.delivery.Selection`. Tell it CloseScanner at the end.
+    """Start a Scanner for one consumer, for what a `Selection` is of. Tell it CloseScanner at last.
 
-    Refusals: those of Locate; UNRECOVERABLE when the start was removed by retention, with the range
-    in the cause; INVALID_ARGUMENT when the start lies beyond the end.
+    Refusals: those of Locate; UNRECOVERABLE when retention removed the start; INVALID_ARGUMENT when
+    it lies beyond the end.
     """
 
     name: PChannelName
