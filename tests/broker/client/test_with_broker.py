@@ -19,6 +19,7 @@ from broker.client import (
     InvalidArgument,
     Message,
     NoSuchCollection,
+    NotLocal,
     OutOfRange,
     Received,
     Unrecoverable,
@@ -343,3 +344,23 @@ async def test_a_reader_may_begin_in_spite_of_a_pause_and_others_wait(broker: st
                 assert taken == []
                 await log.resume_consumption()
             assert taken == [b"a"]
+
+
+async def test_the_latest_tick_of_a_vchannel_is_that_of_its_newest_visible_message(
+    broker: str,
+) -> None:
+    async with connect(broker) as log:
+        landed = await log.append(VCHANNEL, b"a")
+        assert await log.get_latest_mvcc_timestamp_if_local(VCHANNEL) == landed.tick
+        async with log.txn(VCHANNEL) as txn:
+            await txn.append(b"b")
+            assert await log.get_latest_mvcc_timestamp_if_local(VCHANNEL) == landed.tick
+            commit = await txn.commit()
+        assert await log.get_latest_mvcc_timestamp_if_local(VCHANNEL) == commit.tick
+        cut = await log.cut(VCHANNEL, tick=commit.tick)
+        assert cut.tick == commit.tick, "it is closed already"
+        with pytest.raises(NotLocal) as raised:
+            await log.get_latest_mvcc_timestamp_if_local("by-dev-rootcoord-dml_99_1v0")
+        assert not raised.value.retriable
+        with pytest.raises(InvalidArgument):
+            await log.get_latest_mvcc_timestamp_if_local("")

@@ -114,6 +114,12 @@ def test_an_end_is_answered_once_more_and_nothing_else_follows_it(end: int, othe
     assert code(writer.one(of(txn, end))) is EXPIRED
 
 
+def test_a_keepalive_is_granted_up_to_the_limit() -> None:
+    writer = Writer(TxnLimits(keepalive_default_ms=7, keepalive_max_ms=500))
+    granted = [writer.begin(keepalive_ms=asked).keepalive_ms for asked in (0, 499, 501)]
+    assert granted == [7, 499, 500]
+
+
 def test_what_the_transaction_cannot_hold_is_refused() -> None:
     writer = Writer(TxnLimits(open_max=2, txn_bytes_max=10, open_bytes_max=15))
     first, second = writer.begin(), writer.begin(V[1])

@@ -246,6 +246,8 @@ def test_a_log_that_contradicts_itself_is_an_error_to_its_reader_and_never_passe
             assert all(said in it.cause for it in refused)
             assert isinstance(answers[-1], Refusal), "it stays said"
             assert _inside(world).statistics()["violations"] == len(refused)
+            meter = world.parts.meters.of(PCHANNEL)
+            assert meter.tick_violations + meter.count_mismatches == len(refused)
             assert reader.cursor.next_id <= commit.id
             beyond = await opened(world, vchannel=f"{PCHANNEL}_7v0", policy=StartFrom(commit.id))
             assert beyond.cursor.next_id == commit.id
