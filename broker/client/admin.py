@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.client.connection import Connection
+from broker.client.errors import ChannelNotExist, NotLocal, ProtocolBroken
+from broker.model.ids import TimeTick
 from schemas.generated.tidemark import v1
 
 _SERVICE = "/tidemark.v1.Admin/"
@@ -172,6 +174,23 @@ class Admin:
             deadline_s=self._deadline_s,
         )
         return answer.term
+
+    async def latest_mvcc(self, vchannel: str) -> TimeTick:
+        """A closed tick that no message of the vchannel exceeds, from this very server.
+
+        Raises NotLocal when another one owns the vchannel, or this one serves no channel at all.
+        """
+        try:
+            answer = await self._connection.call(
+                "/tidemark.v1.Log/Mvcc",
+                v1.MvccRequest(vchannel=vchannel),
+                v1.MvccResponse,
+                deadline_s=self._deadline_s,
+            )
+        except (ChannelNotExist, ProtocolBroken) as error:
+            where = self._connection.address
+            raise NotLocal(f"{vchannel} is not served by {where}: {error}") from error
+        return TimeTick(answer.time_tick)
 
     async def pause_consumption(self, *, paused: bool) -> None:
         """Hold consumers back that are opened from now on, or let all go on."""

@@ -214,7 +214,7 @@ class Client(Appending):
         means that the server this client is connected to owns the vchannel; NotLocal otherwise.
         """
         self._check_usable()
-        return await self._offsets.latest_mvcc(vchannel)
+        return await self._admin.latest_mvcc(vchannel)
 
     async def wal_name(self) -> str:
         """The kind of log behind the server, in Milvus's words: message ids have its form."""

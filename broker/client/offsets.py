@@ -6,7 +6,6 @@ It never reads a message. Next: broker/client/owners.py
 from collections.abc import Iterable, Sequence
 
 from broker.client.connection import Connection
-from broker.client.errors import ChannelNotExist, NotLocal
 from broker.client.owners import Owners
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
@@ -59,24 +58,6 @@ class Offsets:
 
         ((_, found),) = await self._owners.ask([channel], ask)
         return MessageId(found)
-
-    async def latest_mvcc(self, vchannel: str) -> TimeTick:
-        """A closed tick that no message of the vchannel exceeds. Raises NotLocal."""
-
-        async def ask(connection: Connection, _: Sequence[str]) -> int:
-            answer = await connection.call(
-                _SERVICE + "Mvcc",
-                v1.MvccRequest(vchannel=vchannel),
-                v1.MvccResponse,
-                deadline_s=self._deadline_s,
-            )
-            return answer.time_tick
-
-        try:
-            ((_, tick),) = await self._owners.ask([vchannel], ask)
-        except ChannelNotExist as error:
-            raise NotLocal(error.cause) from error
-        return TimeTick(tick)
 
     async def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
         """The largest record end in (from_id, until_id] with about `bytes_max` stored bytes before.
