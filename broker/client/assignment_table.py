@@ -57,6 +57,11 @@ class AssignmentTable:
         """All pchannels that are served, sorted."""
         return tuple(sorted(self._locations))
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all nodes that serve anything, sorted."""
+        return tuple(sorted({it.address for it in self._locations.values()}))
+
     def should_report(self, channel: PChannel) -> bool:
         """True the first time on this stream that this incarnation is complained about."""
         complaint = (channel.name, channel.term)

@@ -71,6 +71,11 @@ class Assignments:
         cause = f"; last error: {self._last_error}" if self._last_error else ""
         raise DeadlineExceeded(f"no node served pchannel {name!r} for {deadline_s} s{cause}")
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all nodes that serve anything now, sorted."""
+        return self._table.addresses
+
     def report(self, channel: PChannel, error: ServerRefusal) -> None:
         """Tell the coordinator, once for each incarnation, that `channel` is not where it says."""
         if self._table.should_report(channel):

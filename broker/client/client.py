@@ -228,16 +228,14 @@ class Client(Appending):
     async def pause_consumption(self) -> None:
         """Consumers that are opened from now on wait to be resumed, but for `ignore_pause`.
 
-        Those that read already go on, and so do producers. It holds for the server that is asked,
-        until that is resumed or stopped. A bounded read that waits gives up after `give_up_s`.
+        Those that read already go on, and so do producers. It holds for the nodes that serve now,
+        each until it is resumed or stopped. A bounded read that waits gives up after `give_up_s`.
         """
-        self._check_usable()
-        await self._admin.pause_consumption(paused=True)
+        await self._pause_consumption(paused=True)
 
     async def resume_consumption(self) -> None:
         """Let all consumers begin that wait."""
-        self._check_usable()
-        await self._admin.pause_consumption(paused=False)
+        await self._pause_consumption(paused=False)
 
     async def channels(self) -> list[ChannelInfo]:
         """Every pchannel of the cluster, sorted by name."""
@@ -258,6 +256,12 @@ class Client(Appending):
         """
         self._check_usable()
         return await self._admin.kill(path, term)
+
+    async def _pause_consumption(self, *, paused: bool) -> None:
+        self._check_usable()
+        for address in self._network.assignments.addresses:
+            node = Admin(self._network.connection(address), deadline_s=self._deadlines.call_s)
+            await node.pause_consumption(paused=paused)
 
     # ---- the end --------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import anyio
 
 from broker.client import connect
+from broker.client.admin import Admin
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed
 from tests.wire.peer import Peer, PeerStream
@@ -35,11 +36,12 @@ async def test_a_consumer_opened_while_it_is_paused_waits_and_then_gets_everythi
     broker: SmallBroker, peer: Peer
 ) -> None:
     async with connect(broker.address) as log:
+        node = Admin(log._network.coordinator, deadline_s=DEADLINE_S)
         with anyio.fail_after(DEADLINE_S):
             early = await opened(peer, request(ignore=False))
             (first,) = await appended(peer, b"first")
             await next_messages(early, 1)
-            await log.pause_consumption()
+            await node.pause_consumption(paused=True)
             assert (await log.health()).consumption_paused
 
             late = await opened(peer, request(ignore=False))
@@ -57,7 +59,7 @@ async def test_a_consumer_opened_while_it_is_paused_waits_and_then_gets_everythi
                 tasks.start_soon(take)
                 await ticks(early, 10)  # long enough for a Pull to be answered empty, and more
                 assert found == [], "not even a tick"
-                await log.resume_consumption()
+                await node.pause_consumption(paused=False)
             both = [it.message_id for it in found if not is_tick(it)]
             assert both == [first.message_id, second.message_id]
             assert not (await log.health()).consumption_paused

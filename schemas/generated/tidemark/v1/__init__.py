@@ -1657,7 +1657,7 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
     ) -> "PauseConsumptionResponse":
         """
         While paused, consumers that are opened begin to read only once it is resumed, but for those
-        that set ignore_pause_consumption. Holds for the node that is asked, until it stops.
+        that set ignore_pause_consumption. Holds for the node that is asked, until it stops: ask all.
         """
 
         return await self._unary_unary(
@@ -2281,7 +2281,7 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
     ) -> "PauseConsumptionResponse":
         """
         While paused, consumers that are opened begin to read only once it is resumed, but for those
-        that set ignore_pause_consumption. Holds for the node that is asked, until it stops.
+        that set ignore_pause_consumption. Holds for the node that is asked, until it stops: ask all.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
