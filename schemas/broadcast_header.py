@@ -4,10 +4,14 @@ Never judges a header: whoever reads one says what is wrong with it. Next: schem
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from schemas.fields import fields
 from schemas.generated.milvus.proto import messages
 from schemas.properties import BROADCAST, BadProperty
+from schemas.varint import Malformed
+
+_ID_TAG: Final = 0x08
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,16 @@ def write_broadcast_header(header: BroadcastHeader) -> str:
         ack_sync_up=header.ack_sync_up,
     )
     return BROADCAST.encode(bytes(encoded))
+
+
+def read_broadcast_id(text: str) -> int:
+    """Only the id, for readers who ask at each copy; 0 when it has none. Raises BadProperty."""
+    data = BROADCAST.decode(text)
+    try:
+        ids = [first for tag, first, _ in fields(data, 0, len(data)) if tag == _ID_TAG]
+    except Malformed as error:
+        raise BadProperty(BROADCAST.key, text, f"no BroadcastHeader ({error})") from error
+    return ids[-1] if ids else 0
 
 
 def read_broadcast_header(text: str) -> BroadcastHeader:

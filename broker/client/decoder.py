@@ -12,7 +12,7 @@ from broker.client.progress import Progress
 from broker.core.once import SeenBroadcasts
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import MessageType
-from schemas.broadcast_header import read_broadcast_header
+from schemas.broadcast_header import read_broadcast_id
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
 
 
@@ -115,7 +115,7 @@ class Decoder:
 
     def _is_again(self, copy: Consumed) -> bool:
         """A copy that a coordinator appended a second time, because it died after the first."""
-        broadcast_id = BroadcastId(read_broadcast_header(copy.properties["_bh"]).broadcast_id)
+        broadcast_id = BroadcastId(read_broadcast_id(copy.properties["_bh"]))
         vchannel = copy.properties.get("_vc", "")
         return not self._broadcasts.is_first(vchannel, broadcast_id, copy.message_id)
 

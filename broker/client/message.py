@@ -12,7 +12,7 @@ from typing import NamedTuple, TypedDict
 
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
-from schemas.broadcast_header import read_broadcast_header
+from schemas.broadcast_header import read_broadcast_id
 from schemas.properties import BARRIER_TICK
 from schemas.wire import message as wire_message
 
@@ -109,7 +109,7 @@ class Received(NamedTuple):
         reader remembers the ids of what it has applied.
         """
         text = self.tags.get("_bh")
-        return None if text is None else BroadcastId(read_broadcast_header(text).broadcast_id)
+        return None if text is None else BroadcastId(read_broadcast_id(text))
 
     @property
     def timestamp_ms(self) -> int:

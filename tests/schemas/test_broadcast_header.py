@@ -8,6 +8,7 @@ from schemas.broadcast_header import (
     BroadcastHeader,
     HeaderKey,
     read_broadcast_header,
+    read_broadcast_id,
     write_broadcast_header,
 )
 from schemas.properties import BROADCAST, BadProperty
@@ -36,11 +37,17 @@ def test_a_header_of_milvuss_own_client_is_read() -> None:
 @given(HEADERS)
 def test_a_header_is_read_back_as_it_was_written(header: BroadcastHeader) -> None:
     assert read_broadcast_header(write_broadcast_header(header)) == header
+    assert read_broadcast_id(write_broadcast_header(header)) == header.broadcast_id
 
 
-@pytest.mark.parametrize("data", [b"\x08", b"\x12\x05a", b"\x12\x01\xff", b"\xff"])
+@pytest.mark.parametrize("data", [b"\x08", b"\x12\x05a", b"\xff"])
 def test_what_is_no_header_is_refused(data: bytes) -> None:
+    for text in (BROADCAST.encode(data), "!"):
+        for read in (read_broadcast_header, read_broadcast_id):
+            with pytest.raises(BadProperty, match="property _bh"):
+                read(text)
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
     with pytest.raises(BadProperty, match="property _bh"):
-        read_broadcast_header(BROADCAST.encode(data))
-    with pytest.raises(BadProperty, match="property _bh"):
-        read_broadcast_header("!")
+        read_broadcast_header(BROADCAST.encode(b"\x12\x01\xff"))
