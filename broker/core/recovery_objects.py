@@ -184,7 +184,8 @@ class _Step:
     def _of_segment(self, effect: Inserted | Deleted | SegmentCreated | SegmentFlushed) -> None:
         match effect:
             case Inserted():
-                self._grow(effect.segment_id, effect.rows, effect.size_bytes)
+                if effect.segment_id or self._was_open():
+                    self._grow(effect.segment_id, effect.rows, effect.size_bytes)
             case Deleted():
                 self._count_deletes(effect)
             case SegmentCreated():

@@ -90,26 +90,32 @@ class StoredClaim:
         renewed = {key for key, _ in puts}
         deletes = [key for key in self._unreadable if key not in renewed]
         deletes += _deletes(self._keys, change)
-        size = self._keys_a_write_max - 1  # the last write has the head, too
-        while len(puts) + len(deletes) > size:
-            room = max(0, size - len(puts))
-            await self._write(dict(puts[:size]), deletes[:room])
-            puts, deletes = puts[size:], deletes[room:]
-        last = dict(puts) | {self._keys.head: encode_head(head)}
-        self.revision = await self._write(last, deletes)
+        try:
+            self.revision = await self._write_all(puts, deletes, encode_head(head))
+        except Conflict:
+            self.revision = await self._written_before(encode_head(head))
         self._head = head
         self._unreadable = []
 
-    async def _write(self, puts: Mapping[str, bytes], deletes: Sequence[str]) -> int:
+    async def _write_all(
+        self, puts: list[tuple[str, bytes]], deletes: list[str], head: bytes
+    ) -> int:
         expect = {self._keys.head: self.revision}
-        try:
-            return await self._store.write(puts, deletes=deletes, expect=expect)
-        except Conflict:
-            entry = await self._store.get(self._keys.head)
-            if entry is None or entry.value != puts.get(self._keys.head):
-                newest, _ = _head(self._keys, entry)
-                raise Superseded(self._keys.channel, self._head.term, newest.term) from None
-            return entry.revision  # it was ours: the answer to it was lost
+        size = self._keys_a_write_max - 1  # the last write has the head, too
+        while len(puts) + len(deletes) > size:
+            room = max(0, size - len(puts))
+            await self._store.write(dict(puts[:size]), deletes=deletes[:room], expect=expect)
+            puts, deletes = puts[size:], deletes[room:]
+        last = {**dict(puts), self._keys.head: head}
+        return await self._store.write(last, deletes=deletes, expect=expect)
+
+    async def _written_before(self, head: bytes) -> int:
+        """The head is another one: it may be ours, of a try whose answer was lost."""
+        entry = await self._store.get(self._keys.head)
+        if entry is None or entry.value != head:
+            newest, _ = _head(self._keys, entry)
+            raise Superseded(self._keys.channel, self._head.term, newest.term)
+        return entry.revision
 
 
 class _Found:

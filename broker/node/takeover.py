@@ -15,7 +15,7 @@ from broker.core.segments import Shards
 from broker.core.transaction import Transactions
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
-from broker.model.snapshot import SegmentSnapshot, VChannelSnapshot, WalCheckpoint
+from broker.model.snapshot import WalCheckpoint
 from broker.node.limits import NodeLimits
 from broker.node.parts import NodeParts
 from broker.node.replay import Replay, begin, read_through
@@ -31,8 +31,6 @@ class Recovered:
     """A pchannel as the last writer left it. `saved` is the checkpoint that a restart begins at."""
 
     transactions: Transactions
-    vchannels: tuple[VChannelSnapshot, ...]
-    segments: tuple[SegmentSnapshot, ...]
     shards: Shards
     producers: Producers
     saved: WalCheckpoint | None
@@ -56,8 +54,6 @@ async def taken_over(name: PChannelName, log: Log, parts: NodeParts) -> Recovere
     state = replay.state
     return Recovered(
         transactions=transactions,
-        vchannels=tuple(state.objects.vchannels.values()),
-        segments=tuple(state.objects.segments.values()),
         shards=_shards(state, transactions, parts.limits),
         producers=state.producers,
         saved=known if known.tick else await _saved(name, claim, replay),

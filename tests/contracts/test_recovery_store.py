@@ -181,17 +181,19 @@ async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_ob
     assert (await found(meta)).checkpoint == FIRST.checkpoint
 
 
+@pytest.mark.parametrize("keys", [2, 100])
 async def test_the_same_change_is_saved_again_after_a_failure_or_a_lost_answer(
-    meta: Flaky,
+    meta: Flaky, keys: int
 ) -> None:
-    claim = await StoredRecovery(meta).claim(P, Term(1))
+    claim = await StoredRecovery(meta, keys_a_write_max=keys).claim(P, Term(1))
     meta.writes_left = 0
     with pytest.raises(MetaError):
         await claim.save(FIRST)
     meta.writes_left = None
-    meta.fails = lambda: "after"
-    with pytest.raises(MetaError):
-        await claim.save(FIRST)
+    for answers in range(4 if keys == 2 else 1):  # the one that is lost is a later one each time
+        meta.fails = iter([*[""] * answers, "after"]).__next__
+        with pytest.raises(MetaError):
+            await claim.save(FIRST)
     meta.fails = lambda: ""
     await claim.save(FIRST)
     await claim.save(SECOND)

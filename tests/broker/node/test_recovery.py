@@ -1,74 +1,27 @@
 """What a pchannel remembers over a restart: saved in time, found again, never written over."""
 
-import asyncio
 import logging
-import random
-from collections.abc import Sequence
 
 import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.recovery import RecoveryState
 from broker.core.transaction import TxnLimits
-from broker.edge.stored_headers import StoredHeaders
 from broker.meta.memory import MemoryMetaStore
 from broker.meta.recovery import StoredRecovery
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, PChannelName, Term, TxnId
+from broker.model.ids import Term, TxnId
 from broker.model.message import AppendedInTxn
-from broker.model.record import Record
-from broker.model.snapshot import Snapshot, WalCheckpoint
+from broker.model.snapshot import (
+    WalCheckpoint,
+)
 from broker.model.txn import TxnContext
 from broker.node.limits import NodeLimits
-from broker.node.replay import effect_of
-from broker.ports.wal import Corrupt, Log, Retention
-from broker.wal.memory import MemoryLog, MemoryWal
 from tests.broker.meta.flaky import Flaky
+from tests.broker.node.watched_wal import WatchedMemory
 from tests.broker.node.world import PCHANNEL, World, appended, message, running_node
 
 LIMITS = NodeLimits(txns=TxnLimits(keepalive_default_ms=3_000), txn_finish_s=0.1)
-
-
-class WatchedLog(MemoryLog):
-    """Remembers what was read and written, and reports damage where it is told to."""
-
-    wal: "WatchedMemory"
-
-    async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
-        self.wal.reads.append(from_id)
-        if from_id in self.wal.damaged:
-            raise Corrupt("seg", from_id, "checksum")
-        return await super().read(from_id, bytes_max)
-
-    async def append(self, records: Sequence[Record]) -> None:
-        await super().append(records)
-        self.wal.records += records
-
-
-class WatchedMemory(MemoryWal):
-    """Logs in memory that are watched; `records` is all that was ever stored."""
-
-    def __init__(self, **given: object) -> None:
-        super().__init__(**given)  # type: ignore[arg-type]
-        self.reads: list[MessageId] = []
-        self.records: list[Record] = []
-        self.damaged: set[int] = set()
-
-    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
-        log = await super().open(channel, term)
-        log.__class__ = WatchedLog
-        assert isinstance(log, WatchedLog)
-        log.wal = self
-        return log
-
-
-def state_of(records: Sequence[Record], limits: NodeLimits = LIMITS) -> RecoveryState:
-    """The whole log, read from its first record."""
-    state = RecoveryState(Snapshot(), effect_of(StoredHeaders()), limits.txns)
-    for record in records:
-        state.observe(record)
-    return state
 
 
 async def saved(meta: MemoryMetaStore | Flaky) -> WalCheckpoint | None:
@@ -291,81 +244,3 @@ def test_damage_in_what_need_not_be_read_does_not_keep_a_log_closed() -> None:
             assert (await world.offsets()).checkpoint is not None
 
     run_seeded(9, scenario)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_kills_and_a_failing_store_change_nothing_of_what_is_known(seed: int) -> None:
-    async def scenario() -> None:
-        rng = random.Random(seed)
-        limits = NodeLimits(
-            txns=TxnLimits(keepalive_default_ms=500, finished_max=4),
-            txn_finish_s=0.1,
-            snapshot_period_s=0.5,
-            snapshot_look_s=0.05,
-            snapshot_records=rng.choice((1, 5, 100)),
-            retention=Retention(bytes_max=1_500),
-            retention_period_s=0.3,
-            tail_bytes_max=1_000,
-        )
-        meta = Flaky(MemoryMetaStore(), lambda: _fault(rng))
-        store = StoredRecovery(meta, keys_a_write_max=2)
-        wal = WatchedMemory(segment_bytes=500)
-        async with running_node(wal, limits, seed=seed, recovery=store) as world:
-            await _assigned(world)
-            async with asyncio.TaskGroup() as tasks:
-                works = [tasks.create_task(_work(world, rng)) for _ in range(3)]
-                killer = tasks.create_task(_kill(world, rng))
-                await asyncio.wait(works)
-                killer.cancel()
-            meta.fails = lambda: ""
-            await _all_saved(world, wal)
-        claim = await store.claim(PCHANNEL, Term(999))
-        whole = state_of(wal.records, limits).snapshot()
-        assert whole.checkpoint is not None
-        assert claim.snapshot.checkpoint == whole.checkpoint
-        assert claim.snapshot.finished == whole.finished
-        reopened: Log = await wal.open(PCHANNEL, Term(999))
-        assert reopened.bounds().first_id <= whole.checkpoint.id
-
-    run_seeded(seed, scenario)
-
-
-def _fault(rng: random.Random) -> str:
-    return rng.choice(("before", "after")) if rng.random() < 0.2 else ""
-
-
-async def _assigned(world: World) -> None:
-    """The store may refuse the first time; then the channel tries again by itself."""
-    await world.assign()
-    await world.locate()
-
-
-async def _all_saved(world: World, wal: WatchedMemory) -> None:
-    """Until a restart would have nothing to read but the newest record."""
-    while True:
-        checkpoint = (await world.offsets()).checkpoint
-        if checkpoint is not None and checkpoint.tick == wal.records[-1].last_tick:
-            return
-        await world.clock.sleep(0.1)
-
-
-async def _work(world: World, rng: random.Random) -> None:
-    for _ in range(15):
-        shard = rng.randrange(2)
-        await world.append(message("plain", shard))
-        (begun,) = await world.append(message("b", shard, 900, txn=TxnContext(TxnId(0), 0)))
-        if isinstance(begun, AppendedInTxn):
-            await world.append(message("body", shard, txn=begun.txn))
-            await world.clock.sleep(rng.random() * 0.2)
-            if rng.random() < 0.9:
-                kind = rng.choice((901, 902))
-                await world.append(message("end", shard, kind, txn=begun.txn))
-
-
-async def _kill(world: World, rng: random.Random) -> None:
-    while True:
-        await world.clock.sleep(rng.random() * 0.4)
-        try:
-            world.system.kill(world.path(rng.choice(("recovery", "recovery", "appender"))))
-        except ActorError:
-            continue

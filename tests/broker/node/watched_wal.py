@@ -1,0 +1,41 @@
+"""A log in memory that remembers what was read and written, and has damage where it is told to."""
+
+from collections.abc import Sequence
+
+from broker.model.ids import MessageId, PChannelName, Term
+from broker.model.record import Record
+from broker.ports.wal import Corrupt
+from broker.wal.memory import MemoryLog, MemoryWal
+
+
+class WatchedLog(MemoryLog):
+    """Remembers what was read and written, and reports damage where it is told to."""
+
+    wal: "WatchedMemory"
+
+    async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
+        self.wal.reads.append(from_id)
+        if from_id in self.wal.damaged:
+            raise Corrupt("seg", from_id, "checksum")
+        return await super().read(from_id, bytes_max)
+
+    async def append(self, records: Sequence[Record]) -> None:
+        await super().append(records)
+        self.wal.records += records
+
+
+class WatchedMemory(MemoryWal):
+    """Logs in memory that are watched; `records` is all that was ever stored."""
+
+    def __init__(self, **given: object) -> None:
+        super().__init__(**given)  # type: ignore[arg-type]
+        self.reads: list[MessageId] = []
+        self.records: list[Record] = []
+        self.damaged: set[int] = set()
+
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        log = await super().open(channel, term)
+        log.__class__ = WatchedLog
+        assert isinstance(log, WatchedLog)
+        log.wal = self
+        return log
