@@ -76,6 +76,7 @@ def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
         Column("closed", list(map(moment, closed)), [short_moment(it, newest) for it in closed]),
         Column("confirmed", [str(it.last_confirmed_id) for it in found], leaves=6),
         Column("open txns", [str(it.open_txns) for it in found], leaves=7),
+        Column("segments", [str(it.growing_segments) for it in found], leaves=8),
         Column("bytes", [f"{it.size_bytes:,}" for it in found], leaves=1),
         Column("shards", [_shards(it) for it in found], leaves=2),
     ]

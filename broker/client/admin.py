@@ -66,6 +66,7 @@ class ChannelInfo:
     from there on sees every later message whole; open transactions hold it back.
     `checkpoint_id`: where a restart begins to read the log again, `checkpoint_lag` messages of it;
     `checkpoint_tick`: what it knows without. Both are 0 while nothing was saved yet.
+    Segments are those of collections: growing ones take rows, sealed ones wait for their Flush.
     """
 
     name: str
@@ -85,6 +86,9 @@ class ChannelInfo:
     checkpoint_id: int
     checkpoint_tick: int
     checkpoint_lag: int
+    growing_segments: int
+    growing_bytes: int
+    sealed_segments: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,9 @@ class Admin:
                 checkpoint_id=it.checkpoint_id,
                 checkpoint_tick=it.checkpoint_tick,
                 checkpoint_lag=it.next_id - max(it.checkpoint_id, it.first_id),
+                growing_segments=it.growing_segments,
+                growing_bytes=it.growing_bytes,
+                sealed_segments=it.sealed_segments,
             )
             for it in answer.channels
         ]

@@ -11,6 +11,7 @@ another segment.
 Next: broker/core/segment_turn.py
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -54,6 +55,9 @@ class Shards:
         self.sealed: dict[SegmentId, Segment] = {}
         """They wait for their Flush, in the order in which they were sealed."""
         self.growing_bytes = 0
+        self.created_count = 0
+        self.flushed_by: Counter[Sealing] = Counter()
+        """Segments created, and flushed by what had them sealed, since this state was made."""
         self._dropped: dict[str, CollectionId] = {}
         self._held: dict[TxnId, list[Segment]] = {}
 
@@ -123,7 +127,7 @@ class Shards:
 
     def drop_collection(self, vchannel: str) -> tuple[SegmentId, ...]:
         """Gives the segments that this flushes."""
-        flushed = self.flush(vchannel)
+        flushed = self.flush(vchannel, why=Sealing.COLLECTION_REMOVED)
         self._dropped[vchannel] = self.collections.pop(vchannel).id
         if len(self._dropped) > DROPPED_MAX:
             del self._dropped[next(iter(self._dropped))]
@@ -132,7 +136,7 @@ class Shards:
     def drop_partition(self, vchannel: str, partition_id: PartitionId) -> tuple[SegmentId, ...]:
         """Gives the segments that this flushes."""
         self.collections[vchannel].partition_ids.discard(partition_id)
-        return self.flush(vchannel, partition_id)
+        return self.flush(vchannel, partition_id, why=Sealing.PARTITION_REMOVED)
 
     # ---- segments ---------------------------------------------------------------------------
 
@@ -166,6 +170,7 @@ class Shards:
             modified_tick=new.tick,
         )
         collection.growing[partition_id] = segment
+        self.created_count += 1
         return segment
 
     def grow(
@@ -207,7 +212,10 @@ class Shards:
                 self.seal(segment, why)
 
     def flush(
-        self, vchannel: str | None = None, partition_id: PartitionId | None = None
+        self,
+        vchannel: str | None = None,
+        partition_id: PartitionId | None = None,
+        why: Sealing = Sealing.FENCED,
     ) -> tuple[SegmentId, ...]:
         """Everything of a scope is flushed by a message that is placed now; gives what it was.
 
@@ -219,6 +227,7 @@ class Shards:
             if vchannel in (None, segment.vchannel) and partition_id in (None, segment.partition_id)
         ]
         for segment in gone:
+            segment.sealed = segment.sealed or why
             self._forget(segment)
         return tuple(sorted([segment.id for segment in gone]))
 
@@ -238,6 +247,8 @@ class Shards:
             self._held.setdefault(txn_id, []).append(segment)
 
     def _forget(self, segment: Segment) -> None:
+        assert segment.sealed is not None, segment
+        self.flushed_by[segment.sealed] += 1
         for txn_id in segment.held_by:
             self._held[txn_id].remove(segment)
         if self.sealed.pop(segment.id, None) is None:

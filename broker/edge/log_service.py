@@ -106,4 +106,9 @@ def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
         last_confirmed_id=answer.last_confirmed_id,
         open_txns=answer.open_txns,
         open_txn_bytes=answer.open_txn_bytes,
+        checkpoint_id=answer.checkpoint.id if answer.checkpoint else 0,
+        checkpoint_tick=answer.checkpoint.tick if answer.checkpoint else 0,
+        growing_segments=answer.segments.growing,
+        growing_bytes=answer.segments.growing_bytes,
+        sealed_segments=answer.segments.sealed,
     )

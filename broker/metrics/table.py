@@ -197,6 +197,24 @@ METRICS: Final = (
         _extras("appender", lambda extra: _number(extra, "open_txns")),
     ),
     Metric(
+        "wal_growing_segment_total", "gauge", "Segments that take rows.", CHANNEL,
+        _channels(lambda it: it.shards.counts().growing),
+    ),
+    Metric(
+        "wal_growing_segment_bytes", "gauge", "Bytes in them.", CHANNEL,
+        _channels(lambda it: it.shards.growing_bytes),
+    ),
+    Metric(
+        "wal_segment_assign_segment_alloc_total", "counter", "Segments created.", CHANNEL,
+        _channels(lambda it: it.shards.created_count),
+    ),
+    Metric(
+        "wal_segment_assign_flushed_segment_total", "counter", "Segments flushed.",
+        ("channel", "policy"),
+        lambda v: (((it.channel.name, why.value), it.shards.flushed_by[why])
+                   for it in v.channels for why in it.shards.flushed_by),
+    ),
+    Metric(
         "wal_write_ahead_buffer_size_bytes", "gauge", "Memory of the newest messages.", CHANNEL,
         _channels(lambda it: it.tail.size_bytes),
     ),

@@ -6,8 +6,15 @@ Owns the connection to it, and says when nobody is there any more. Next: broker/
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from broker.model.channel import AccessMode, ChannelOffsets, ChannelTicks, PChannel
+from broker.model.channel import (
+    AccessMode,
+    ChannelOffsets,
+    ChannelTicks,
+    PChannel,
+    SegmentCounts,
+)
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.snapshot import WalCheckpoint
 from broker.remote.calls import Calls, Unreachable, Wire
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1
@@ -82,6 +89,8 @@ class RemoteNode:
                 last_confirmed_id=MessageId(it.last_confirmed_id),
                 open_txns=it.open_txns,
                 open_txn_bytes=it.open_txn_bytes,
+                checkpoint=_checkpoint(it),
+                segments=SegmentCounts(it.growing_segments, it.growing_bytes, it.sealed_segments),
             )
             for it in answer.channels
         ]
@@ -98,6 +107,12 @@ class RemoteNode:
             if error.absent:
                 self._absent()
             raise
+
+
+def _checkpoint(it: v1.ChannelOffsets) -> WalCheckpoint | None:
+    if not it.checkpoint_tick:
+        return None
+    return WalCheckpoint(MessageId(it.checkpoint_id), TimeTick(it.checkpoint_tick))
 
 
 def _info(channel: PChannel) -> wire.PChannelInfo:

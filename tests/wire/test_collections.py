@@ -11,6 +11,7 @@ from broker.model.failure import StreamingCode as Code
 from broker.wal.memory import MemoryWal
 from schemas.generated.milvus.proto import messages, msg, schema
 from schemas.generated.milvus.proto import streaming as wire
+from schemas.generated.tidemark import v1
 from schemas.properties import TXN
 from schemas.txn_context import TxnContext
 from schemas.wire import (
@@ -249,3 +250,13 @@ async def test_without_a_collection_rows_pass_and_a_flush_flushes_nothing(peer: 
     assert flushed_in(await one.manual_flush()) == []
     (found, _) = await next_messages(await opened(peer), 2)
     assert header_of(found) == bytes(insert_header(A, B))
+
+
+async def test_segments_are_told_to_people(peer: Peer) -> None:
+    one = await proxy(peer)
+    await one.create()
+    await one.insert(A, size=40)
+    await one.insert(B, size=2)
+    answer = await peer.call("/tidemark.v1.Admin/Channels", b"")
+    (found,) = v1.ChannelsResponse.parse(answer).channels
+    assert (found.growing_segments, found.growing_bytes, found.sealed_segments) == (2, 42, 0)

@@ -162,6 +162,7 @@ def test_channels_health_and_actors_are_shown_as_tables_and_as_json(server: str)
     channels = json.loads(tidemark("channels", "--json", server=server).stdout)
     assert [it["name"] for it in channels][1] == PCHANNEL
     assert channels[1]["open_txns"] == channels[1]["open_txn_bytes"] == 0
+    assert channels[1]["growing_segments"] == channels[1]["sealed_segments"] == 0
     assert channels[1]["first_id"] <= channels[1]["last_confirmed_id"] < channels[1]["next_id"]
     assert channels[1]["closed_tick"] > 0
     assert "healthy" in tidemark("health", server=server).stdout

@@ -136,7 +136,10 @@ def _restart(log: ShardLog) -> None:
     log.shards = recovered_shards(
         objects.vchannels.values(), objects.segments.values(), pending, LIMITS, required=False
     )
-    assert _held(log.shards) == _held(before)
+    held, known_held = _held(log.shards), _held(before)
+    assert held.keys() == known_held.keys()
+    for id, txns in held.items():
+        assert txns >= known_held[id]  # of two that gather deletes nobody knows which it was
     assert log.shards.collections.keys() == before.collections.keys()
     for vchannel, it in log.shards.collections.items():
         known = before.collections[vchannel]

@@ -23,7 +23,7 @@ from tests.local_broker import local_broker
 PCHANNELS = pchannel_names("by-dev", 2)
 P0 = PCHANNELS[0]
 V0 = f"{P0}_1v0"
-LABELS = {"channel", "kind", "le", "state", "term"}
+LABELS = {"channel", "kind", "le", "policy", "state", "term"}
 DEADLINE_S = 30.0
 
 

@@ -533,6 +533,15 @@ class ChannelInfo(betterproto2.Message):
 
     checkpoint_tick: "int" = betterproto2.field(16, betterproto2.TYPE_UINT64)
 
+    growing_segments: "int" = betterproto2.field(17, betterproto2.TYPE_INT64)
+    """
+    Segments of collections that take rows, the bytes in them, and those that wait for a Flush.
+    """
+
+    growing_bytes: "int" = betterproto2.field(18, betterproto2.TYPE_INT64)
+
+    sealed_segments: "int" = betterproto2.field(19, betterproto2.TYPE_INT64)
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelInfo", ChannelInfo)
 
@@ -569,6 +578,23 @@ class ChannelOffsets(betterproto2.Message):
     """
 
     open_txn_bytes: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
+
+    checkpoint_id: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
+    """
+    Where a restart begins to read the log again, and the tick up to which it knows everything
+    without; both 0 while nothing was saved yet.
+    """
+
+    checkpoint_tick: "int" = betterproto2.field(11, betterproto2.TYPE_UINT64)
+
+    growing_segments: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
+    """
+    Segments of collections that take rows, the bytes in them, and those that wait for a Flush.
+    """
+
+    growing_bytes: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
+
+    sealed_segments: "int" = betterproto2.field(14, betterproto2.TYPE_INT64)
 
 
 default_message_pool.register_message("tidemark.v1", "ChannelOffsets", ChannelOffsets)

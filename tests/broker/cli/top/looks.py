@@ -26,6 +26,9 @@ def channel(name: str, **given: Any) -> ChannelInfo:
         checkpoint_id=100,
         checkpoint_tick=closed_tick,
         checkpoint_lag=1,
+        growing_segments=0,
+        growing_bytes=0,
+        sealed_segments=0,
     )
     return replace(plain, **given)
 
