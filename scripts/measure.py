@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,7 +36,12 @@ IN_FLIGHT = 1000
 READY_S_MAX = 30
 ROUND_S_MAX = 120
 BARE_GROUP = 64
-console = Console(width=100)
+TXN_SHARE = 10
+"""One message in so many is of a transaction, where some are."""
+TXN_SIZES = (100, 10)
+TXN_BODIES_IN_FLIGHT = 200
+PLAIN = "Tidemark Produce, 1,000 in flight"
+console = Console(width=110)
 
 
 @dataclass(slots=True)
@@ -58,9 +64,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=60_000, help="for each contender and round")
     parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument(
+        "--only", default="", help="contenders whose name has one of A|B|…, and the first"
+    )
     options = parser.parse_args()
     with TemporaryDirectory(dir=Path.cwd()) as name, servers(Path(name)) as (address, redis):
-        contenders = list(field_of(Path(name), address, redis))
+        contenders = [
+            each
+            for at, each in enumerate(field_of(Path(name), address, redis))
+            if not at or any(it in each.name for it in options.only.split("|"))
+        ]
         for number in range(options.rounds):
             for contender in contenders:
                 rate = contender.run(options.messages)
@@ -77,8 +90,11 @@ def field_of(folder: Path, address: str, redis: Any) -> Iterator[Contender]:
     streams = Redis(redis)
     yield Contender(f"bare write + sync, {BARE_GROUP} a group", "append", lambda n: bare(folder, n))
     yield Contender("Redis XADD, appendfsync always", "append", streams.append)
-    yield Contender("Tidemark Produce, 1,000 in flight", "append", run.append)
+    yield Contender(PLAIN, "append", run.append)
     yield Contender("Tidemark Produce, 1,000 tasks", "append", run.append_singly)
+    for size in TXN_SIZES:
+        name = f"… with {100 // TXN_SHARE} % in transactions of {size}"
+        yield Contender(f"Tidemark Produce, {name}", "append", partial(run.append_mixed, size))
     yield Contender("Redis XREAD, 1,000 a call", "read", streams.read)
     yield Contender("Tidemark Consume, catching up", "read", run.read)
 
@@ -137,6 +153,10 @@ class Tidemark:
         """Two calls of 500 messages are under way at any time."""
         return asyncio.run(within(self._append(messages)))
 
+    def append_mixed(self, size: int, messages: int) -> float:
+        """As `append`, but one message in ten is in a transaction of `size` bodies beside it."""
+        return asyncio.run(within(self._append_mixed(size, messages)))
+
     def append_singly(self, messages: int) -> float:
         """A thousand tasks, each with one append under way."""
         return asyncio.run(within(self._append_singly(messages // 2)))
@@ -159,6 +179,41 @@ class Tidemark:
     async def _send(self, log: Client, chunk: list[Message], messages: int) -> None:
         for _ in range(messages // len(chunk)):
             await log.append_messages(self._vchannel, chunk, atomic=False)
+
+    async def _append_mixed(self, size: int, messages: int) -> float:
+        bodies = [Message(BODY)] * size
+        chunk = IN_FLIGHT // 2
+        async with connect(self._address) as log:
+            await log.append(self._vchannel, BODY)
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                room = asyncio.Semaphore(TXN_BODIES_IN_FLIGHT // size)
+                for _ in range(2):
+                    group.create_task(self._send_mixed(log, bodies, messages // 2, (group, room)))
+            return messages // chunk * chunk / (time.perf_counter() - started)
+
+    async def _send_mixed(
+        self,
+        log: Client,
+        bodies: list[Message],
+        messages: int,
+        beside: tuple[asyncio.TaskGroup, asyncio.Semaphore],
+    ) -> None:
+        group, room = beside
+        chunk = IN_FLIGHT // 2
+        in_txns = chunk // TXN_SHARE
+        plain, owed = [Message(BODY)] * (chunk - in_txns), 0
+        for _ in range(messages // chunk):
+            owed += in_txns
+            while owed >= len(bodies):
+                owed -= len(bodies)
+                await room.acquire()
+                group.create_task(self._transact(log, bodies, room))
+            await log.append_messages(self._vchannel, plain, atomic=False)
+
+    async def _transact(self, log: Client, bodies: list[Message], room: asyncio.Semaphore) -> None:
+        await log.append_messages(self._vchannel, bodies)
+        room.release()
 
     async def _append_singly(self, messages: int) -> float:
         async with connect(self._address) as log:
@@ -219,21 +274,33 @@ def report(contenders: list[Contender]) -> None:
     title = f"{len(BODY)} byte messages, {os.cpu_count()} cores"
     table = Table(title=title)
     table.add_column("", no_wrap=True)
-    for heading in ("median msg/s", "min", "max", "to Redis", "to disk"):
+    for heading in ("median msg/s", "min", "max", "to Redis", "to disk", "to plain"):
         table.add_column(heading, justify="right", no_wrap=True)
     bare_rate = contenders[0].median
     for contender in contenders:
-        redis = next(c for c in contenders if c.kind == contender.kind and "Redis" in c.name)
         to_bare = f"{contender.median / bare_rate:.2f}" if contender.kind == "append" else ""
         table.add_row(
             contender.name,
             f"{contender.median:,.0f}",
             f"{min(contender.figures):,.0f}",
             f"{max(contender.figures):,.0f}",
-            f"{contender.median / redis.median:.2f}",
+            beside(contender, contenders, "Redis"),
             to_bare,
+            beside(contender, contenders, PLAIN) if "transactions" in contender.name else "",
         )
     console.print(table)
+
+
+def beside(contender: Contender, contenders: list[Contender], name: str) -> str:
+    """The ratio to the first one of this name that does the same kind of work.
+
+    The median of the rounds' ratios: what slows down one round slows both.
+    """
+    for other in contenders:
+        if other.kind == contender.kind and name in other.name:
+            pairs = zip(contender.figures, other.figures, strict=True)
+            return f"{statistics.median([mine / its for mine, its in pairs]):.2f}"
+    return ""
 
 
 def plot(contenders: list[Contender], path: Path) -> None:

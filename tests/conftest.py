@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]
+
+settings.register_profile("long", max_examples=5000, deadline=None)
+"""`--hypothesis-profile=long`, for properties that say nothing of their number of cases."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,7 +26,9 @@ from broker.client.errors import (
     BadTarget,
     InvalidArgument,
     MessageTooLarge,
+    OutcomeUnknown,
     TidemarkError,
+    TransactionExpired,
 )
 from broker.client.message import (
     Appended,
@@ -129,16 +131,42 @@ class Appends:
         txn: str,
         deadline_s: float,
         *,
-        once: bool = False,
+        commits: bool = False,
     ) -> tuple[Appended, bytes]:
-        """One message of a transaction, and the transaction as the server names it.
+        """A begin or an end of a transaction, and the transaction as the server names it.
 
-        `once`: OutcomeUnknown rather than a second one, as is right for what is not idempotent.
+        `commits`: it is the end that counts. A server that does not know the transaction any more
+        when it is sent again may have forgotten it because the first one was heard: OutcomeUnknown.
         """
         encoded = _encoded(message, vchannel, txn)
+        pending = await self._offer_single(vchannel, encoded, self._now_s() + deadline_s)
+        try:
+            landed = await _landed(vchannel, pending)
+        except TransactionExpired as error:
+            if commits and pending.unanswered:
+                cause = f"a commit on {vchannel} was sent again, and its transaction is gone"
+                raise OutcomeUnknown(f"{cause}; the first one may have been heard") from error
+            raise
+        return landed, pending.waiter.result().txn_context
+
+    async def bodies(
+        self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float
+    ) -> list[Appended | TidemarkError]:
+        """Bodies of one transaction, each sent once, and what became of each, in order."""
+        work = [_body(message, vchannel, txn) for message in messages]
         deadline_at_s = self._now_s() + deadline_s
-        pending = await self._offer_single(vchannel, encoded, deadline_at_s, once=once)
-        return await _landed(vchannel, pending), pending.waiter.result().txn_context
+        offered: list[_Offered | TidemarkError] = []
+        try:
+            for encoded in work:
+                try:
+                    pending = await self._offer_single(vchannel, encoded, deadline_at_s, once=True)
+                    offered.append((vchannel, pending))
+                except TidemarkError as error:
+                    offered.append(error)
+            return [await _landed_or_failed(it) for it in offered]
+        except asyncio.CancelledError:
+            _abandon(offered)
+            raise
 
     async def many(
         self, shards: Shards, messages: Iterable[Message], deadline_s: float
@@ -262,6 +290,13 @@ def _ready(message: Message, vchannel: VChannelName, deadline_s: float) -> _Read
     if _is_plain(message):
         return message, vchannel, _shared(vchannel, message, deadline_s)
     return message, vchannel, _encoded(message, vchannel)
+
+
+def _body(message: Message, vchannel: VChannelName, txn: str) -> bytes:
+    reason = unsendable(message)
+    if reason:
+        raise InvalidArgument(reason)
+    return _encoded(message, vchannel, txn)
 
 
 def _is_plain(message: Message) -> bool:

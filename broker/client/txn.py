@@ -6,15 +6,16 @@ commit may be repeated, so these are sent again when an answer is lost.
 Next: broker/client/atomic.py
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Unpack
 
 import anyio
 
 from broker.client.appends import Appends
-from broker.client.errors import BadTransaction, InvalidArgument, OutcomeUnknown, TidemarkError
-from broker.client.message import Appended, Key, Kind, Message, unsendable
+from broker.client.errors import BadTransaction, OutcomeUnknown, TidemarkError
+from broker.client.message import Appended, Key, Kind, Message
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from schemas.properties import TXN
@@ -73,7 +74,9 @@ class Txn:
         return self._unknown is not None
 
     async def begin(self) -> None:
-        """Open it; `async with` does. Raises InvalidArgument for a bad keepalive."""
+        """Open it, once; `async with` does. Raises InvalidArgument for a bad keepalive."""
+        if self._context is not None:
+            raise BadTransaction("the transaction has begun already")
         self._vchannel = await self._resolve()
         header = begin_header(self._keepalive_ms)
         begin = Message(b"", type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
@@ -92,30 +95,22 @@ class Txn:
     ) -> Appended:
         """Append one message, an Insert unless told otherwise; durable, but not visible yet.
 
-        The tick it is read with is that of the commit. After OutcomeUnknown the transaction cannot
-        be committed any more.
+        The tick it is read with is that of the commit. After OutcomeUnknown, and after an append
+        that was cancelled, the transaction cannot be committed any more.
         """
-        return await self._append(Message(payload, key, properties, **kind), deadline_s)
+        message = Message(payload, key, properties, **kind)
+        (landed,) = await self.append_messages([message], deadline_s=deadline_s)
+        return landed
 
     async def append_messages(
         self, messages: Iterable[Message], *, deadline_s: float | None = None
     ) -> list[Appended]:
         """Append many at once; raises the first error when any failed."""
-        results: dict[int, Appended] = {}
-        errors: list[TidemarkError] = []
-
-        async def one(index: int, message: Message) -> None:
-            try:
-                results[index] = await self._append(message, deadline_s)
-            except TidemarkError as error:
-                errors.append(error)
-
-        async with anyio.create_task_group() as tasks:
-            for index, message in enumerate(messages):
-                tasks.start_soon(one, index, message)
-        if errors:
-            raise errors[0]
-        return [results[index] for index in sorted(results)]
+        results = await self._append(tuple(messages), deadline_s)
+        landed = [it for it in results if isinstance(it, Appended)]
+        if len(landed) < len(results):
+            raise next(it for it in results if isinstance(it, TidemarkError))
+        return landed
 
     async def commit(self) -> Appended:
         """Make all of it visible; where the commit landed. Leaving the block does it.
@@ -153,21 +148,26 @@ class Txn:
             except TidemarkError:  # it expires by itself; what led here is what counts
                 return
 
-    async def _append(self, message: Message, deadline_s: float | None) -> Appended:
+    async def _append(
+        self, messages: Sequence[Message], deadline_s: float | None
+    ) -> list[Appended | TidemarkError]:
         self._check_open()
-        if reason := unsendable(message):
-            raise InvalidArgument(reason)
-        self._under_way += 1
+        self._under_way += len(messages)
         try:
-            landed, _ = await self._appends.in_txn(
-                self._vchannel, message, self._name, deadline_s or self._deadline_s, once=True
+            results = await self._appends.bodies(
+                self._vchannel, messages, self._name, deadline_s or self._deadline_s
             )
-        except OutcomeUnknown as error:
-            self._unknown = error
+        except asyncio.CancelledError:
+            self._unknown = self._unknown or OutcomeUnknown(
+                "an append of the transaction was cancelled; it may have been written"
+            )
             raise
         finally:
-            self._under_way -= 1
-        return landed
+            self._under_way -= len(messages)
+        for each in results:
+            if isinstance(each, OutcomeUnknown):
+                self._unknown = each
+        return results
 
     async def _end(self, kind: MessageType, deadline_s: float) -> Appended:
         self._check_open()
@@ -176,7 +176,9 @@ class Txn:
         self._ended = True
         self._committing = kind == MessageType.COMMIT_TXN
         end = Message(b"", type=kind, version=_VERSION)
-        landed, _ = await self._appends.in_txn(self._vchannel, end, self._name, deadline_s)
+        landed, _ = await self._appends.in_txn(
+            self._vchannel, end, self._name, deadline_s, commits=self._committing
+        )
         return landed
 
     def _check_open(self) -> None:

@@ -13,9 +13,11 @@ Next: broker/core/sequencer.py
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from broker.core.lease import TxnView, later, over
+from broker.core.naming import is_physical
 from broker.core.txn_state import NEXT, TxnEvent, TxnState, after
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick, TxnId
+from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import (
     BODY_TYPES,
     EXCLUSIVE_TYPES,
@@ -28,7 +30,6 @@ from broker.model.snapshot import FinishedTxn, TxnEnd
 from broker.model.txn import TxnContext, TxnPart
 
 MIB = 1024 * 1024
-_TICKS_PER_MS = 1 << TICK_LOGICAL_BITS
 _STATE_OF = {
     TxnEnd.COMMITTED: TxnState.COMMITTED,
     TxnEnd.ROLLED_BACK: TxnState.ROLLED_BACK,
@@ -75,21 +76,7 @@ class Session:
 
     def overdue(self, tick: TimeTick, age_ms_max: int) -> bool:
         """Whether its lease, or its life, is over at this tick."""
-        keepalive_ms = self.context.keepalive_ms
-        leased = keepalive_ms < 0 or tick < _later(self.last_tick, keepalive_ms)
-        return not leased or tick >= _later(TimeTick(self.context.id), age_ms_max)
-
-
-@dataclass(frozen=True, slots=True)
-class TxnView:
-    """One transaction as it is now, for who watches it."""
-
-    context: TxnContext
-    vchannel: str
-    last_tick: TimeTick
-    bodies: int
-    size_bytes: int
-    state: TxnState
+        return over(self.context, self.last_tick, tick, age_ms_max)
 
 
 class Transactions:
@@ -102,6 +89,7 @@ class Transactions:
         self._open: dict[TxnId, Session] = {}
         self._ended: dict[TxnId, Session] = {}
         self._dead: list[Session] = []
+        self._placed: list[Session] = []
         self._moved: dict[TxnId, Session] = {}
         self._open_bytes = 0
         self._beginning = 0
@@ -118,6 +106,11 @@ class Transactions:
         return self._open_bytes
 
     @property
+    def remembered_count(self) -> int:
+        """Ended ones that are remembered, for a commit that is repeated."""
+        return len(self._ended)
+
+    @property
     def oldest_begin_id(self) -> MessageId | None:
         """Where the oldest transaction begins that the log does not see resolved."""
         return next((session.begin_id for session in self._open.values()), None)
@@ -125,10 +118,6 @@ class Transactions:
     def find(self, txn_id: TxnId) -> Session | None:
         """A transaction that is open or remembered."""
         return self._open.get(txn_id) or self._ended.get(txn_id)
-
-    def is_open(self, txn_id: TxnId) -> bool:
-        """Whether the log does not see it resolved."""
-        return txn_id in self._open
 
     def views(self) -> tuple[TxnView, ...]:
         """Every open transaction, the oldest first."""
@@ -144,7 +133,7 @@ class Transactions:
         """
         assert message.txn is not None
         if message.type == MessageType.BEGIN_TXN:
-            return self._admit_begin(message.txn.keepalive_ms)
+            return self._admit_begin(message.vchannel, message.txn.keepalive_ms)
         session = self.find(message.txn.id)
         if session is None:
             return _gone(message.txn.id, "is not known: it ended, or never began here")
@@ -174,21 +163,23 @@ class Transactions:
         return failed
 
     def expire(self, tick: TimeTick) -> None:
-        """End what is overdue at this tick, and forget what ended long ago."""
+        """End what is overdue at this tick."""
         for session in self._in_flight():
             if session.overdue(tick, self.limits.age_ms_max):
                 self._expire(session)
-        self._forget(tick)
 
     def rollbacks_due(self, messages: Sequence[NewMessage]) -> int:
         """At most so many rollback records of our own go with these messages.
 
-        What an exclusive message fails must end in the same group; what expires may wait for the
-        next one.
+        What an exclusive message fails must end in the same group. So must what is found to have
+        expired by a message of its own: the refusal holds, whoever owns the log tomorrow.
         """
-        if not self._open or EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
-            return len(self._dead)
-        return len(self._open)
+        if not self._open:
+            return 0
+        if not EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
+            return len(self._open)
+        of_txns = [message for message in messages if message.txn is not None]
+        return min(len(self._open), len(self._dead) + len(of_txns))
 
     def take_dead(self, count_max: int) -> list[Session]:
         """Those that get a rollback record now; they stay open until it is placed."""
@@ -222,18 +213,30 @@ class Transactions:
         del self._open[session.context.id]
         self._open_bytes -= session.size_bytes
         self._ended[session.context.id] = self._moved[session.context.id] = session
+        self._placed.append(session)
+        self._forget(outcome.tick)
 
-    def stored(self) -> tuple[TxnView, ...]:
-        """What was placed is durable; the transactions it concerns."""
-        if not self._moved:
-            return ()
-        for session in self._moved.values():
+    def stored(self) -> tuple[TxnId, ...]:
+        """What was placed is durable; the transactions that are resolved by it."""
+        resolved, self._placed = self._placed, []
+        for session in resolved:
             session.state = after(session.state, TxnEvent.STORED)
+        return tuple([session.context.id for session in resolved])
+
+    @property
+    def moved_count(self) -> int:
+        """Transactions that have changed since the last `take_moved`."""
+        return len(self._moved)
+
+    def take_moved(self) -> tuple[TxnView, ...]:
+        """The transactions that have changed since the last call."""
         views = tuple([_view(session) for session in self._moved.values()])
         self._moved = {}
         return views
 
-    def _admit_begin(self, keepalive_ms: int) -> Refusal | None:
+    def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
+        if is_physical(vchannel):
+            return _bad(f"a transaction is on one vchannel, and {vchannel!r} is none")
         if keepalive_ms < 0:
             return _bad(f"a keepalive of {keepalive_ms} ms; it must be 0 (the default) or more")
         if self.closing:
@@ -278,11 +281,12 @@ class Transactions:
         return (it for it in self._open.values() if it.state is TxnState.IN_FLIGHT)
 
     def _forget(self, tick: TimeTick) -> None:
+        """What ended at `tick` itself stays."""
         ended, limits = self._ended, self.limits
-        while ended:
+        while True:
             oldest = next(iter(ended.values()))
-            fresh = tick < _later(oldest.last_tick, limits.finished_ms)
-            if fresh and len(ended) <= limits.finished_max:
+            fresh = tick < later(oldest.last_tick, limits.finished_ms)
+            if fresh and len(ended) <= max(1, limits.finished_max):
                 return
             del ended[oldest.context.id]
 
@@ -321,17 +325,10 @@ class Transactions:
 
     def renew(self, tick: TimeTick) -> None:
         """Whoever is open gets a whole lease from `tick` on: nobody could reach the log before."""
+        self._placed.clear()
         self._moved = dict(self._open)
         for session in self._open.values():
             session.last_tick = tick
-
-
-def lease_left_ms(view: TxnView, tick: TimeTick, limits: TxnLimits) -> int:
-    """Milliseconds of ticks that a transaction in flight still has at this tick; 0: it is over."""
-    ends = _later(TimeTick(view.context.id), limits.age_ms_max)
-    if view.context.keepalive_ms >= 0:
-        ends = min(ends, _later(view.last_tick, view.context.keepalive_ms))
-    return max(0, (ends - tick + _TICKS_PER_MS - 1) >> TICK_LOGICAL_BITS)
 
 
 def _refusal(session: Session, event: TxnEvent) -> Refusal | None:
@@ -367,10 +364,6 @@ def _gone(txn_id: TxnId, why: str) -> Refusal:
 
 def _bad(cause: str) -> Refusal:
     return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-
-
-def _later(tick: TimeTick, ms: int) -> int:
-    return tick + (ms << TICK_LOGICAL_BITS)
 
 
 def _view(session: Session) -> TxnView:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from actors import Actor, ActorError, Context, Envelope, PlannedRestart
+from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.admission import Admission
 from broker.core.backlog import Backlog
 from broker.core.mvcc import MvccTicks
@@ -45,12 +45,11 @@ from broker.node.messages import (
     ProbeStorage,
     ShowTxns,
     Truncate,
-    TxnsMoved,
 )
 from broker.node.open_channels import OpenChannel, Saved
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
-from broker.node.roster import ROSTER
+from broker.node.roster import MOVED_MAX, tell_roster
 from broker.node.shard_state import SealOverdue, SealSegments, ShardState
 from broker.node.tail import Tail
 from broker.node.takeover import taken_over
@@ -126,8 +125,7 @@ class Appender(Actor[AppenderMessage]):
         await self._commit_all(appends, closes=bool(closes))
         for envelope in closes:
             envelope.reply(self._admission.closed or self._tail.closed.tick)
-        if self._finishing:
-            self._tell_finished()
+        self._tell(beats=bool(closes))
 
     async def _commit_all(
         self, appends: Sequence[Envelope[AppenderMessage]], *, closes: bool
@@ -294,21 +292,14 @@ class Appender(Actor[AppenderMessage]):
         self._mvcc.stored(records)
         closed = closed_tick(last.last_tick, self._end)
         self._tail.push(records, closed, self._context.clock.monotonic_s())
-        moved = self._known.transactions.stored()
-        if moved:
-            self._shards.release(moved, self._known.transactions)
-            self._tell_roster(TxnsMoved(moved))
+        self._shards.release(self._known.transactions.stored())
 
-    def _tell_roster(self, moved: TxnsMoved) -> None:
-        """Whoever watches over transactions; one that is away asks for itself when it is back."""
-        path = f"{self._context.path.rpartition('/')[0]}/{ROSTER}"
-        try:
-            self._context.tree.find(path).tell(moved)
-        except ActorError:
-            return
-
-    def _tell_finished(self) -> None:
-        if self._known.transactions.open_count == 0 or self._admission.closed is not None:
+    def _tell(self, *, beats: bool) -> None:
+        """Whoever watches over transactions, and who waits for the last of them to end."""
+        refusing, transactions = self._admission.closed is not None, self._known.transactions
+        if not refusing and (beats or transactions.moved_count >= MOVED_MAX):
+            tell_roster(self._context, transactions.take_moved())
+        if self._finishing and (refusing or transactions.open_count == 0):
             for envelope in self._finishing:
                 envelope.reply(None)
             self._finishing = []

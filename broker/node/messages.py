@@ -12,7 +12,7 @@ import anyio
 from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
 from broker.core.delivery import Item
-from broker.core.transaction import TxnView
+from broker.core.lease import TxnView
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick

@@ -1,6 +1,6 @@
 """Who watches over the transactions of one pchannel: starts an actor for each and keeps it told.
 
-The Appender tells it once for each group, so that no row of a transaction costs a hop. It decides
+The Appender tells it at each tick, so that no row and no short transaction costs a hop. It decides
 nothing: what is admitted is the Appender's business, and how long a lease lasts the Transaction's.
 Why it may lose a message: a Transaction that was not told asks before it acts.
 Next: broker/node/transaction.py
@@ -10,16 +10,25 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from actors import Actor, ActorError, ChildSpec, Context, Envelope, MailboxSpec, Overflow, Restart
-from broker.core.transaction import TxnView
+from broker.core.lease import TxnView
 from broker.core.txn_state import TxnState
 from broker.model.ids import PChannelName, TxnId
-from broker.node.messages import LookAround, RosterMessage, ShowTxns, TxnMoved, TxnsMoved
+from broker.node.messages import (
+    AppenderMessage,
+    LookAround,
+    RosterMessage,
+    ShowTxns,
+    TxnMoved,
+    TxnsMoved,
+)
 from broker.node.parts import NodeParts
 from broker.node.transaction import Transaction
 
 ROSTER = "roster"
 TRANSACTIONS = "transactions"
 SHOW_S = 10.0
+MOVED_MAX = 1024
+"""Transactions that may have changed before the Roster is told between two ticks."""
 
 
 class Roster(Actor[RosterMessage]):
@@ -92,6 +101,19 @@ class Roster(Actor[RosterMessage]):
         self._watched.add(view.context.id)
         self._started += 1
         self._tell(view)
+
+
+def tell_roster(writer: Context[AppenderMessage], moved: tuple[TxnView, ...]) -> None:
+    """Called by its Appender. A Roster that is away asks for itself when it is back.
+
+    At a tick and not with every group: most have come and gone by then, and need nobody.
+    """
+    if not moved:
+        return
+    try:
+        writer.tree.find(f"{writer.path.rpartition('/')[0]}/{ROSTER}").tell(TxnsMoved(moved))
+    except ActorError:
+        return
 
 
 def transaction_spec(name: PChannelName, txn_id: TxnId, parts: NodeParts) -> ChildSpec:

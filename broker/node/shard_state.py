@@ -12,10 +12,9 @@ from typing import assert_never
 from broker.core.segment_sealing import Sealing
 from broker.core.segment_turn import Turn, Verdict, turn_of
 from broker.core.segments import Shards
-from broker.core.transaction import Transactions, TxnView
 from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import SegmentId, TimeTick
+from broker.model.ids import SegmentId, TimeTick, TxnId
 from broker.model.message import NewMessage
 from broker.ports.headers import BadHeader, Headers
 
@@ -55,11 +54,10 @@ class ShardState:
             case _:
                 assert_never(about)
 
-    def release(self, stored: Sequence[TxnView], transactions: Transactions) -> None:
+    def release(self, resolved: Sequence[TxnId]) -> None:
         """Those that are resolved, durably, hold no segments any more."""
-        for view in stored:
-            if not transactions.is_open(view.context.id):
-                self.shards.release(view.context.id)
+        for txn_id in resolved:
+            self.shards.release(txn_id)
 
     def _read(self, message: NewMessage) -> Verdict:
         """UNRECOVERABLE when nobody could: older clients repeat any other refusal for ever."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Timer
-from broker.core.transaction import TxnView, lease_left_ms
+from broker.core.lease import TxnView, lease_left_ms
 from broker.core.txn_state import TxnState
 from broker.model.ids import PChannelName, TxnId
 from broker.node.messages import ExpireTxns, LeaseOver, ShowTxns, TransactionMessage, TxnMoved
@@ -31,6 +31,7 @@ class Transaction(Actor[TransactionMessage]):
         self._name = name
         self._txn_id = txn_id
         self._parts = parts
+        self._age_ms_max = parts.limits.txns.age_ms_max
         self._view: TxnView | None = None
         self._timer: Timer | None = None
 
@@ -70,7 +71,9 @@ class Transaction(Actor[TransactionMessage]):
         if view.state is not TxnState.IN_FLIGHT:
             self._context.stop()
         elif first:
-            self._look_again(lease_left_ms(view, view.last_tick, self._parts.limits.txns) / 1000)
+            self._look_again(
+                lease_left_ms(view, view.last_tick, self._parts.limits.txns.age_ms_max) / 1000
+            )
 
     async def _check(self) -> None:
         """Ticks decide. The timer is set once a lease, and not moved by every batch."""
@@ -107,7 +110,9 @@ class Transaction(Actor[TransactionMessage]):
     def _left_ms(self, opened: OpenChannel) -> float:
         if self._view is None:
             return 0.0
-        return lease_left_ms(self._view, opened.tail.closed.tick, self._parts.limits.txns)
+        return lease_left_ms(
+            self._view, opened.tail.closed.tick, self._parts.limits.txns.age_ms_max
+        )
 
     def _look_again(self, delay_s: float) -> None:
         if self._timer is not None:

@@ -26,6 +26,7 @@ WORKERS = 16
 BODIES_MAX = 6
 ROUND_S_MAX = 60.0
 COMMITS = (10, 60)
+READERS_AMID = 3
 
 
 @dataclass(slots=True)
@@ -43,35 +44,61 @@ class Told:
             await self.grown.wait()
 
 
+@dataclass(slots=True)
+class Read:
+    """What one reader got, from the first message on."""
+
+    messages: list[tuple[int, bytes]] = field(default_factory=list)
+    grown: anyio.Event = field(default_factory=anyio.Event)
+
+    async def reach(self, message: tuple[int, bytes]) -> None:
+        while not self.messages or self.messages[-1][0] < message[0]:
+            self.grown = anyio.Event()
+            await self.grown.wait()
+
+
 async def test_transactions_survive_kill_nine_whole_or_not_at_all(
     tmp_path: Path, rounds: int
 ) -> None:
+    """For a reader that started before the load, for some amid it, and for one after it."""
     address = f"127.0.0.1:{free_port()}"
     chosen, told = random.Random(rounds), Told()
     broker = BrokerProcess(tmp_path / "data", address)
-    read: list[tuple[int, bytes]] = []
+    readers: list[Read] = []
     try:
-        async with connect(address) as log:
+        async with connect(address) as log, anyio.create_task_group() as reading:
             vchannel = (await log.collections.create("load", shards=1)).vchannels[0]
+            readers.append(Read())
+            reading.start_soon(read_for_ever, log, vchannel, readers[0])
             with anyio.CancelScope() as load:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(read_for_ever, log, vchannel, read)
                     for worker in range(WORKERS):
                         group.start_soon(transact_for_ever, log, vchannel, worker, told)
-                    for _ in range(rounds):
+                    for number in range(rounds):
                         await live_a_while(told, chosen)
+                        if len(readers) <= READERS_AMID and number % (rounds // 3 + 1) == 1:
+                            readers.append(Read())
+                            reading.start_soon(read_for_ever, log, vchannel, readers[-1])
                         broker.kill()
                         broker = BrokerProcess(tmp_path / "data", address)
                     await live_a_while(told, chosen)
                     load.cancel()
             found = [(m.tick, m.payload) async for m in log.read(vchannel, until="now").messages()]
+            assert len(readers) > 1
+            for reader in readers:
+                with anyio.fail_after(ROUND_S_MAX):
+                    await reader.reach(found[-1])
+                assert reader.messages[: len(found)] == found
+            reading.cancel_scope.cancel()
         assert broker.terminate() == 0
     finally:
         broker.kill()
-    assert read == found[: len(read)]
     check(found, told)
-    told_text = f"{rounds} kills, {len(told.committed)} committed, {told.unknown} unknown"
-    logging.getLogger("tests.chaos").info(told_text)
+    told_text = (
+        f"{rounds} kills, {len(told.committed)} committed, {len(told.absent)} rolled back or"
+        f" expired, {told.unknown} unknown; {len(found)} messages, {len(readers) + 1} readers"
+    )
+    logging.getLogger("tests.chaos").warning(told_text)
 
 
 async def test_a_transaction_goes_on_over_a_kill(tmp_path: Path) -> None:
@@ -133,9 +160,10 @@ async def transact(
         return
 
 
-async def read_for_ever(log: Client, vchannel: str, read: list[tuple[int, bytes]]) -> None:
+async def read_for_ever(log: Client, vchannel: str, read: Read) -> None:
     async for batch in log.read(vchannel):
-        read += [(message.tick, message.payload) for message in batch.messages]
+        read.messages += [(message.tick, message.payload) for message in batch.messages]
+        read.grown.set()
 
 
 def check(found: Sequence[tuple[int, bytes]], told: Told) -> None:

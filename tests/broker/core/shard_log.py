@@ -142,9 +142,8 @@ class ShardLog:
         assert result.end.last_tick < self.end.last_tick + 1 + count
         self.records += result.records
         self.end = result.end
-        for view in self.transactions.stored():
-            if not self.transactions.is_open(view.context.id):
-                self.shards.release(view.context.id)
+        for txn_id in self.transactions.stored():
+            self.shards.release(txn_id)
         return result
 
     def effects(self, first: int = 0) -> list[tuple[Record, TimeTick, Verdict]]:

@@ -7,13 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.admission import Admission
+from broker.core.lease import lease_left_ms
 from broker.core.producers import Producers
 from broker.core.sequencer import Known, LogEnd, Sequenced, sequence
-from broker.core.transaction import (
-    Transactions,
-    TxnLimits,
-    lease_left_ms,
-)
+from broker.core.transaction import Transactions, TxnLimits
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, NewMessage
@@ -110,7 +107,7 @@ def test_an_end_is_answered_once_more_and_nothing_else_follows_it(end: int, othe
     writer.restart()
     assert writer.one(of(txn, end)) == first
     writer.wait(61_000)
-    writer.transactions.expire(writer.end.last_tick)
+    writer.one(of(writer.begin(), end))
     assert code(writer.one(of(txn, end))) is EXPIRED
 
 
@@ -152,12 +149,10 @@ def test_a_lease_is_renewed_by_bodies_and_its_end_is_in_the_log() -> None:
         writer.wait(90)
         assert code(writer.one(of(txn, 2))) is None
     (view,) = writer.transactions.views()
-    assert 99 <= lease_left_ms(view, writer.end.last_tick, writer.limits) <= 100
+    assert 99 <= lease_left_ms(view, writer.end.last_tick, writer.limits.age_ms_max) <= 100
     writer.wait(100)
-    assert lease_left_ms(view, writer.end.last_tick, writer.limits) == 0
+    assert lease_left_ms(view, writer.end.last_tick, writer.limits.age_ms_max) == 0
     assert code(writer.one(of(txn, 2))) is EXPIRED
-    assert writer.transactions.open_count == 1
-    writer.group()
     assert writer.records[-1].kind == 902
     assert writer.transactions.open_count == 0
     assert code(writer.one(of(txn, 901))) is EXPIRED
@@ -170,7 +165,7 @@ def test_a_lease_without_end_ends_with_the_age_that_is_allowed() -> None:
     assert session is not None
     session.context = TxnContext(txn.id, KEEPALIVE_INFINITE_MS)
     (view,) = writer.transactions.views()
-    assert lease_left_ms(view, TimeTick(txn.id), writer.limits) == 500
+    assert lease_left_ms(view, TimeTick(txn.id), writer.limits.age_ms_max) == 500
     writer.wait(400)
     writer.transactions.expire(writer.end.last_tick)
     assert code(writer.one(of(txn, 2))) is None
@@ -183,9 +178,40 @@ def test_ended_ones_are_forgotten_when_there_are_too_many() -> None:
     writer = Writer(TxnLimits(finished_max=1))
     txns = [writer.begin() for _ in range(3)]
     writer.group(*[of(txn, 901) for txn in txns])
-    writer.transactions.expire(writer.end.last_tick)
     found = [code(writer.one(of(txn, 901))) for txn in txns]
     assert found == [EXPIRED, EXPIRED, None]
+
+
+def test_ended_ones_are_forgotten_as_others_end_without_being_asked_to() -> None:
+    writer = Writer(TxnLimits(finished_max=3, finished_ms=100))
+    for _ in range(20):
+        assert code(writer.one(of(writer.begin(), 901))) is None
+        assert writer.transactions.remembered_count <= 3
+    writer.wait(100)
+    txn = writer.begin()
+    assert code(writer.one(of(txn, 901))) is None
+    assert writer.transactions.remembered_count == 1
+    writer.restart()
+    assert writer.transactions.remembered_count == 1
+
+
+@pytest.mark.parametrize("kind", [2, 901, 902])
+def test_who_is_told_that_it_expired_finds_it_expired_after_a_restart_too(kind: int) -> None:
+    writer = Writer()
+    txn, other = writer.begin(keepalive_ms=100), writer.begin()
+    writer.wait(100)
+    outcomes = writer.group(of(other, 2), of(txn, kind), of(txn, 901)).outcomes
+    assert [code(outcome) for outcome in outcomes] == [None, EXPIRED, EXPIRED]
+    assert writer.transactions.open_count == 1
+    writer.restart()
+    assert code(writer.one(of(txn, 901))) is EXPIRED
+
+
+@pytest.mark.parametrize("vchannel", ["", P])
+def test_a_transaction_needs_a_vchannel(vchannel: str) -> None:
+    writer = Writer()
+    assert code(writer.one(begin(vchannel))) is StreamingCode.INVALID_ARGUMENT
+    assert (writer.transactions.open_count, writer.records) == (0, [])
 
 
 @pytest.mark.parametrize(

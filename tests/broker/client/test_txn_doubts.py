@@ -1,0 +1,72 @@
+"""Transactions of a program when answers do not come: it says so, and never commits a guess."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.client import BadTransaction, OutcomeUnknown, TransactionExpired, connect
+from broker.model.failure import StreamingCode
+from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
+
+GONE = StreamingCode.TRANSACTION_EXPIRED
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    async with scripted_broker() as started:
+        yield started
+
+
+def kinds(broker: ScriptedBroker) -> list[bytes]:
+    return [kind for it in broker.log for kind in (b"900", b"901", b"902") if kind in it.body]
+
+
+async def test_a_commit_that_was_sent_twice_and_finds_nothing_may_have_been_heard(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address) as log:
+        txn = log.txn(VCHANNEL)
+        await txn.begin()
+        broker.refusals = deque([StreamingCode.UNKNOWN, GONE])
+        with pytest.raises(OutcomeUnknown, match="may have been heard"):
+            await txn.commit()
+
+
+async def test_a_commit_that_was_sent_once_and_finds_nothing_was_not_heard(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address) as log:
+        txn = log.txn(VCHANNEL)
+        await txn.begin()
+        broker.refusals = deque([StreamingCode.INNER, GONE])
+        with pytest.raises(TransactionExpired):
+            await txn.commit()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_after_an_append_that_was_cancelled_nothing_is_committed(
+    broker: ScriptedBroker, count: int
+) -> None:
+    async with connect(broker.address) as log:
+        txn = log.txn(VCHANNEL)
+        await txn.begin()
+        broker.silent = True
+        async with asyncio.TaskGroup() as tasks:
+            appends = [tasks.create_task(txn.append(b"?")) for _ in range(count)]
+            await broker.until(lambda: len(broker.log) == 1 + count)
+            appends[0].cancel()
+            broker.silent = False
+            for each in appends[1:]:
+                each.cancel()
+        with pytest.raises(OutcomeUnknown, match="cancelled"):
+            await txn.commit()
+        assert kinds(broker) == [b"900", b"902"]
+
+
+async def test_a_transaction_begins_once(broker: ScriptedBroker) -> None:
+    async with connect(broker.address) as log, log.txn(VCHANNEL) as txn:
+        with pytest.raises(BadTransaction):
+            await txn.begin()
+    assert kinds(broker) == [b"900", b"901"]
