@@ -6,7 +6,7 @@ are gone before it closes. Next: broker/coordinator/registrar.py
 
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -18,23 +18,28 @@ from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
 from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wait_until_open
 from broker.app.storage import found, metadata
 from broker.config import Settings, as_environment, split_address
+from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.cluster_offsets import ClusterOffsets
 from broker.coordinator.live_nodes import LiveNodes
-from broker.coordinator.messages import CloseCluster, ProcessEnded
+from broker.coordinator.messages import CloseCluster, ListPChannels, ProcessEnded
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
+from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.cluster_service import ClusterReaches
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.fleet.node_process import Fleet, fleet_tree
 from broker.meta.sqlite import SqliteMetaStore
+from broker.model.channel import PChannelState
 from broker.model.ids import NodeId, PChannelName
+from broker.ports.nodes import NodeControl
 from broker.remote.calls import Calls
 from broker.remote.node import RemoteNode
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
 
+ASSIGNED = PChannelState.ASSIGNED
 COORDINATOR_ID = NodeId(0)
 FLEET_SHARE = 0.5
 """Of the time a stop has: what the node processes get of it."""
@@ -93,6 +98,7 @@ class _Tree:
             reach=self._reach,
             lease_s=settings.node_lease_s,
             nodes_expected=max(1, settings.nodes),
+            broadcast=BroadcastParts(NodeCopies(self._owners), {}, settings.node_acks),
         )
         self._offsets = ClusterOffsets(self._nodes, pchannels)
         timesync = TimesyncParts(self._offsets, pchannels, timesync_timing(settings))
@@ -128,6 +134,14 @@ class _Tree:
                 await system.stop_child(f"{ROOT}/fleet")
             except ActorError:
                 pass
+
+    async def _owners(self) -> Mapping[PChannelName, NodeControl]:
+        try:
+            known = await self.found.reaches.assigner.ask(ListPChannels())
+        except ActorError:
+            return {}
+        nodes = {it.name: self._nodes.find(it.node) for it in known if it.state is ASSIGNED}
+        return {name: node for name, node in nodes.items() if node is not None}
 
     def _reach(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:
         host, port = split_address(address)

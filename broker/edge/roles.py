@@ -16,6 +16,7 @@ from broker.edge.broadcast import BroadcastService
 from broker.edge.broadcasts_service import BroadcastsService
 from broker.edge.cluster_service import ClusterReaches, ClusterService
 from broker.edge.collections_service import CollectionsService
+from broker.edge.copies_service import CopiesService
 from broker.edge.gate import Gate
 from broker.edge.handler import HandlerService
 from broker.edge.inside import Inside
@@ -62,6 +63,7 @@ def node(gate: Gate, offer: Offer) -> Sequence[Service]:
     return (
         *_of_channels(gate, offer),
         CutService(gate, reaches, everywhere=False),
+        CopiesService(gate, reaches.directory),
         StateService(gate, facts.node_id, offer.state),
         NodeAdminService(gate, facts, reaches, offer.state, offer.inside),
     )

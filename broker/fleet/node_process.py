@@ -30,6 +30,9 @@ from broker.model.ids import NodeId
 
 FLEET = "fleet"
 READ_BYTES = 4096
+AGAIN_S = 0.5
+"""Before a process that ended is started again: its start takes a whole processor, which those who
+take over its channels need first."""
 REAP_S = 2.0
 """A killed process is gone long before; a longer wait would hold up the supervisor."""
 RESTARTS_MAX = 10_000
@@ -92,6 +95,8 @@ class NodeProcess(Actor[ProcessMessage]):
     async def started(self, context: Context[ProcessMessage]) -> None:
         """Returns when the process exists; it registers by itself."""
         self._context = context
+        if context.term > 1:
+            await context.clock.sleep(AGAIN_S)
         self._process = self._fleet.start(self._node)
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)

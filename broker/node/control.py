@@ -11,11 +11,14 @@ from actors import ActorError, Ref, Request
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
+from broker.model.message import Appended, NewMessage
+from broker.node.intake import append
 from broker.node.messages import (
     AssignChannel,
     CollectStatus,
     Describe,
     DirectoryMessage,
+    Locate,
     RemoveChannel,
 )
 
@@ -63,6 +66,12 @@ class LocalNode:
     ) -> Mapping[PChannelName, ChannelOffsets]:
         described = await self._ask(Describe(tuple(names)), DEADLINE_S)
         return {it.name: it for it in described if isinstance(it, ChannelOffsets)}
+
+    async def append(
+        self, name: PChannelName, messages: Sequence[NewMessage]
+    ) -> Sequence[Appended | Refusal]:
+        located = await self._ask(Locate(name, None), DEADLINE_S)
+        return await append(located, tuple(messages), deadline_s=DEADLINE_S)
 
     def release(self) -> None:
         """It is this process; nothing to let go of."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
+from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName, Term
+from broker.model.message import Appended, NewMessage
 
 
 class NodeControl(Protocol):
@@ -44,6 +46,15 @@ class NodeControl(Protocol):
         self, names: Sequence[PChannelName]
     ) -> Mapping[PChannelName, ChannelOffsets]:
         """What those of the channels hold that the node serves; no I/O on any log."""
+        ...
+
+    async def append(
+        self, name: PChannelName, messages: Sequence[NewMessage]
+    ) -> Sequence[Appended | Refusal]:
+        """Append to a channel that it serves; one outcome for each, in order.
+
+        Refused(UNKNOWN) when nobody can say what became of them.
+        """
         ...
 
     def release(self) -> None:

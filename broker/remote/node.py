@@ -13,7 +13,9 @@ from broker.model.channel import (
     PChannel,
     SegmentCounts,
 )
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.message import Appended, NewMessage
 from broker.model.snapshot import WalCheckpoint
 from broker.remote.calls import Calls, Unreachable, Wire
 from schemas.generated.milvus.proto import streaming as wire
@@ -21,10 +23,13 @@ from schemas.generated.tidemark import v1
 
 SERVICE = "/milvus.proto.streaming.StreamingNodeManagerService/"
 LOG = "/tidemark.v1.Log/"
+COPIES = "/tidemark.v1.Copies/"
 ASSIGN_S = 300.0
 """Recovery of a large log is part of it."""
 REMOVE_S = 30.0
 LOOK_S = 2.0
+APPEND_S = 40.0
+"""Longer than the node itself waits for its log, which then says what it knows."""
 
 W = TypeVar("W", bound=Wire)
 
@@ -96,6 +101,27 @@ class RemoteNode:
         ]
         return {it.name: it for it in found}
 
+    async def append(
+        self, name: PChannelName, messages: Sequence[NewMessage]
+    ) -> Sequence[Appended | Refusal]:
+        """See NodeControl."""
+        copies = [
+            v1.CopyToAppend(
+                vchannel=it.vchannel,
+                type=it.type,
+                body=it.body,
+                size=it.size,
+                pchannel_level=it.pchannel_level,
+            )
+            for it in messages
+        ]
+        request = v1.AppendCopiesRequest(pchannel=name, copies=copies)
+        try:
+            answer = await self._call(COPIES + "Append", request, v1.AppendCopiesResponse, APPEND_S)
+        except Unreachable as error:
+            raise Refused(StreamingCode.UNKNOWN, error.refusal.cause) from error
+        return [_outcome(it) for it in answer.outcomes]
+
     def release(self) -> None:
         """See NodeControl."""
         self._calls.close()
@@ -113,6 +139,14 @@ def _checkpoint(it: v1.ChannelOffsets) -> WalCheckpoint | None:
     if not it.checkpoint_tick:
         return None
     return WalCheckpoint(MessageId(it.checkpoint_id), TimeTick(it.checkpoint_tick))
+
+
+def _outcome(it: v1.AppendedCopy) -> Appended | Refusal:
+    if it.code:
+        return Refusal(StreamingCode(it.code), it.cause)
+    return Appended(
+        MessageId(it.message_id), TimeTick(it.time_tick), MessageId(it.last_confirmed_id)
+    )
 
 
 def _info(channel: PChannel) -> wire.PChannelInfo:

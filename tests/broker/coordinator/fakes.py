@@ -13,8 +13,9 @@ from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.message import Appended, NewMessage
 from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
 
 ROOT = "/coordinator"
@@ -120,6 +121,11 @@ class FakeNode:
             for name in names
             if name in self.served
         }
+
+    async def append(
+        self, name: PChannelName, messages: Sequence[NewMessage]
+    ) -> Sequence[Appended | Refusal]:
+        raise Refused(StreamingCode.UNKNOWN, "a fake stores nothing")
 
     def release(self) -> None:
         self.released = True

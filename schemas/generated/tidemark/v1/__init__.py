@@ -11,8 +11,11 @@ __all__ = (
     "AdminStub",
     "AdvanceRequest",
     "AdvanceResponse",
+    "AppendCopiesRequest",
+    "AppendCopiesResponse",
     "AppendRequest",
     "AppendResponse",
+    "AppendedCopy",
     "BarrierInfo",
     "BarrierKind",
     "BarrierPeer",
@@ -31,6 +34,9 @@ __all__ = (
     "Collection",
     "CollectionsBase",
     "CollectionsStub",
+    "CopiesBase",
+    "CopiesStub",
+    "CopyToAppend",
     "CreateCollectionRequest",
     "CutEnd",
     "CutRequest",
@@ -273,6 +279,54 @@ class AdvanceResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "AdvanceResponse", AdvanceResponse)
+
+
+@dataclass(eq=False, repr=False)
+class AppendCopiesRequest(betterproto2.Message):
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    copies: "list[CopyToAppend]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AppendCopiesRequest", AppendCopiesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class AppendCopiesResponse(betterproto2.Message):
+    outcomes: "list[AppendedCopy]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    In the order of the request.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AppendCopiesResponse", AppendCopiesResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class AppendedCopy(betterproto2.Message):
+    message_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    last_confirmed_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    code: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+    """
+    A milvus.proto.streaming.StreamingCode; 0 when it was appended, and the rest says where.
+    """
+
+    cause: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("tidemark.v1", "AppendedCopy", AppendedCopy)
 
 
 @dataclass(eq=False, repr=False)
@@ -658,6 +712,28 @@ class Collection(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "Collection", Collection)
+
+
+@dataclass(eq=False, repr=False)
+class CopyToAppend(betterproto2.Message):
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    type: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+
+    body: "bytes" = betterproto2.field(3, betterproto2.TYPE_BYTES)
+    """
+    Fields 2 and 3 of milvus.proto.common.ImmutableMessage.
+    """
+
+    size: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Payload plus keys plus values, in bytes.
+    """
+
+    pchannel_level: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message("tidemark.v1", "CopyToAppend", CopyToAppend)
 
 
 @dataclass(eq=False, repr=False)
@@ -2000,6 +2076,33 @@ class CollectionsStub(betterproto2_grpclib.ServiceStub):
         )
 
 
+class CopiesStub(betterproto2_grpclib.ServiceStub):
+    """
+    Served by nodes, called by their coordinator only.
+    """
+
+    async def append(
+        self,
+        message: "AppendCopiesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AppendCopiesResponse":
+        """
+        Append messages of the coordinator's own to one pchannel, all at once.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Copies/Append",
+            message,
+            AppendCopiesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+
 class LogStub(betterproto2_grpclib.ServiceStub):
     """
     Positions in the logs of this server. Errors carry a milvus.proto.streaming.StreamingError,
@@ -2706,6 +2809,37 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 DropCollectionRequest,
                 DropCollectionResponse,
+            ),
+        }
+
+
+class CopiesBase(betterproto2_grpclib.ServiceBase):
+    """
+    Served by nodes, called by their coordinator only.
+    """
+
+    async def append(self, message: "AppendCopiesRequest") -> "AppendCopiesResponse":
+        """
+        Append messages of the coordinator's own to one pchannel, all at once.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def __rpc_append(
+        self, stream: "grpclib.server.Stream[AppendCopiesRequest, AppendCopiesResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.append(request)
+        await stream.send_message(response)
+
+    def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
+        return {
+            "/tidemark.v1.Copies/Append": grpclib.const.Handler(
+                self.__rpc_append,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AppendCopiesRequest,
+                AppendCopiesResponse,
             ),
         }
 

@@ -1,0 +1,60 @@
+"""tidemark.v1.Copies: the coordinator appends to a log of this node, which a broadcast does.
+
+Owns the translation only. Next: broker/node/intake.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.edge.broadcast_copies import APPEND_S
+from broker.edge.gate import Gate
+from broker.edge.reach import Reach
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.message import Appended, NewMessage
+from broker.node.intake import append
+from broker.node.messages import Locate
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Copies/"
+
+
+class CopiesService:
+    """Append."""
+
+    def __init__(self, gate: Gate, directory: Reach) -> None:
+        self._gate = gate
+        self._directory = directory
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {SERVICE + "Append": self._gate.unary(v1.AppendCopiesRequest, self.append)}
+
+    async def append(self, request: v1.AppendCopiesRequest) -> v1.AppendCopiesResponse:
+        """INVALID_ARGUMENT without copies; CHANNEL_NOT_EXIST when it is not served here."""
+        if not request.pchannel or not request.copies:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "a pchannel and copies are needed")
+        located = await self._directory.demand(Locate(PChannelName(request.pchannel), None))
+        messages = tuple([_message(it) for it in request.copies])
+        outcomes = await append(located, messages, deadline_s=APPEND_S)
+        return v1.AppendCopiesResponse(outcomes=[_encoded(it) for it in outcomes])
+
+
+def _message(it: v1.CopyToAppend) -> NewMessage:
+    return NewMessage(
+        vchannel=it.vchannel,
+        type=it.type,
+        body=it.body,
+        size=it.size,
+        pchannel_level=it.pchannel_level,
+    )
+
+
+def _encoded(outcome: Appended | Refusal) -> v1.AppendedCopy:
+    if isinstance(outcome, Refusal):
+        return v1.AppendedCopy(code=int(outcome.code), cause=outcome.cause)
+    return v1.AppendedCopy(
+        message_id=outcome.id,
+        time_tick=outcome.tick,
+        last_confirmed_id=outcome.last_confirmed_id,
+    )

@@ -1,0 +1,98 @@
+"""Coordinators and nodes as real processes for tests, and what can be seen of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+
+from broker.client import Client
+
+GUARD_S = 90.0
+"""Against hanging; a loaded machine takes many seconds to start an interpreter."""
+
+
+async def until(happens: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again, for a while."""
+    with anyio.fail_after(GUARD_S):
+        while True:
+            if await happens():
+                return
+            await anyio.sleep(0.05)
+
+
+async def node_pids(log: Client) -> dict[int, int]:
+    """The node processes that the coordinator watches over, by node id."""
+    return {
+        int(actor.path.rpartition("-")[2]): int(actor.extra["pid"])
+        for actor in await log.actors()
+        if "/fleet/node-" in actor.path and "pid" in actor.extra
+    }
+
+
+async def owners(log: Client) -> dict[str, int]:
+    """The node of each pchannel that is served."""
+    return {it.name: it.node_id for it in await log.channels() if it.state == "assigned"}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs or is stopped; one that is only not buried yet is dead."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+class RoleProcess:
+    """`tidemark <role> ...`: started by construction; `line` is what it says when it is ready."""
+
+    def __init__(self, *arguments: str, **settings: str) -> None:
+        environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def ready(self) -> str:
+        """The address it serves; fails when it ends instead."""
+        assert self.process.stdout is not None
+        with anyio.fail_after(GUARD_S):
+            line = await anyio.to_thread.run_sync(
+                self.process.stdout.readline, abandon_on_cancel=True
+            )
+        assert line.startswith("tidemark ready "), f"{line}{self.process.communicate(timeout=9)[1]}"
+        return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
+
+    async def complaint(self) -> str:
+        """What it says when it does not start."""
+        with anyio.fail_after(GUARD_S):
+            _, said = await anyio.to_thread.run_sync(
+                self.process.communicate, abandon_on_cancel=True
+            )
+        assert self.process.returncode == 1, said
+        return [line for line in said.splitlines() if line.startswith("tidemark: ")][-1]
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+    def __enter__(self) -> "RoleProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.communicate()
