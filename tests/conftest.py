@@ -24,6 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rounds", type=int, default=5, help="how often the kill tests kill the broker"
     )
     parser.addoption(
+        "--races", type=int, default=150, help="how many races of old and new owners of a log"
+    )
+    parser.addoption(
         "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
     )
 

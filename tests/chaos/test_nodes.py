@@ -106,7 +106,7 @@ def zombie_message(vchannel: str) -> bytes:
 
 async def acknowledged(producer: PeerStream) -> list[Produced]:
     """Everything that the zombie acknowledges until it ends the stream."""
-    found = []
+    found = list[Produced]()
     while True:
         try:
             answer = scan_produce_response(await producer.receive())
