@@ -1,0 +1,127 @@
+"""Each kind of actor is killed under a whole load: its term grows, only its subtree restarts.
+
+No caller gets an error that the client does not get over by itself. A new kind of actor fails the
+last test until it stands in the list, and then is killed like the others. `--rounds N`: a fifth of
+it is how often each is killed, once at least.
+"""
+
+import logging
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors import ActorStatistics
+from broker.app import Broker
+from broker.client import connect
+from broker.core.kinds import ONE_OF_MANY, shape_of
+from broker.core.naming import pchannel_names
+from tests.chaos.whole_load import Load, until
+from tests.local_broker import local_broker
+
+NAMES = pchannel_names("by-dev", 2)
+WORKERS = 4
+LOG = "/root/node/channels/*/log"
+WRITER = f"{LOG}/appender"
+"""Whoever dies with a message of a transaction in hand leaves its sender to begin again."""
+KINDS = (
+    "/root/coordinator/assigner",
+    "/root/coordinator/broadcaster/locks",
+    "/root/coordinator/broadcaster/tasks/*",
+    "/root/coordinator/catalog",
+    "/root/coordinator/oracle",
+    "/root/coordinator/placements/*",
+    "/root/coordinator/window",
+    "/root/node/channels/*/keeper",
+    WRITER,
+    f"{LOG}/recovery",
+    f"{LOG}/roster",
+    f"{LOG}/scanners/*",
+    f"{LOG}/time_tick",
+    f"{LOG}/transactions/*",
+    "/root/node/directory",
+    "/root/timesync/hard_barrier",
+    "/root/timesync/soft_barrier",
+    "/root/timesync/tick_producer",
+)
+"""Shapes of the paths of all actors that a broker under a whole load has."""
+
+told = logging.getLogger("tests.chaos")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, None])
+async def test_whichever_actor_is_killed_only_its_subtree_restarts_and_callers_go_on(
+    kind: str | None, rounds: int, tmp_path: Path
+) -> None:
+    """`None`: nobody is killed, and the kinds are compared with the list."""
+    chosen = random.Random(kind)
+    async with (
+        local_broker(tmp_path / "data", pchannels=len(NAMES)) as broker,
+        connect(broker.address) as log,
+        anyio.create_task_group() as background,
+    ):
+        load = Load(log, NAMES, WORKERS)
+        async with anyio.create_task_group() as tasks:
+            await load.start(tasks, background)
+            if kind is None:
+                await until(lambda: running_kinds(broker) == set(KINDS))
+            else:
+                for _ in range(max(1, rounds // 5)):
+                    await kill_one(broker, load, kind, chosen)
+            load.finish()
+        await load.check()
+        lost = sum(channel.txns_lost for channel in load.channels)
+        assert lost == 0 or kind == WRITER
+        assert (await log.health()).state == "healthy"
+        background.cancel_scope.cancel()
+
+
+async def kill_one(broker: Broker, load: Load, kind: str, chosen: random.Random) -> None:
+    """Kill one of the kind, and see everybody go on."""
+    await until(lambda: bool(of_kind(broker, kind)))
+    before = broker.system.statistics()
+    victim = chosen.choice(of_kind(broker, kind))
+    usual = load.calls.slowest()
+    broker.system.kill(victim.path)
+    await until(lambda: is_back(broker, victim))
+    await load.calls.all_go_on()
+    told.info("%s: slowest ms before %s, since %s", kind, usual, load.calls.slowest())
+    spared = {it.path: it.term for it in before} | {victim.path: victim.term + 1}
+    for path in brought_down(before, victim.path) - {victim.path}:
+        spared.pop(path, None)
+    now = {it.path: it.term for it in broker.system.statistics()}
+    passing = {path for path in spared if ONE_OF_MANY in shape_of(path)} - set(now)
+    assert {path: now.get(path) for path in spared if path not in passing} == {
+        path: term for path, term in spared.items() if path not in passing
+    }
+
+
+def running_kinds(broker: Broker) -> set[str]:
+    return {shape_of(it.path) for it in broker.system.statistics() if it.kind == "actor"}
+
+
+def of_kind(broker: Broker, kind: str) -> list[ActorStatistics]:
+    everybody = broker.system.statistics()
+    return [it for it in everybody if shape_of(it.path) == kind and it.state == "running"]
+
+
+def is_back(broker: Broker, victim: ActorStatistics) -> bool:
+    return any(
+        it.path == victim.path and it.term > victim.term and it.state == "running"
+        for it in broker.system.statistics()
+    )
+
+
+def brought_down(everybody: Sequence[ActorStatistics], victim: str) -> set[str]:
+    """Who goes down with it, by its supervisor's strategy; `everybody` is in start order."""
+    supervisor = victim.rpartition("/")[0]
+    strategy = next(it.extra["strategy"] for it in everybody if it.path == supervisor)
+    siblings = [it.path for it in everybody if it.path.rpartition("/")[0] == supervisor]
+    down = {
+        "one_for_one": [victim],
+        "rest_for_one": siblings[siblings.index(victim) :],
+        "one_for_all": siblings,
+    }[str(strategy)]
+    return {it.path for it in everybody for top in down if f"{it.path}/".startswith(f"{top}/")}
