@@ -42,6 +42,7 @@ KINDS = (
     f"{LOG}/time_tick",
     f"{LOG}/transactions/*",
     "/root/node/directory",
+    "/root/node/memory_watch",
     "/root/timesync/hard_barrier",
     "/root/timesync/soft_barrier",
     "/root/timesync/tick_producer",
