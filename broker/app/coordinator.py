@@ -14,6 +14,7 @@ import anyio
 from actors import ActorError, SupervisorSpec, System
 from broker.app.bounds import edge_limits, timesync_timing
 from broker.app.listening import address_of
+from broker.app.measuring import metrics_served, sources_of
 from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
 from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wait_until_open
 from broker.app.storage import found, metadata
@@ -67,7 +68,8 @@ async def run_coordinator(
                 if settings.nodes:
                     await system.start_child(ROOT, tree.fleet_spec())
                     await wait_until_open(tree.found, len(pchannels), _nothing_to_check)
-                yield Broker(address, system, edge)
+                async with metrics_served(sources_of(system, edge), settings.metrics_port) as url:
+                    yield Broker(address, system, edge, url)
             finally:
                 with anyio.CancelScope(shield=True):
                     await tree.stop_nodes(system)
@@ -85,7 +87,8 @@ class _Tree:
         self._settings = settings
         self._address = address
         self._nodes = LiveNodes()
-        self._fleet = Fleet(self._command(), as_environment(self._of_nodes()), self._ended)
+        told = as_environment(self._of_nodes())
+        self._fleet = Fleet(self._command(), told, self._ended, self._of_one_node)
         self.found = Found()
 
     def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
@@ -162,6 +165,13 @@ class _Tree:
                 "drain_s": settings.drain_s * FLEET_SHARE,
             }
         )
+
+    def _of_one_node(self, node: NodeId) -> dict[str, str]:
+        """The metrics of the processes stand on ports in a row, ours first."""
+        port = self._settings.metrics_port
+        if not port:
+            return {}
+        return {"TIDEMARK_METRICS_PORT": str(port + 1 + node - self._settings.node_id)}
 
     def _command(self) -> tuple[str, ...]:
         return (sys.executable, "-m", "broker", "node", "--leash")

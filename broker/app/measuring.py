@@ -12,17 +12,22 @@ from broker.edge.server import EdgeServer
 from broker.metrics.exposition import HOST, PATH, exposed
 from broker.metrics.view import Sources
 from broker.model.damage import Damage
+from broker.node.meters import Meters
+from broker.node.open_channels import OpenChannels
 from broker.node.parts import NodeParts
 
 
 def sources_of(
-    system: System, parts: NodeParts, edge: EdgeServer, damages: Callable[[], Sequence[Damage]]
+    system: System,
+    edge: EdgeServer,
+    parts: NodeParts | None = None,
+    damages: Callable[[], Sequence[Damage]] = tuple,
 ) -> Sources:
-    """Where the figures of a process with a node and an edge come from."""
+    """Where the figures of a process come from; without `parts` it is no node."""
     return Sources(
         statistics=system.statistics,
-        channels=parts.open_channels,
-        meters=parts.meters,
+        channels=parts.open_channels if parts else OpenChannels(0),
+        meters=parts.meters if parts else Meters(),
         edge=edge.meters,
         damages=damages,
         connections=lambda: edge.connections,

@@ -74,7 +74,7 @@ async def run_node(
                     refusal = await tree.belonging.wait()
                     if refusal is not None:
                         raise CannotStart(refusal.cause)
-                    sources = sources_of(system, tree.parts, edge, tree.damages.found)
+                    sources = sources_of(system, edge, tree.parts, tree.damages.found)
                     async with metrics_served(sources, settings.metrics_port) as url:
                         yield Broker(tree.address, system, edge, url)
                 finally:

@@ -71,7 +71,7 @@ async def run_broker(
             await edge.start_on(bound)
             try:
                 await wait_until_open(tree.found, len(pchannels), tree.check_logs)
-                sources = sources_of(system, tree.parts, edge, tree.damages.found)
+                sources = sources_of(system, edge, tree.parts, tree.damages.found)
                 async with metrics_served(sources, settings.metrics_port) as url:
                     yield Broker(address, system, edge, url)
             finally:

@@ -8,6 +8,7 @@ import itertools
 import re
 
 ONE_OF_MANY = "*"
+_NUMBERED = re.compile(r"[^A-Za-z]*[0-9].*")
 _DIGIT = re.compile(r"[0-9]")
 _HOLDERS = ("channels", "placements")
 """Whose children are named for pchannels."""
@@ -23,8 +24,10 @@ def kind_of(path: str) -> str:
     *above, name = shape_of(path).split("/")
     if name != ONE_OF_MANY:
         return name
-    holder = next((it for it in reversed(above) if it not in ("", ONE_OF_MANY)), "actor")
-    return holder.removesuffix("s")
+    holder = next((it for it in reversed(above) if it not in ("", ONE_OF_MANY)), "actors")
+    if holder.endswith("s"):
+        return holder.removesuffix("s")
+    return _NUMBERED.sub("", path.rpartition("/")[2]) or holder
 
 
 def pchannel_in(path: str) -> str:

@@ -51,13 +51,21 @@ class Ended:
 ProcessMessage = Ended
 
 
+def _nothing_more(_: NodeId) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(slots=True)
 class Fleet:
-    """How node processes are started, and those that run. `ended` hears of each that is gone."""
+    """How node processes are started, and those that run. `ended` hears of each that is gone.
+
+    `of_one`: what is told to one node alone, besides the `environment` of all.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     ended: Callable[[int], None]
+    of_one: "Callable[[NodeId], Mapping[str, str]]" = _nothing_more
     running: "dict[NodeId, subprocess.Popen[bytes]]" = field(default_factory=dict)
 
     def start(self, node: NodeId) -> "subprocess.Popen[bytes]":
@@ -69,7 +77,8 @@ class Fleet:
             self.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **self.environment, "TIDEMARK_NODE_ID": str(node)},
+            env={**os.environ, **self.environment, "TIDEMARK_NODE_ID": str(node)}
+            | dict(self.of_one(node)),
             process_group=0,
         )
         self.running[node] = process

@@ -107,6 +107,10 @@ METRICS: Final = (
         lambda v: (((n,), _number(e, "channel_term")) for n, e in v.extras("placement")),
     ),
     Metric(
+        "streamingcoord_nodes", "gauge", "Node processes that hold a lease.", (),
+        _alone("registrar", "nodes"),
+    ),
+    Metric(
         "streamingcoord_assignment_listener_total", "gauge", "Clients that wait for assignments.",
         (), _alone("assigner", "watches"),
     ),
@@ -251,6 +255,25 @@ METRICS: Final = (
     Metric(
         "wal_scanner_txn_buf_bytes", "gauge", "Held for consumers until a commit.", CHANNEL,
         _extras("scanner", lambda extra: _number(extra, "open_txn_bytes")),
+    ),
+    # ---- what a restart goes on from ------------------------------------------------------------
+    Metric(
+        "wal_recovery_persisted_time_tick", "gauge", "Tick that a restart would go on from.",
+        CHANNEL, _extras("recovery", lambda extra: _number(extra, "checkpoint_tick")),
+    ),
+    Metric(
+        "wal_recovery_checkpoint_lag_seconds", "gauge", "Age of that tick.", CHANNEL,
+        lambda v: (((n,), v.lag_s(int(_number(e, "checkpoint_tick"))))
+                   for n, e in v.extras("recovery")),
+    ),
+    Metric(
+        "wal_recovery_behind_messages", "gauge", "Stored messages it has not looked at.", CHANNEL,
+        _extras("recovery", lambda extra: _number(extra, "behind")),
+    ),
+    Metric(
+        "wal_recovery_inconsistent_event_total", "gauge",
+        "Messages since opening that could not be where they were: must stay 0.", CHANNEL,
+        _extras("recovery", lambda extra: _number(extra, "inconsistent")),
     ),
     # ---- time -----------------------------------------------------------------------------------
     Metric(

@@ -6,14 +6,13 @@ Owns the questions, and what two looks say together: rates. Next: broker/cli/top
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import anyio
 
 from broker.client import ActorInfo, BroadcastInfo, ChannelInfo, Client, Health, LockInfo
 from broker.model.barrier import BarrierView
 
-T = TypeVar("T")
+BROADCASTER = "/root/coordinator/broadcaster/locks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,12 @@ class Look:
 
 
 async def take(client: Client) -> Look:
-    """All answers, asked for side by side. Raises what the first failed question raises."""
-    answers: dict[str, object] = {}
+    """All answers, asked for side by side. Raises what the first failed question raises.
+
+    About broadcasts only where somebody carries them out: a node's port has nobody to ask.
+    """
+    actors = await client.actors()
+    answers: dict[str, object] = {"actors": actors, "broadcasts": (), "locks": ()}
 
     async def ask(name: str, question: Callable[[], Awaitable[object]]) -> None:
         answers[name] = await question()
@@ -40,11 +43,10 @@ async def take(client: Client) -> Look:
     questions: dict[str, Callable[[], Awaitable[object]]] = {
         "health": client.health,
         "channels": client.channels,
-        "actors": client.actors,
         "barriers": client.barriers,
-        "broadcasts": client.broadcast.list,
-        "locks": client.broadcast.locks,
     }
+    if any(it.path == BROADCASTER and it.state == "running" for it in actors):
+        questions |= {"broadcasts": client.broadcast.list, "locks": client.broadcast.locks}
     try:
         async with anyio.create_task_group() as tasks:
             for name, question in questions.items():

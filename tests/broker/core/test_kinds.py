@@ -18,6 +18,8 @@ LOG = f"/root/node/channels/{P}/log"
         (f"{LOG}/scanners/scanner-7", "scanner", P, "/root/node/channels/*/log/scanners/*"),
         (f"{LOG}/transactions/77", "transaction", P, "/root/node/channels/*/log/transactions/*"),
         (f"/root/coordinator/placements/{P}", "placement", P, "/root/coordinator/placements/*"),
+        ("/root/fleet/node-2", "node", "", "/root/fleet/*"),
+        ("/root/fleet/2", "fleet", "", "/root/fleet/*"),
         ("/17/18", "actor", "", "/*/*"),
     ],
 )
