@@ -30,6 +30,7 @@ from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
 from broker.client.targets import Targets, together
 from broker.client.time_sync import TimeSync
+from broker.client.whole_tree import WholeTree
 from broker.model.barrier import BarrierView
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
@@ -67,6 +68,7 @@ class Client(Appending):
         owners = Owners(network, deadline_s=deadlines.call_s)
         self._offsets = Offsets(owners, deadline_s=deadlines.call_s)
         self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
+        self._tree = WholeTree(network, self._admin, deadline_s=deadlines.call_s)
         self._collections = collections
         self._time_sync = TimeSync(coordinator, owners, deadline_s=deadlines.call_s)
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
@@ -223,7 +225,7 @@ class Client(Appending):
     async def health(self) -> Health:
         """How the server is."""
         self._check_usable()
-        return await self._admin.health()
+        return await self._tree.health()
 
     async def pause_consumption(self) -> None:
         """Consumers that are opened from now on wait to be resumed, but for `ignore_pause`.
@@ -243,9 +245,12 @@ class Client(Appending):
         return await self._admin.channels()
 
     async def actors(self, path: str = "") -> list[ActorInfo]:
-        """The server's live tree of actors, or the part of it from `path` on; sorted by path."""
+        """The live tree of actors, or the part of it from `path` on; sorted by path.
+
+        What `/root/...` is inside another process, that of node 2, is `/node-2/...` here.
+        """
         self._check_usable()
-        return await self._admin.actors(path)
+        return await self._tree.actors(path)
 
     async def kill_actor(self, path: str, *, term: int = 0) -> int:
         """Have an actor end as if it had crashed; the term of the incarnation that was killed.
@@ -255,7 +260,7 @@ class Client(Appending):
         incarnation does by now; ServerFailed: it waits for its restart.
         """
         self._check_usable()
-        return await self._admin.kill(path, term)
+        return await self._tree.kill(path, term)
 
     async def _pause_consumption(self, *, paused: bool) -> None:
         self._check_usable()

@@ -43,7 +43,8 @@ async def serve_append(session: Session, directory: Reach, limits: EdgeLimits) -
     located = await directory.demand(Locate(channel.name, channel.term))
     session.stream.pass_over(limits.passed_over_bytes_max)
     await session.stream.write_batch([b""])
-    await AppendStream(session, located, limits).run()
+    with session.meters.producing(channel.name):
+        await AppendStream(session, located, limits).run()
 
 
 @dataclass(slots=True)

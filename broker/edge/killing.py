@@ -19,9 +19,6 @@ def kill(inside: Inside, path: str, term: int) -> int:
     if not inside.chaos_allowed:
         cause = "this server kills nobody; start it with --allow-chaos to let it"
         raise Refused(StreamingCode.UNRECOVERABLE, cause)
-    if path.count("/") == 1:
-        cause = f"{path} holds up the whole process; stop the server instead"
-        raise Refused(StreamingCode.UNRECOVERABLE, cause)
     try:
         found = inside.tree.find(path)
     except NotRunning as error:
@@ -29,6 +26,9 @@ def kill(inside: Inside, path: str, term: int) -> int:
     except NoSuchActor as error:
         cause = f"there is no actor at {path!r}; `tidemark actors --all` names all paths"
         raise Refused(StreamingCode.INVALID_ARGUMENT, cause) from error
+    if path.count("/") == 1:
+        cause = f"{path} holds up the whole process; stop the server instead"
+        raise Refused(StreamingCode.UNRECOVERABLE, cause)
     if term not in (0, found.term):
         cause = f"{path} is at term {found.term}, not {term}; nobody was killed"
         raise Refused(StreamingCode.UNMATCHED_CHANNEL_TERM, cause)

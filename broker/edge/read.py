@@ -17,6 +17,7 @@ from broker.edge.cutting import close_up_to
 from broker.edge.gate import Session, decoded
 from broker.edge.headers import consumer_channel
 from broker.edge.limits import EdgeLimits
+from broker.edge.meters import StreamMeter
 from broker.edge.pulling import Puller
 from broker.edge.reach import Reach
 from broker.model.failure import Refused, StreamingCode
@@ -59,7 +60,9 @@ async def serve_read(session: Session, directory: Reach, limits: EdgeLimits) -> 
     credit_bytes = sum([it.credit_bytes for it in requests])
     stream = ReadStream(session.stream, TimeTick(wanted.until_tick), credit_bytes)
     puller = Puller(directory, opening, opened.scanner)
-    await stream.run(puller, cursor or opened.cursor, limits.consume_credit_bytes)
+    with session.meters.consuming(channel.name) as meter:
+        stream.meter = meter
+        await stream.run(puller, cursor or opened.cursor, limits.consume_credit_bytes)
 
 
 async def _first_requests(stream: ServerBatchStream, within_s: float) -> list[v1.ReadRequest]:
@@ -73,6 +76,7 @@ class ReadStream:
     """The reader after its first request."""
 
     def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
+        self.meter = StreamMeter()
         self._stream = stream
         self._until = until
         self._credit_bytes = credit_bytes
@@ -110,6 +114,7 @@ class ReadStream:
             if framed:
                 self._credit_bytes -= len(framed)
                 await self._stream.write_framed(framed)
+                self.meter.consumed_bytes += len(framed)
             if end:
                 return
 

@@ -125,11 +125,11 @@ METRICS: Final = (
     ),
     # ---- node -----------------------------------------------------------------------------------
     Metric(
-        "streamingnode_producer_total", "gauge", "Open Produce streams.", CHANNEL,
+        "streamingnode_producer_total", "gauge", "Open streams of producers.", CHANNEL,
         _streams(lambda it: it.producers),
     ),
     Metric(
-        "streamingnode_consumer_total", "gauge", "Open Consume streams.", CHANNEL,
+        "streamingnode_consumer_total", "gauge", "Open streams of consumers.", CHANNEL,
         _streams(lambda it: it.consumers),
     ),
     Metric(

@@ -17,7 +17,7 @@ from broker.core.delivery import Picked, Selection, announce, deliver, prepare
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
 from broker.model.position import Cursor
-from broker.model.record import Record
+from broker.model.record import Record, Slice
 from broker.node.messages import CloseScanner, Delivery, Patience, Pull, ScannerMessage, Wake
 from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
@@ -130,7 +130,9 @@ class Scanner(Actor[ScannerMessage]):
             return
         self._waiting = None
         if isinstance(answer, Delivery):
-            self._meter.scanned += len(answer.items)
+            self._meter.scanned += sum(
+                [it.end - it.first if isinstance(it, Slice) else 1 for it in answer.items]
+            )
         waiting.envelope.reply(answer)
 
     async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:

@@ -91,7 +91,7 @@ async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
         assert value(found, "wal_append_message_bytes_total", channel=P0) > 50 * 100
         assert value(found, "wal_scan_pass_message_total", channel=P0) >= 51
         assert value(found, "streamingnode_consume_bytes_total", channel=P0) > 50 * 100
-        assert value(found, "streamingnode_producer_total", channel=P0) == 1
+        assert value(found, "streamingnode_producer_total", channel=P0) >= 1
         assert value(found, "wal_info", channel=P0, term="2") == 1
         assert value(found, "actors", kind="appender", state="running") == 2
         assert 0 <= value(found, "wal_closed_tick_lag_seconds", channel=P0) < DEADLINE_S
