@@ -4,6 +4,7 @@ Never judges a header: whoever reads one says what is wrong with it. Next: schem
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from schemas.fields import fields
@@ -50,8 +51,12 @@ def write_broadcast_header(header: BroadcastHeader) -> str:
     return BROADCAST.encode(bytes(encoded))
 
 
+@lru_cache(maxsize=256)
 def read_broadcast_id(text: str) -> int:
-    """Only the id, for readers who ask at each copy; 0 when it has none. Raises BadProperty."""
+    """Only the id, for readers who ask at each copy; 0 when it has none. Raises BadProperty.
+
+    All copies of a broadcast have the same text.
+    """
     data = BROADCAST.decode(text)
     try:
         ids = [first for tag, first, _ in fields(data, 0, len(data)) if tag == _ID_TAG]

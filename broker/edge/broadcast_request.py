@@ -34,11 +34,12 @@ from schemas.properties import (
     PCHANNEL_LEVEL,
     REPLICATE,
     TIME_TICK,
+    TRACE,
     VCHANNEL,
     BadProperty,
     last_confirmed,
 )
-from schemas.wire import Malformed, ScannedMessage, rocksmq_id, scan_message
+from schemas.wire import SERVER_KEYS, Malformed, ScannedMessage, rocksmq_id, scan_message
 
 VCHANNELS_MAX: Final = 2048
 KEYS_MAX: Final = 1024
@@ -49,6 +50,8 @@ PLAIN_TYPES: Final = KNOWN_TYPES - {int(kind) for kind in SELF_CONTROLLED_TYPES 
 DOMAINS: Final = {int(domain): domain for domain in ResourceDomain}
 ROCKSMQ: Final = 1
 HEADERS: Final = StoredHeaders()
+OF_THE_WAY: Final = frozenset({BROADCAST.key, TRACE.key, *SERVER_KEYS})
+"""Properties that are not what was asked for, or are looked at by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +209,11 @@ def _scanned(message: messages.Message) -> ScannedMessage:
 
 def _fingerprint(message: messages.Message, header: BroadcastHeader) -> str:
     """Equal for what is meant to be equal, whatever traces the way has left on it."""
-    properties = message.properties
+    told = [it for it in message.properties.items() if it[0] not in OF_THE_WAY]
+    keys = sorted((it.domain, it.key, it.shared) for it in header.keys)
     digest = sha256(message.payload)
-    told = (properties.get("_t"), properties.get("_v"), properties.get("_h"))
-    digest.update(repr((told, sorted(header.vchannels), header.ack_sync_up)).encode())
-    digest.update(repr(sorted((it.domain, it.key, it.shared) for it in header.keys)).encode())
+    digest.update(repr((sorted(told), sorted(header.vchannels), keys)).encode())
+    digest.update(b"sync" if header.ack_sync_up else b"")
     return digest.hexdigest()
 
 
