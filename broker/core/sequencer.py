@@ -352,10 +352,12 @@ def _answer(run: _Run, record: Record, outcomes: list[Appended | Refusal | None]
 def _answer_in_txn(
     session: Session, run: _Run, record: Record, outcomes: list[Appended | Refusal | None]
 ) -> None:
-    for index, landed in zip(run.indexes, record.messages(), strict=False):
-        outcomes[index] = AppendedInTxn(
-            landed.id, landed.tick, landed.last_confirmed_id, session.context
-        )
+    own, confirmed = record.base_id, record.last_confirmed_id
+    confirms_itself = confirmed == own  # a begin that no other one is open before
+    for offset, index in enumerate(run.indexes):
+        landed_id, tick = MessageId(own + offset), TimeTick(record.base_tick + offset)
+        last_confirmed = landed_id if confirms_itself else confirmed
+        outcomes[index] = AppendedInTxn(landed_id, tick, last_confirmed, session.context)
 
 
 def _tell(transactions: Transactions, session: Session, record: Record) -> None:
