@@ -67,7 +67,8 @@ class BroadcastTiming:
     retry_first_s: float = 0.01
     retry_max_s: float = 10.0
     look_s: float = 0.1
-    """How soon a node is asked again whether it has processed a copy."""
+    look_max_s: float = 2.0
+    """How soon a node is asked whether it has processed a copy, and how soon again, at last."""
     announce_s: float = 1.0
     callback_deadline_s: float = 60.0
 
@@ -95,8 +96,9 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         self._name = name
         self._parts = parts
         self._first = first
-        self._may_finish = self._announced = False
-        self._failures = 0
+        self._may_finish = False
+        self._announced: TaskMoved | None = None
+        self._failures = self._looks = 0
         self._last_error = ""
         self._timer: Timer | None = None
 
@@ -141,7 +143,8 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 self._timer = None
                 await self._work()
             case Announce():
-                await self._announce()
+                if self._has_news():
+                    await self._announce()
             case MayFinish():
                 self._may_finish = True
                 self._plan(0.0)
@@ -165,8 +168,9 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         if self._task.state is TaskState.TOMBSTONE:
             await self._announce()
             self._context.stop()
-        elif self._task is not before or not self._announced:
-            self._failures = 0 if self._task is not before else self._failures
+        elif self._task is not before or self._announced is None:
+            if self._task is not before:
+                self._failures = self._looks = 0
             await self._announce()
         if self._unfinished():
             self._plan(self._pause_s())
@@ -199,6 +203,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
 
     async def _look(self) -> None:
         """Whether the owners have processed what landed."""
+        self._looks += 1
         waiting = self._task.to_process
         pchannels = tuple(dict.fromkeys(pchannel_of(vchannel) for vchannel in waiting))
         processed = await self._parts.copies.processed(pchannels)
@@ -252,12 +257,22 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             self._recorded = await self._parts.records.save(self._recorded, task)
         self._task = task
 
+    def _has_news(self) -> bool:
+        """Something was not told yet; or the word to finish is due, and may have been lost."""
+        task = self._task
+        waits = task.all_acked and not task.poison and not self._may_finish
+        return waits or self._announced != self._news()
+
+    def _news(self) -> TaskMoved:
+        """What is durable, and what keeps it."""
+        return TaskMoved(self._recorded.task, self._failures, self._last_error)
+
     async def _announce(self) -> None:
-        """What is durable, to whoever is the Broadcaster now."""
-        moved = TaskMoved(self._recorded.task, self._failures, self._last_error)
+        """To whoever is the Broadcaster now."""
+        news = self._news()
         broadcaster = self._context.tree.find(self._parts.broadcaster_path)
-        await broadcaster.send(moved, deadline_s=self._parts.timing.announce_s)
-        self._announced = True
+        await broadcaster.send(news, deadline_s=self._parts.timing.announce_s)
+        self._announced = news
 
     def _plan(self, delay_s: float) -> None:
         if self._timer is not None:
@@ -277,7 +292,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     def _pause_s(self) -> float:
         timing = self._parts.timing
         if not self._failures:
-            return timing.look_s
+            return min(timing.look_s * 2.0 ** min(self._looks, 10), timing.look_max_s)
         doubled_s = timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
         return min(doubled_s, timing.retry_max_s) * self._context.random.uniform(0.5, 1.0)
 
