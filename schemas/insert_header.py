@@ -51,6 +51,7 @@ def read_insert_header(header: bytes) -> InsertHeader:
     return InsertHeader(collection_id, tuple(partitions), schema_version)
 
 
+@lru_cache(maxsize=1024)
 def assigned(header: bytes, segment_id: int, size_bytes: int) -> bytes:
     """The header with this segment for its rows, and their size where it says none."""
     parts: list[bytes] = []

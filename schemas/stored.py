@@ -8,7 +8,7 @@ from typing import Final
 
 from schemas.base64_text import base64_text, read_base64
 from schemas.entries import read_entry, write_entry
-from schemas.fields import field, fields
+from schemas.fields import fields
 
 _HEADER: Final = "_h"
 _PAYLOAD_TAG: Final = 0x12
@@ -40,10 +40,13 @@ def header_of(stored: bytes) -> bytes:
 def with_header(stored: bytes, header: bytes) -> bytes:
     """The same message with this header; whatever else it holds is kept. Raises Malformed."""
     parts: list[bytes] = []
+    kept = at = 0
     for tag, first, stop in fields(stored, 0, len(stored)):
-        content = stored[first:stop]
-        if tag == _PAYLOAD_TAG or (tag == _ENTRY_TAG and read_entry(content)[0] != _HEADER):
-            parts.append(field(tag, content))
+        if tag == _ENTRY_TAG and read_entry(stored[first:stop])[0] == _HEADER:
+            parts.append(stored[kept:at])
+            kept = stop
+        at = stop
+    parts.append(stored[kept:])
     parts.append(write_entry(_PROPERTY, _HEADER, base64_text(header)))
     return b"".join(parts)
 

@@ -100,7 +100,9 @@ class Turn:
         """`verdicts`: of the messages that may concern the shard state, by their index."""
         self.flushed: dict[int, tuple[SegmentId, ...]] = {}
         """What each message that flushes did flush, by its index; complete once all are placed."""
-        self._shards, self._verdicts, self._stamps = shards, verdicts, stamps
+        self.verdicts = verdicts
+        """Of the messages that concern the state; the others need not be asked about."""
+        self._shards, self._stamps = shards, stamps
         self._chances = chances
         self._due = shards.flushable()[:FLUSHES_MAX]
         self._segments_max = sum(isinstance(it, Inserted | Deleted) for it in verdicts.values())
@@ -128,8 +130,8 @@ class Turn:
         return [self._flush(segment) for segment in self._due]
 
     def refusal(self, index: int, message: NewMessage) -> Refusal | None:
-        """Why this message cannot be placed now. Changes nothing."""
-        verdict = self._verdicts.get(index)
+        """Why this message of `verdicts` cannot be placed now. Changes nothing."""
+        verdict = self.verdicts[index]
         if message.type in ROW_TYPES:
             if not (self._shards.required or self._shards.is_ours(message.vchannel)):
                 return None
@@ -137,8 +139,8 @@ class Turn:
         return verdict if isinstance(verdict, Refusal) else None
 
     def stamp(self, index: int, message: NewMessage, txn_id: TxnId | None) -> Stamped:
-        """The message is placed now: the form in which it is stored."""
-        effect = self._verdicts.get(index)
+        """A message of `verdicts` is placed now: the form in which it is stored."""
+        effect = self.verdicts[index]
         match effect:
             case None | Refusal():
                 return Stamped(message.body)
@@ -281,18 +283,22 @@ def turn_of(
     kinds = {message.type for message in messages}
     if shards.idle and _OPENS.isdisjoint(kinds):
         return None
-    opening = {it.vchannel for it in messages if it.type == MessageType.CREATE_COLLECTION}
+    known = {it.vchannel for it in messages if it.type == MessageType.CREATE_COLLECTION}
+    known |= {vchannel for vchannel in {it.vchannel for it in messages} if shards.is_ours(vchannel)}
+    by_type = shards.required or not kinds <= ROW_TYPES
+    if not (known or by_type or shards.sealed):
+        return None
     verdicts = {
         index: read(message)
         for index, message in enumerate(messages)
-        if _concerns(shards, message, opening)
+        if _concerns(shards, message, known)
     }
     return Turn(shards, verdicts, stamps, chances)
 
 
-def _concerns(shards: Shards, message: NewMessage, opening: set[str]) -> bool:
+def _concerns(shards: Shards, message: NewMessage, known: set[str]) -> bool:
     """Whether its header must be read."""
-    ours = shards.is_ours(message.vchannel) or message.vchannel in opening
+    ours = message.vchannel in known
     if message.type in ROW_TYPES:
         return ours or shards.required
     if message.type == MessageType.FLUSH_ALL:

@@ -193,8 +193,9 @@ class _Group:
     def admit(self, index: int, message: NewMessage) -> None:
         """Closed, size, type, name, barrier; its collection; its transaction; then its scope."""
         refusal = refusal_of(message, self._first_tick, self._admission)
-        if refusal is None and self._turn is not None:
-            refusal = self._turn.refusal(index, message)
+        turn = self._turn
+        if refusal is None and turn is not None and index in turn.verdicts:
+            refusal = turn.refusal(index, message)
         if refusal is not None:
             self.outcomes[index] = refusal
         elif isinstance(message, NewBatch):
@@ -255,9 +256,9 @@ class _Group:
     def _place_with(
         self, key: str | int, index: int, message: NewMessage, session: Session | None
     ) -> None:
-        body = message.body
-        if self._turn is not None:
-            body = self._stamped(self._turn, index, message, session)
+        body, turn = message.body, self._turn
+        if turn is not None and index in turn.verdicts:
+            body = self._stamped(turn, index, message, session)
         run = self._growing.get(key)
         if run is None or run.session is not session or not run.takes(message, self._admission):
             run = self._growing[key] = _Run(message.vchannel, message.type, session)

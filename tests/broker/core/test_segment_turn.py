@@ -152,6 +152,16 @@ def test_a_header_that_cannot_be_read_is_refused_where_it_matters() -> None:
     assert isinstance(outcome, Appended)
 
 
+def test_a_creation_that_names_no_collection_opens_nothing() -> None:
+    log = ShardLog()
+    created = NewMessage(V[0], MessageType.CREATE_COLLECTION, log.book.body(None), 5)
+    unread = log.message(rows())
+    result = log.group(created, unread)
+    assert all(isinstance(outcome, Appended) for outcome in result.outcomes)
+    assert log.records[-1].body == unread.body
+    assert log.shards.idle
+
+
 def test_where_a_collection_is_required_rows_without_one_are_refused() -> None:
     log = ShardLog(required=True)
     for effect in (rows(), Deleted(C[0], 1)):
