@@ -95,8 +95,8 @@ class ReadAnswer(NamedTuple):
 # ---- Append ---------------------------------------------------------------------------------
 
 
-def append_request(batch: ScannedBatch) -> bytes:
-    """An AppendRequest without its number, which `stamped` puts in front."""
+def append_request(batch: ScannedBatch, body: Sequence[bytes]) -> bytes:
+    """An AppendRequest without its number, which goes in front; its body given in parts."""
     return b"".join(
         (
             field(0x0A, batch.vchannel.encode()),
@@ -108,8 +108,8 @@ def append_request(batch: ScannedBatch) -> bytes:
             _packed(b"\x52", batch.key_sizes),
             field(0x5A, batch.keys) if batch.keys else b"",
             b"\x7a",
-            varint(len(batch.body)),
-            batch.body,
+            varint(sum(map(len, body))),
+            *body,
         )
     )
 

@@ -29,6 +29,11 @@ def frame(message: bytes) -> bytes:
     return _HEAD.pack(0, len(message)) + message
 
 
+def frame_head(length: int) -> bytes:
+    """What stands in front of an uncompressed message of `length` bytes."""
+    return _HEAD.pack(0, length)
+
+
 def frames(messages: Iterable[bytes]) -> bytes:
     """Many uncompressed messages, framed one after the other, for one write."""
     pack = _HEAD.pack

@@ -8,9 +8,10 @@ Next: broker/edge/append.py
 from collections import deque
 
 from broker.client.errors import ProtocolBroken
+from broker.client.numbered import NumberedOutbox
 from broker.client.produce_stream import ProduceStream
 from schemas.batches import Landed, scan_append_response
-from schemas.frames import frames
+from schemas.frames import frame_head
 from schemas.wire import ProduceAnswer, Produced, ProduceFailed
 
 APPEND = "/tidemark.v1.Log/Append"
@@ -34,8 +35,13 @@ class AppendStream(ProduceStream):
         return not first
 
     def _framed(self, requests: list[tuple[int, bytes]]) -> bytes:
-        self._sent += [request_id for request_id, _ in requests]
-        return frames([request for _, request in requests])
+        assert isinstance(self._outbox, NumberedOutbox)
+        parts: list[bytes] = []
+        for request_id, request in requests:
+            self._sent.append(request_id)
+            stamp = self._outbox.stamp_of(request_id)
+            parts += (frame_head(len(stamp) + len(request)), stamp, request)
+        return b"".join(parts)
 
     def _answer(self, message: bytes) -> ProduceAnswer | None:
         answer = scan_append_response(message)

@@ -169,6 +169,16 @@ class BatchProducer(Producer):
         self._work.set()
         return Verdict.SURFACE
 
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be taken in; otherwise `wait_for_room` first. Asked for each message."""
+        limits = self._limits
+        return (
+            self._tickets < limits.appends_max
+            and self._outbox.bytes_held < limits.bytes_max
+            and not self._for_room
+        )
+
     def _room(self) -> int:
         """Tickets count one by one; a batch that came as one counts by its bytes alone."""
         return min(super()._room(), self._limits.appends_max - self._tickets)
@@ -254,26 +264,27 @@ def encode_batch(
     pack_bytes_min: int,
 ) -> bytes:
     """The AppendRequest, but for its number."""
-    body = b"".join(payloads)
-    if len(body) < pack_bytes_min:
-        codec = 0
+    sizes = tuple(map(len, payloads))
     key_sizes: tuple[int, ...] = ()
     key_body = b""
     if any(key is not None for key in keys):
         key_sizes = tuple([0 if key is None else len(key) + 1 for key in keys])
         key_body = b"".join([key for key in keys if key is not None])
-    return append_request(
-        ScannedBatch(
-            vchannel=shared.vchannel,
-            sizes=tuple(map(len, payloads)),
-            properties=shared.properties,
-            type=shared.type,
-            codec=codec,
-            key_sizes=key_sizes,
-            keys=key_body,
-            body=pack(codec, body) if codec else body,
-        )
+    body: Sequence[bytes] = payloads
+    if sum(sizes) < pack_bytes_min:
+        codec = 0
+    if codec:
+        body = [pack(codec, b"".join(payloads))]
+    batch = ScannedBatch(
+        vchannel=shared.vchannel,
+        sizes=sizes,
+        properties=shared.properties,
+        type=shared.type,
+        codec=codec,
+        key_sizes=key_sizes,
+        keys=key_body,
     )
+    return append_request(batch, body)
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

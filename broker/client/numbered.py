@@ -43,8 +43,14 @@ class NumberedOutbox(Outbox[W]):
         self._return(pending)
         return None
 
+    def stamp_of(self, request_id: int) -> bytes:
+        """What goes in front of a request that is on its way, to say its number."""
+        number = self._in_flight[request_id].stamp
+        assert number is not None, "it was sent"
+        return stamp(*number)
+
     def _as_sent(self, pending: Pending[W]) -> bytes:
         if pending.stamp is None:
             pending.stamp = self._name, self._next_sequence
             self._next_sequence += pending.count
-        return stamp(*pending.stamp) + pending.message
+        return pending.message

@@ -37,11 +37,11 @@ from broker.model.record import Slice
 from broker.node.messages import Delivery, Locate, Located, OpenScanner
 from broker.transport import ServerBatchStream
 from schemas.batches import STORED, Position, ReadBatch, read_batch, read_response
+from schemas.frames import frame_head
 from schemas.generated.tidemark import v1
 
 CREDIT_BYTES_MIN: Final = 32 * 1024
 VCHANNELS_MAX: Final = 16_384
-_HEAD = (0).to_bytes(1)
 
 
 async def serve_read(session: Session, directory: Reach, limits: EdgeLimits) -> None:
@@ -269,7 +269,7 @@ def _transaction(members: Iterable[DeliveredInTxn]) -> list[bytes]:
 
 
 def _frame(message: list[bytes]) -> list[bytes]:
-    return [_HEAD, sum(map(len, message)).to_bytes(4), *message]
+    return [frame_head(sum(map(len, message))), *message]
 
 
 def _invalid(cause: str) -> Refused:
