@@ -176,6 +176,8 @@ async def _opening(wanted: v1.ReadOpen, located: Located) -> tuple[OpenScanner, 
     elif wanted.from_tick:
         policy = StartFrom(await located.view.seek(TimeTick(wanted.from_tick)))
         filters.append(TimeTickGte(TimeTick(wanted.from_tick)))
+    elif wanted.from_id < 0:
+        raise _invalid(f"message id {wanted.from_id} is below 0")
     elif wanted.from_id:
         policy = StartFrom(MessageId(wanted.from_id))
     elif wanted.latest:
