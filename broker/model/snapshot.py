@@ -78,7 +78,7 @@ class VChannelSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSnapshot:
-    """A segment and what it holds so far. Its id is the tick of its creation; limits of 0: none.
+    """A segment and what it holds so far. Its id is a tick that no message has; limits of 0: none.
 
     `modified_tick`: its newest rows.
     """

@@ -198,6 +198,8 @@ class Appender(Actor[AppenderMessage]):
         first = time_tick_record(tick, end)
         await self._log.append([first])
         self._end = end_after([first], end)
+        if bounds.first_id == bounds.next_id:
+            self._saved.nothing_before = tick
         self._known.transactions.renew(tick)
         self._mvcc = MvccTicks(tick)
         random = self._context.random

@@ -37,6 +37,8 @@ class Saved:
     """
 
     checkpoint: WalCheckpoint | None = None
+    nothing_before: TimeTick = TimeTick(0)
+    """Of a log that was empty when it was opened: the tick that it begins with."""
     observed_tick: TimeTick = TimeTick(0)
 
 
@@ -76,7 +78,7 @@ class OpenChannel:
         """What lies up to it need not be read back at a restart."""
         checkpoint = self.saved.checkpoint
         if checkpoint is None:
-            return TimeTick(0)
+            return self.saved.nothing_before
         if checkpoint.tick < self.log.bounds().last_tick:
             return checkpoint.tick
         return self.mvcc.persisted_tick

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.core.segment_sealing import Sealing
+from broker.model.channel import SegmentCounts
 from broker.model.effect import (
     ALL_PARTITIONS,
     AllFlushed,
@@ -322,6 +323,7 @@ def test_what_is_overdue_or_chosen_is_sealed_once() -> None:
     log.shards.seal_some([second.id, SegmentId(99)], Sealing.NODE_MEMORY)
     log.shards.seal_overdue(TimeTick(log.end.last_tick + 86_399_000 * MS))
     assert log.shards.growing() == [first]
+    assert log.shards.counts() == SegmentCounts(growing=1, growing_bytes=10, sealed=1)
     log.shards.seal_overdue(TimeTick(log.end.last_tick + 86_401_000 * MS))
     assert [it.sealed for it in log.shards.sealed.values()] == [
         Sealing.NODE_MEMORY,
