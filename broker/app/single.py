@@ -5,7 +5,7 @@ Owns the order of starts and stops of a whole broker. What can go wrong at a sta
 """
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -27,7 +27,7 @@ from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
-from broker.edge.broadcast_copies import LocalCopies
+from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.recovery import StoredRecovery
@@ -39,6 +39,7 @@ from broker.node.messages import Drain
 from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
+from broker.ports.nodes import NodeControl
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
@@ -108,7 +109,12 @@ class _Tree:
         """The coordinator needs the oracle first and the node last; so does a restart."""
         find = self.found.find
         node = LocalNode(self._node_id, self._address, lambda: find(DIRECTORY))
-        copies = LocalCopies(self.found.reaches.directory)
+        owners: dict[PChannelName, NodeControl] = dict.fromkeys(pchannels, node)
+
+        async def owned() -> Mapping[PChannelName, NodeControl]:
+            return owners
+
+        copies = NodeCopies(owned)
         broadcast = BroadcastParts(copies, self._callbacks, self._settings.node_acks)
         coordinator = coordinator_tree(
             CoordinatorParts(store, LiveNodes([node]), pchannels, broadcast=broadcast), ROOT

@@ -1,78 +1,34 @@
-"""Copies of a broadcast to the logs of this process, or of the nodes of the cluster.
+"""Copies of a broadcast to the logs of the nodes that serve them, near or far.
 
 Owns how a copy looks on a log: the message that all share, its vchannel, and a header with the id
-and the keys that are held. Never decides when to try again. Next: broker/node/intake.py
+and the keys that are held. Never decides when to try again. Next: broker/ports/nodes.py
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 import anyio
 
-from actors import ActorError
 from broker.core.naming import pchannel_of
 from broker.core.resource_locks import locked_keys
-from broker.edge.reach import Reach
 from broker.model.broadcast import Copy, ResourceKey
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import BroadcastId, PChannelName, TimeTick, VChannelName
+from broker.model.ids import BroadcastId, NodeId, PChannelName, TimeTick, VChannelName
 from broker.model.message import Appended, NewMessage
-from broker.node.intake import append
-from broker.node.messages import CollectStatus, Locate
 from broker.ports.nodes import NodeControl
 from schemas.broadcast_header import BroadcastHeader, HeaderKey, write_broadcast_header
 from schemas.entries import write_entry
 from schemas.properties import BROADCAST, VCHANNEL
 
 APPEND_S: Final = 30.0
+PART_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A node takes frames of twice its largest message, which one more copy still fits into."""
 STORED_PROPERTY: Final = b"\x1a"
 
 Owners = Callable[[], Awaitable[Mapping[PChannelName, NodeControl]]]
 """The node that serves each pchannel now; those that nobody serves are left out."""
-
-
-class LocalCopies:
-    """Copies (`broker/ports/copies.py`) through the Directory of this process's node."""
-
-    def __init__(self, directory: Reach) -> None:
-        self._directory = directory
-
-    async def append(self, copies: Sequence[Copy]) -> Sequence[Appended | Refusal]:
-        by_pchannel: dict[PChannelName, list[Copy]] = defaultdict(list)
-        for copy in copies:
-            by_pchannel[pchannel_of(copy.vchannel)].append(copy)
-        outcomes: dict[str, Appended | Refusal] = {}
-
-        async def on(pchannel: PChannelName, mine: list[Copy]) -> None:
-            found = await self._append_on(pchannel, mine)
-            outcomes.update(zip([copy.vchannel for copy in mine], found, strict=True))
-
-        async with anyio.create_task_group() as tasks:
-            for pchannel, mine in by_pchannel.items():
-                tasks.start_soon(on, pchannel, mine)
-        return [outcomes[copy.vchannel] for copy in copies]
-
-    async def processed(self, pchannels: Sequence[PChannelName]) -> Mapping[PChannelName, TimeTick]:
-        try:
-            status = await self._directory.demand(CollectStatus())
-        except (ActorError, Refused):
-            return {}
-        ticks = {it.channel.name: it.observed_tick for it in status.channels}
-        return {name: ticks[name] for name in pchannels if name in ticks}
-
-    async def _append_on(
-        self, pchannel: PChannelName, copies: Sequence[Copy]
-    ) -> Sequence[Appended | Refusal]:
-        try:
-            located = await self._directory.demand(Locate(pchannel, None))
-        except Refused as error:
-            return [error.refusal] * len(copies)
-        except ActorError as error:
-            return [Refusal(StreamingCode.INNER, str(error))] * len(copies)
-        written = tuple([new_message(copy) for copy in copies])
-        return await append(located, written, deadline_s=APPEND_S)
 
 
 class NodeCopies:
@@ -101,22 +57,23 @@ class NodeCopies:
     async def processed(self, pchannels: Sequence[PChannelName]) -> Mapping[PChannelName, TimeTick]:
         """See Copies."""
         owners = await self._owners()
-        nodes = {node.node_id: node for name, node in owners.items() if name in pchannels}
+        asked: dict[NodeId, list[PChannelName]] = defaultdict(list)
+        for name in pchannels:
+            if name in owners:
+                asked[owners[name].node_id].append(name)
         ticks: dict[PChannelName, TimeTick] = {}
 
-        async def look(node: NodeControl) -> None:
+        async def look(names: Sequence[PChannelName]) -> None:
             try:
-                status = await node.status()
+                found = await owners[names[0]].describe(names)
             except Refused:
                 return
-            for it in status:
-                if owners.get(it.channel.name) is node:
-                    ticks[it.channel.name] = it.recovery_tick
+            ticks.update({name: it.observed_tick for name, it in found.items()})
 
         async with anyio.create_task_group() as tasks:
-            for node in nodes.values():
-                tasks.start_soon(look, node)
-        return {name: ticks[name] for name in pchannels if name in ticks}
+            for names in asked.values():
+                tasks.start_soon(look, names)
+        return ticks
 
 
 async def _append_at(
@@ -125,15 +82,37 @@ async def _append_at(
     if node is None:
         cause = f"{pchannel}: no node serves it now"
         return [Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)] * len(copies)
-    written = [new_message(copy) for copy in copies]
-    try:
-        outcomes = await node.append(pchannel, written)
-    except Refused as error:
-        return [error.refusal] * len(copies)
-    if len(outcomes) != len(copies):
-        cause = f"{pchannel}: {len(outcomes)} outcomes of {len(copies)} copies"
-        return [Refusal(StreamingCode.UNKNOWN, cause)] * len(copies)
+    outcomes: list[Appended | Refusal] = []
+    for part in _parts([new_message(copy) for copy in copies]):
+        outcomes += await _append_part(node, pchannel, part)
     return outcomes
+
+
+async def _append_part(
+    node: NodeControl, pchannel: PChannelName, part: Sequence[NewMessage]
+) -> Sequence[Appended | Refusal]:
+    try:
+        outcomes = await node.append(pchannel, part)
+    except Refused as error:
+        return [error.refusal] * len(part)
+    if len(outcomes) != len(part):
+        cause = f"{pchannel}: {len(outcomes)} outcomes of {len(part)} copies"
+        return [Refusal(StreamingCode.UNKNOWN, cause)] * len(part)
+    return outcomes
+
+
+def _parts(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
+    """As many at once as one call may carry, and one at least."""
+    part: list[NewMessage] = []
+    left = PART_BYTES_MAX
+    for message in messages:
+        if part and message.size > left:
+            yield part
+            part, left = [], PART_BYTES_MAX
+        part.append(message)
+        left -= message.size
+    if part:
+        yield part
 
 
 def new_message(copy: Copy) -> NewMessage:

@@ -84,6 +84,7 @@ class ChannelOffsets:
     `last_confirmed_id` is that of the newest message: who reads from there on sees every later
     message whole. Open transactions are neither committed nor rolled back.
     `checkpoint`: where a restart would begin to read it again; None: from its beginning.
+    `observed_tick`: its owner has taken note of every record up to it.
     """
 
     name: PChannelName
@@ -97,3 +98,4 @@ class ChannelOffsets:
     open_txn_bytes: int = 0
     checkpoint: WalCheckpoint | None = None
     segments: SegmentCounts = SegmentCounts()
+    observed_tick: TimeTick = TimeTick(0)

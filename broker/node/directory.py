@@ -298,7 +298,6 @@ class Directory(Actor[DirectoryMessage]):
                 offsets=each.offsets(),
                 mvcc_tick=each.mvcc.persisted_tick,
                 recovery_tick=each.recovery_tick,
-                observed_tick=each.saved.observed_tick,
             )
             for each in self._parts.open_channels.all()
         ]

@@ -293,14 +293,13 @@ class ChannelStatus:
     """One serving pchannel for CollectStatus and Admin.
 
     `mvcc_tick` is the newest tick that a stored record says is closed, `recovery_tick` how far the
-    log need not be read back at a restart. `observed_tick`: Recovery has seen all records up to it.
+    log need not be read back at a restart.
     """
 
     channel: PChannel
     offsets: ChannelOffsets
     mvcc_tick: TimeTick
     recovery_tick: TimeTick
-    observed_tick: TimeTick
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class OpenChannel:
             open_txns=self.transactions.open_count,
             open_txn_bytes=self.transactions.open_bytes,
             checkpoint=self.saved.checkpoint,
+            observed_tick=self.saved.observed_tick,
             segments=self.shards.counts(),
         )
 

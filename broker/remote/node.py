@@ -96,6 +96,7 @@ class RemoteNode:
                 open_txn_bytes=it.open_txn_bytes,
                 checkpoint=_checkpoint(it),
                 segments=SegmentCounts(it.growing_segments, it.growing_bytes, it.sealed_segments),
+                observed_tick=TimeTick(it.observed_tick),
             )
             for it in answer.channels
         ]

@@ -43,8 +43,11 @@ async def test_a_killed_nodes_channels_go_on_elsewhere_and_it_comes_back(tmp_pat
             assert set(written) <= set(read)
             cut = await log.cut("rows")
             assert len(cut.ends) == 4
-            sent = await log.broadcast.append("rows", b"everywhere", deadline_s=GUARD_S)
-            assert len(sent.results) == 4
+            for sync_up in (False, True):
+                sent = await log.broadcast.append(
+                    "rows", b"everywhere", deadline_s=GUARD_S, ack_sync_up=sync_up
+                )
+                assert len(sent.results) == 4
             remaining = list((await node_pids(log)).values())
         assert broker.terminate() == 0
     assert not any(map(is_alive, remaining))

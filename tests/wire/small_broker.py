@@ -1,6 +1,6 @@
 """A whole broker in this process, on a memory log and a memory store, behind a real socket."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.edge.admin_service import ServerFacts
-from broker.edge.broadcast_copies import LocalCopies
+from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach, Reaches
@@ -33,6 +33,7 @@ from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
+from broker.ports.nodes import NodeControl
 from broker.ports.wal import Wal
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
@@ -118,7 +119,7 @@ async def small_broker(
         memory=ProcessMemory(),
     )
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
-    copies = LocalCopies(Reach(find("/root/node/directory")))
+    copies = NodeCopies(lambda: _all_at(names, node))
     broadcast = BroadcastParts(copies, callbacks or {}, node_acks)
     coordinator = CoordinatorParts(store, LiveNodes([node]), names, broadcast=broadcast)
     timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
@@ -142,6 +143,12 @@ async def small_broker(
             yield SmallBroker(system, edge, wal, names)
         finally:
             await edge.stop(deadline_s=2.0)
+
+
+async def _all_at(
+    names: Sequence[PChannelName], node: NodeControl
+) -> dict[PChannelName, NodeControl]:
+    return dict.fromkeys(names, node)
 
 
 def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:

@@ -1,15 +1,23 @@
 """A copy as it is appended, and what becomes of copies whose channel is not there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from actors import Actor, ChildSpec, Envelope, SupervisorSpec, System
-from actors.testing import VirtualClock, run_seeded
-from broker.edge.broadcast_copies import LocalCopies, new_message
-from broker.edge.reach import Reach
+from broker.edge.broadcast_copies import NodeCopies, new_message
 from broker.model.broadcast import Broadcast, Copy, ResourceKey
-from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import BroadcastId, PChannelName, VChannelName
+from broker.model.channel import ChannelOffsets
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import (
+    BroadcastId,
+    MessageId,
+    NodeId,
+    PChannelName,
+    Term,
+    TimeTick,
+    VChannelName,
+)
+from broker.model.message import Appended, NewMessage
 from schemas.broadcast_header import BroadcastHeader, HeaderKey, read_broadcast_header
 from schemas.generated.milvus.proto import common
 
@@ -33,26 +41,67 @@ def test_a_copy_is_the_shared_message_with_its_vchannel_and_the_keys_that_are_he
         assert copy.size > ASKED.size
 
 
-class Stopping(Actor[Any]):
-    """A Directory that serves nothing."""
+class Node:
+    """Only what copies need of a node; the log is a list of calls."""
 
-    async def receive(self, batch: Sequence[Envelope[Any]]) -> None:
-        for envelope in batch:
-            envelope.reply(GONE)
+    def __init__(self, number: int, refusal: Refusal | None = None) -> None:
+        self.node_id = NodeId(number)
+        self.refusal = refusal
+        self.calls: list[tuple[PChannelName, list[str]]] = []
+
+    async def append(
+        self, name: PChannelName, messages: Sequence[NewMessage]
+    ) -> Sequence[Appended | Refusal]:
+        self._check()
+        self.calls.append((name, [it.vchannel for it in messages]))
+        return [Appended(MessageId(1), TimeTick(9), MessageId(1))] * len(messages)
+
+    async def describe(
+        self, names: Sequence[PChannelName]
+    ) -> Mapping[PChannelName, ChannelOffsets]:
+        self._check()
+        one = MessageId(1)
+        return {
+            name: ChannelOffsets(name, Term(1), one, one, TimeTick(9), 0, observed_tick=TimeTick(5))
+            for name in names
+        }
+
+    def _check(self) -> None:
+        if self.refusal:
+            raise Refused(self.refusal.code, self.refusal.cause)
 
 
-def test_a_refusal_of_the_node_is_the_outcome_of_each_copy_and_nothing_is_processed() -> None:
-    async def main() -> None:
-        spec = SupervisorSpec("root", children=(ChildSpec("directory", Stopping),))
-        async with System(spec, clock=VirtualClock()) as system:
-            copies = LocalCopies(Reach(lambda: system.find("/root/directory")))
-            asked = [Copy(BroadcastId(7), vchannel, ASKED) for vchannel in V]
-            assert await copies.append(asked) == [GONE, GONE]
-            assert await copies.processed([PChannelName("p_0")]) == {}
-            absent = LocalCopies(Reach(lambda: system.find("/root/nobody")))
-            outcomes = await absent.append(asked[:1])
-            assert isinstance(outcomes[0], Refusal)
-            assert outcomes[0].code is StreamingCode.INNER
-            assert await absent.processed([PChannelName("p_0")]) == {}
+def copies_at(**nodes: Node) -> NodeCopies:
+    async def owners() -> Mapping[PChannelName, Any]:
+        return {PChannelName(name): node for name, node in nodes.items()}
 
-    run_seeded(1, main)
+    return NodeCopies(owners)
+
+
+def copy(vchannel: str, size: int = 9) -> Copy:
+    return Copy(BroadcastId(7), VChannelName(vchannel), replace(ASKED, size=size))
+
+
+async def test_each_node_gets_the_copies_of_its_pchannels_and_outcomes_keep_the_order() -> None:
+    one, two = Node(1), Node(2, GONE)
+    copies = copies_at(p_0=one, p_1=two)
+    asked = [copy(it) for it in ("p_1_1v0", "p_0_1v0", "p_2_1v0", "p_0_2v0")]
+    gone, first, absent, second = await copies.append(asked)
+    assert gone == GONE
+    assert isinstance(first, Appended)
+    assert isinstance(second, Appended)
+    assert isinstance(absent, Refusal)
+    assert absent.code is StreamingCode.CHANNEL_NOT_EXIST
+    assert one.calls == [(PChannelName("p_0"), ["p_0_1v0", "p_0_2v0"])]
+    names = [PChannelName(f"p_{it}") for it in range(3)]
+    assert await copies.processed(names) == {PChannelName("p_0"): 5}
+
+
+async def test_large_copies_go_in_calls_that_a_node_takes() -> None:
+    one = Node(1)
+    sizes = (3 << 20, 3 << 20, 8 << 20, 1 << 20, 1 << 20)
+    outcomes = await copies_at(p_0=one).append(
+        [copy(f"p_0_{it}v0", size) for it, size in enumerate(sizes)]
+    )
+    assert all(isinstance(it, Appended) for it in outcomes)
+    assert [len(names) for _, names in one.calls] == [1, 1, 1, 2]

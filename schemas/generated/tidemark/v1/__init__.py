@@ -650,6 +650,11 @@ class ChannelOffsets(betterproto2.Message):
 
     sealed_segments: "int" = betterproto2.field(14, betterproto2.TYPE_INT64)
 
+    observed_tick: "int" = betterproto2.field(15, betterproto2.TYPE_UINT64)
+    """
+    The owner has taken note of every record with a tick up to this one.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelOffsets", ChannelOffsets)
 
