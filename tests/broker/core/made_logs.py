@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from broker.core.recovery import RecoveryState
 from broker.core.transaction import TxnLimits
+from broker.model.batch import BatchPart
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -68,6 +69,8 @@ class Log:
     txn_vchannels: dict[int, str] = field(default_factory=dict)
 
     def effect_of(self, _kind: int, body: bytes) -> Effect | str | None:
+        if body == b"nothing":
+            return None
         return self.effects[int(body)] if body.isdigit() else f"no header in {body!r}"
 
     def add(self, vchannel: str, *effects: Effect, later: int = 1) -> Record:
@@ -107,6 +110,7 @@ class Log:
         bodies: list[bytes],
         txn: TxnPart | None = None,
         later: int = 1,
+        batch: BatchPart | None = None,
     ) -> Record:
         self.tick += later
         oldest = min([part.begin_id for part in self.open.values()], default=self.next_id)
@@ -120,6 +124,7 @@ class Log:
             sizes=tuple(map(len, bodies)),
             body=b"".join(bodies),
             txn=txn,
+            batch=batch,
         )
         self.records.append(record)
         self.next_id, self.tick = record.next_id, record.last_tick

@@ -64,3 +64,6 @@ def test_old_ones_and_too_many_are_forgotten_in_the_order_of_their_ends() -> Non
     assert [each.outcome.txn.id for each in finished.all()] == [1, 2]
     finished.learn(end(9, 11 + 10 * MS))
     assert [each.outcome.txn.id for each in finished.all()] == [2, 9]
+    nothing = FinishedTxns(TxnLimits(finished_max=0))
+    nothing.learn(end(9, 11))
+    assert nothing.all() == ()

@@ -1,6 +1,6 @@
 """Numbered batches: each rule once, and any order of sending against a naive memory of the log."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -149,6 +149,15 @@ def test_who_is_silent_longest_or_too_long_is_forgotten() -> None:
     writer.wait(1_001)
     writer.one(batch("c", 1))
     assert len(writer.producers) == 1
+
+
+def test_a_run_stored_twice_keeps_its_first_place_and_a_window_may_hold_nobody() -> None:
+    first = Produced("a", 0, 2, MessageId(1), TimeTick(10), MessageId(1))
+    for limits, kept in ((LIMITS, (first,)), (ProducerLimits(producers_max=0), ())):
+        producers = Producers(limits)
+        producers.learn(first)
+        producers.learn(replace(first, id=MessageId(9), tick=TimeTick(20)))
+        assert producers.runs() == kept
 
 
 def test_a_batch_that_nobody_numbered_is_stored_each_time() -> None:

@@ -8,6 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from broker.core.recovery import RecoveryState
+from broker.model.batch import BatchPart
 from broker.model.effect import (
     CollectionCreated,
     CollectionDropped,
@@ -156,6 +157,20 @@ def test_a_log_without_collections_only_moves_the_checkpoint() -> None:
     assert observed(log, state) == []
     assert state.checkpoint == WalCheckpoint(MessageId(4), TimeTick(log.tick))
     assert (state.dirty, state.objects.vchannels) == (3, {})
+
+
+def test_messages_that_say_nothing_and_batches_of_programs_change_no_collection() -> None:
+    log = Log()
+    segment = collection(log)
+    txn = log.begin(V[0])
+    log.store(V[0], MessageType.INSERT, [b"nothing"], log.open[txn])
+    log.body(txn, rows(segment))
+    log.store(V[0], MessageType.INSERT, [b"nothing"])
+    log.store(V[0], MessageType.INSERT, [b"not read"], batch=BatchPart(b""))
+    state = log.state()
+    assert observed(log, state) == []
+    assert state.objects.segments[segment].rows == 0
+    assert state.pending() == {txn: (rows(segment),)}
 
 
 def test_the_checkpoint_stays_at_the_begin_of_the_oldest_open_transaction() -> None:

@@ -117,6 +117,16 @@ def test_deletes_count_in_the_segment_that_gathers_them_if_there_is_one() -> Non
     assert objects.segments[SegmentId(13)].rows == 4
 
 
+def test_another_collection_has_no_business_here_and_rows_may_come_without_a_collection() -> None:
+    objects = made()
+    (wrong,) = objects.apply(V, [Truncated(CollectionId(8), (SegmentId(11),))], TimeTick(20))
+    assert "is collection 7's" in wrong
+    assert flushed(objects) == set()
+    unassigned = Inserted(C, A, SegmentId(0), 1, 1, 1)
+    assert objects.apply(W, [unassigned], TimeTick(21)) == []
+    assert "no segment 0" in objects.apply(V, [unassigned], TimeTick(22))[0]
+
+
 def test_a_dropped_vchannel_may_be_opened_again_and_an_unknown_one_has_nothing() -> None:
     objects = made()
     objects.apply(V, [CollectionDropped(C)], TimeTick(20))
