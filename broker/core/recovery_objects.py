@@ -194,7 +194,8 @@ class _Step:
                 found = self._own(segment_id)
                 if found is None:
                     self._complain(f"has no segment {segment_id}, which is flushed")
-                self._flush(lambda segment: segment is found)
+                else:
+                    self._flush_one(found)
             case _:
                 assert_never(effect)
 
@@ -269,9 +270,12 @@ class _Step:
     def _flush(self, concerns: Callable[[SegmentSnapshot], bool]) -> None:
         found = [each for each in self._objects.segments.values() if concerns(each)]
         for segment in found:
-            if segment.state is SegmentState.GROWING and self._new_to(segment):
-                flushed = replace(segment, state=SegmentState.FLUSHED, tick=self._tick)
-                self._objects.put_segment(flushed)
+            self._flush_one(segment)
+
+    def _flush_one(self, segment: SegmentSnapshot) -> None:
+        if segment.state is SegmentState.GROWING and self._new_to(segment):
+            flushed = replace(segment, state=SegmentState.FLUSHED, tick=self._tick)
+            self._objects.put_segment(flushed)
 
     def _grew(self, segment: SegmentSnapshot) -> bool:
         """As of this tick, as far as that is still known."""

@@ -74,7 +74,8 @@ class SegmentLimits:
 class Segment:
     """What grows in one partition of one vchannel, or its deletes.
 
-    `held_by`: open transactions with rows in it. `sealed`: why it takes no more rows.
+    `held_by`: open transactions with rows in it. `sealed`: why it takes no more rows. `binlogs`:
+    files that were made of it, as far as whoever makes them says so.
     """
 
     id: SegmentId

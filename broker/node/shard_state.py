@@ -64,8 +64,8 @@ class ShardState:
         if isinstance(message, NewBatch):
             return Refusal(
                 StreamingCode.UNRECOVERABLE,
-                f"vchannel {message.vchannel!r} is a collection's: its rows have headers and come"
-                " one message at a time, not in a batch",
+                "a batch has no headers, which say where rows of a collection belong: append its"
+                " messages one by one, as Milvus does",
             )
         try:
             return self._headers.effect(message.type, message.body)

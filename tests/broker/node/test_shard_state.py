@@ -3,12 +3,14 @@
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.core.segment_sealing import Pressure, SegmentLimits
+from broker.model.batch import NewBatch
 from broker.model.effect import (
     CollectionCreated,
     CollectionDropped,
@@ -22,6 +24,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PartitionId, SegmentId
 from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
 from broker.model.txn import TxnContext
+from broker.node.groups import BATCH_MESSAGES_MAX
 from broker.node.limits import NodeLimits
 from broker.wal.memory import Fault, MemoryWal
 from tests.broker.node.rows_of_collections import (
@@ -36,7 +39,7 @@ from tests.broker.node.rows_of_collections import (
     manual_flush,
     stored,
 )
-from tests.broker.node.world import World, appended, message, running_node
+from tests.broker.node.world import PCHANNEL, World, appended, message, running_node
 
 
 def names(effects: list[Effect]) -> list[str]:
@@ -125,6 +128,34 @@ def test_what_cannot_be_placed_leaves_state_and_log_as_they_were(bad: NewMessage
             assert (await world.offsets()).segments == before.segments
 
     run_seeded(2, scenario)
+
+
+def test_the_largest_batch_has_ticks_for_a_segment_each() -> None:
+    async def scenario() -> None:
+        limits = NodeLimits(segments=SegmentLimits(segment_bytes=1000))
+        async with running_node(limits=limits) as world:
+            await world.assign()
+            appended(await world.append(create_collection()))
+            rows = [insert(size_bytes=70)] * BATCH_MESSAGES_MAX
+            refused = [it for it in await world.append(*rows) if isinstance(it, Refusal)]
+            assert refused[:1] == []
+            assert await counts(world) == (1, BATCH_MESSAGES_MAX - 1)
+
+    run_seeded(9, scenario)
+
+
+def test_a_batch_has_no_headers_that_say_where_rows_belong() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            appended(await world.append(create_collection()))
+            batch = NewBatch(VCHANNEL, MessageType.INSERT, b"rows", 4, sizes=(2, 2))
+            (refused,) = await world.append(batch)
+            assert isinstance(refused, Refusal)
+            assert refused.code is StreamingCode.UNRECOVERABLE
+            appended(await world.append(replace(batch, vchannel=f"{PCHANNEL}_8v0")))
+
+    run_seeded(10, scenario)
 
 
 def test_a_collection_may_be_required() -> None:
