@@ -44,7 +44,7 @@ class Appending:
 
         Of a collection, `key` chooses the shard; without one rows take turns. Appends that wait at
         the same time share writes, so keep many in flight; their order among each other is not
-        promised. Sent at least once: see `resend` of `connect`.
+        promised. What is sent again is stored once: see `resend` of `connect`.
 
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
         been written, MessageTooLarge, or the server's refusal.

@@ -42,6 +42,7 @@ async def plan_batches(
     return [
         BatchSubscription(
             network,
+            offsets,
             Wanted(
                 pchannel=pchannel,
                 vchannels=() if any(map(is_physical, names)) else tuple(names),

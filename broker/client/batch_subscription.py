@@ -14,8 +14,15 @@ from broker.client.assignment_table import Location
 from broker.client.backoff import Backoff
 from broker.client.batch import MessageBatch
 from broker.client.connection import Connection, Conversation
-from broker.client.errors import BadTarget, ProtocolBroken, ServerRefusal, TidemarkError
+from broker.client.errors import (
+    BadTarget,
+    OutOfRange,
+    ProtocolBroken,
+    ServerRefusal,
+    TidemarkError,
+)
 from broker.client.network import Network
+from broker.client.offsets import Offsets
 from broker.client.protocol import consumer_metadata
 from broker.client.retry import ends_reader, is_wrong_node
 from broker.model.ids import PChannelName, TimeTick
@@ -60,8 +67,9 @@ class Begin:
 class BatchSubscription:
     """Use once: `run` hands over batches until the end of a bounded read, or for ever."""
 
-    def __init__(self, network: Network, wanted: Wanted) -> None:
+    def __init__(self, network: Network, offsets: Offsets, wanted: Wanted) -> None:
         self._network = network
+        self._offsets = offsets
         self._wanted = wanted
         self._position: Position | None = None
         self._seen = (0, 0)
@@ -74,9 +82,9 @@ class BatchSubscription:
     async def run(self, deliver: Callable[[MessageBatch], Awaitable[None]]) -> None:
         """Hand every batch over once and in order, over as many streams as it takes.
 
-        Raises what the server refuses for good, as when retention was faster than the reader.
-        Everything else is tried again: for ever, but for a bounded read only until nothing has
-        come for `give_up_s`.
+        Raises OutOfRange when retention was faster than the reader, and what the server refuses
+        for good. Everything else is tried again: for ever, but for a bounded read only until
+        nothing has come for `give_up_s`.
         """
         self._heard_s = anyio.current_time()
         while not self._done:
@@ -92,7 +100,7 @@ class BatchSubscription:
                 if location is not None and is_wrong_node(error.code):
                     self._network.assignments.report(location.channel, error)
                 if ends_reader(error.code):
-                    raise
+                    await self._judge(error)
                 self._give_up_late(error)
             except TidemarkError as error:
                 self._give_up_late(error)
@@ -180,6 +188,20 @@ class BatchSubscription:
             return None
         self._seen = last
         return batch._replace(first=first) if first > batch.first else batch
+
+    async def _judge(self, error: ServerRefusal) -> None:
+        """Raises OutOfRange when retention was faster than the reader, else what was refused."""
+        name = self._wanted.pchannel
+        next_id = self._position.next_id if self._position else self._wanted.start.id
+        try:
+            held = (await self._offsets.describe([name]))[name]
+        except TidemarkError as unanswered:
+            if unanswered.retriable:
+                return  # the next stream will be refused alike, and the question asked again
+            raise
+        if 0 < next_id < held.first_id or next_id > held.next_id:
+            raise OutOfRange(name, next_id, held.first_id, held.next_id) from error
+        raise error
 
     def _give_up_late(self, error: TidemarkError) -> None:
         silent_s = anyio.current_time() - self._heard_s

@@ -37,9 +37,12 @@ async def connect(
 
     Raises BadAddress when it is no HOST:PORT, and ConnectionLost at once when nobody listens there;
     later losses are mended by the client itself. `limits` bound what waits to be appended, for each
-    pchannel. With `resend` an append whose stream broke, or whose writer failed, is sent again, so
-    it may be written twice; without, it fails at once as OutcomeUnknown. Leaving waits `close_s`
-    for answers still on their way, and leaves nothing running.
+    pchannel. `gathering` says how appends become batches. With `resend` an append whose stream
+    broke, or whose writer failed, is sent again, and written once: batches are numbered, and the
+    log knows the numbers. Only a message of Milvus's own kinds (another `type`, `version`, `header`
+    or a barrier) may be written twice. Without `resend` it fails at once as OutcomeUnknown.
+
+    Leaving waits `close_s` for answers still on their way, and leaves nothing running.
     """
     network = Network(
         server,

@@ -29,9 +29,9 @@ class DeadlineExceeded(TidemarkError):
 
 
 class OutcomeUnknown(TidemarkError):
-    """An append was sent, and no answer came: it may have been written, once or more often.
+    """An append was sent, and no answer came: it may have been written.
 
-    Read the log to find out; appending again may write the message twice.
+    Read the log to find out; calling append again may write the message twice.
     """
 
 

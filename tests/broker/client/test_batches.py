@@ -181,7 +181,8 @@ async def test_messages_of_one_call_are_gathered_and_told_in_their_order(address
     async with connect(address) as log:
         some = [Message(b"%d" % it, key=it) for it in range(500)]
         landed = await log.append_messages(V, some, atomic=False)
-        assert [it.id for it in landed] == list(range(landed[0].id, landed[0].id + 500))
+        ids = [it.id for it in landed]
+        assert ids == sorted(set(ids))
 
 
 async def test_batches_that_are_small_by_wish_lose_nothing(address: str) -> None:
