@@ -52,6 +52,17 @@ class Settings(BaseSettings):
     """A node that its coordinator has not heard of for so long writes no more, and its channels
     are given to others; shorter, and a busy machine is taken for a dead one."""
 
+    balance_policy: Annotated[str, Field(pattern="^(vchannelFair|pchannel_count_fair)$")] = (
+        "vchannelFair"
+    )
+    allow_rebalance: bool = True
+    """False: channels move only when their node is gone, stops or is frozen."""
+    balance_interval_s: Annotated[float, Field(gt=0)] = 60.0
+    min_rebalance_interval_s: Annotated[float, Field(ge=0)] = 300.0
+    """A channel stays so long where it is, before balance moves it again."""
+    rebalance_lag_ms_max: NotNegative = 1_000
+    """One that the next owner would have to read back for longer is not moved for balance."""
+
     message_bytes_max: Positive = 8 * MIB
     """A larger message is refused as UNRECOVERABLE on its own; the stream goes on."""
     frame_bytes_max: Positive = 16 * MIB

@@ -1,6 +1,7 @@
 """What each part may take and how fast it goes, from the settings. Owns the mapping only."""
 
 from broker.config import Settings
+from broker.core.balance import Rules
 from broker.core.transaction import TxnLimits
 from broker.edge.limits import EdgeLimits
 from broker.node.limits import NodeLimits
@@ -31,6 +32,16 @@ def node_limits(settings: Settings) -> NodeLimits:
         snapshot_look_s=min(settings.snapshot_period_s, 1.0),
         require_collection=settings.require_collection,
         retention=Retention(settings.retention_bytes, settings.retention_ms),
+    )
+
+
+def balance_rules(settings: Settings) -> Rules:
+    """Of the layout of pchannels over nodes."""
+    return Rules(
+        allow_rebalance=settings.allow_rebalance,
+        min_interval_ms=round(settings.min_rebalance_interval_s * 1000),
+        lag_ms_max=settings.rebalance_lag_ms_max,
+        count_fair=settings.balance_policy == "pchannel_count_fair",
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from actors import ActorError, SupervisorSpec, System
-from broker.app.bounds import edge_limits, timesync_timing
+from broker.app.bounds import balance_rules, edge_limits, timesync_timing
 from broker.app.listening import address_of
 from broker.app.measuring import metrics_served, sources_of
 from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
@@ -101,6 +101,8 @@ class _Tree:
             reach=self._reach,
             lease_s=settings.node_lease_s,
             nodes_expected=max(1, settings.nodes),
+            rules=balance_rules(settings),
+            balance_s=settings.balance_interval_s,
             broadcast=BroadcastParts(NodeCopies(self._owners), {}, settings.node_acks),
         )
         self._offsets = ClusterOffsets(self._nodes, pchannels)

@@ -13,6 +13,7 @@ ORACLE = f"{ROOT}/coordinator/oracle"
 ASSIGNER = f"{ROOT}/coordinator/assigner"
 CATALOG = f"{ROOT}/coordinator/catalog"
 REGISTRAR = f"{ROOT}/coordinator/registrar"
+BALANCER = f"{ROOT}/coordinator/balancer"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 DIRECTORY = f"{ROOT}/node/directory"
 MEMBERSHIP = f"{ROOT}/membership"
@@ -33,6 +34,7 @@ class Found:
             soft_barrier=self.reach(SOFT_BARRIER),
             hard_barrier=self.reach(HARD_BARRIER),
             broadcaster=self.reach(BROADCASTER),
+            balancer=self.reach(BALANCER),
         )
 
     def find(self, path: str) -> Ref[Any]:

@@ -4,9 +4,9 @@ Owns the table's version, the choice of nodes, and those who wait for a newer ta
 a node: each row is kept by a Placement of its own. Next: broker/coordinator/placement.py
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Ref
@@ -22,14 +22,17 @@ from broker.coordinator.messages import (
     ChooseNode,
     ExpireWatches,
     ListPChannels,
+    Move,
+    MoveChannel,
     NextAssignment,
     NodesChanged,
     PlacementMessage,
     PlacementReady,
+    Weighed,
 )
 from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
 from broker.core.assignment import NodeAddress, PChannelMeta, tabulate
-from broker.core.placement import choose_node
+from broker.core.balance import Carried, Rules, place
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
@@ -73,12 +76,15 @@ class Assigner(Actor[AssignerMessage]):
         self._pchannels = tuple(pchannels)
         self._nodes_expected = nodes_expected
         self._table = {name: PChannelMeta(name) for name in pchannels}
+        self._carried: dict[PChannelName, Carried] = {}
+        self._rules = Rules()
         self._homes: dict[PChannelName, NodeId] = {}
         self._placements: dict[PChannelName, Ref[PlacementMessage]] = {}
         self._watches: deque[Watch] = deque()
 
     async def started(self, context: Context[AssignerMessage]) -> None:
         self._context = context
+        self._balancer_path = f"{context.path.rpartition('/')[0]}/balancer"
         self._patient_until_s = context.clock.monotonic_s() + GATHERING_S
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
@@ -115,9 +121,8 @@ class Assigner(Actor[AssignerMessage]):
                 envelope.reply(tuple(self._table[name] for name in sorted(self._table)))
             case ChannelReported() | ChannelOpened() | ChannelClosed() as event:
                 self._pass_on(event.name, event)
-            case NodesChanged() as news:
-                for name in self._table:
-                    self._pass_on(name, news)
+            case NodesChanged() | MoveChannel() | Weighed() as change:
+                self._heed(change)
             case PlacementReady(name, placement):
                 self._placements[name] = placement
             case ChannelChanged():
@@ -128,6 +133,22 @@ class Assigner(Actor[AssignerMessage]):
                 self._expire_watches()
             case message:
                 assert_never(message)
+
+    def _heed(self, change: NodesChanged | MoveChannel | Weighed) -> None:
+        """What is about more than one channel, or decided by others."""
+        match change:
+            case NodesChanged() as news:
+                for name in self._table:
+                    self._pass_on(name, news)
+                self._tell_balancer(news)
+            case MoveChannel(name, node):
+                self._homes[name] = node
+                self._pass_on(name, Move(node))
+            case Weighed(layout, rules):
+                self._carried = {it.name: it for it in layout}
+                self._rules = rules
+            case _:
+                assert_never(change)
 
     def _change(self, meta: PChannelMeta) -> None:
         self._table[meta.name] = meta
@@ -158,7 +179,13 @@ class Assigner(Actor[AssignerMessage]):
         while self._watches and self._watches[0].until_s <= now_s:
             self._watches.popleft().envelope.reply(None)
 
-    def _pass_on(self, name: PChannelName, event: ChannelEvent | NodesChanged) -> None:
+    def _tell_balancer(self, news: NodesChanged) -> None:
+        try:
+            self._context.tree.find(self._balancer_path).tell(news)
+        except ActorError:
+            pass  # it begins with a look at everything
+
+    def _pass_on(self, name: PChannelName, event: ChannelEvent | NodesChanged | Move) -> None:
         """To the row it is about. A row that is just being restarted reads the record anyhow."""
         placement = self._placements.get(name)
         if placement is None:
@@ -169,14 +196,20 @@ class Assigner(Actor[AssignerMessage]):
             pass
 
     def _choose(self, name: PChannelName, envelope: Envelope[AssignerMessage]) -> None:
-        """The emptiest node, counting what was chosen but is not served yet."""
+        """The node where it costs least, counting what was chosen but is not served yet."""
         chosen = None
         if not self._is_gathering():
-            loads = Counter(home for row, home in self._homes.items() if row != name)
-            chosen = choose_node({node: loads[node] for node in self._nodes.taking()})
+            chosen = place(name, self._layout(), self._nodes.taking(), self._rules)
         if chosen is not None:
             self._homes[name] = chosen
         envelope.reply(chosen)
+
+    def _layout(self) -> list[Carried]:
+        """Where the channels are or are about to be, with what they carried at the last look."""
+        return [
+            replace(self._carried.get(name, Carried(name, home)), node=home)
+            for name, home in self._homes.items()
+        ]
 
     def _is_gathering(self) -> bool:
         few = len(self._nodes.taking()) < self._nodes_expected

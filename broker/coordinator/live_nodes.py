@@ -1,7 +1,7 @@
 """The nodes there are now, each with a way to reach it.
 
-Written by the Registrar only, or fixed where the node is this process; read by whoever places or
-calls. It outlives the Registrar, so that its restart is no change of nodes.
+Written by the Registrar, or fixed where the node is this process; frozen by the Balancer; read by
+whoever places or calls. It outlives those actors, so that a restart is no change of nodes.
 Next: broker/coordinator/placement.py
 """
 
@@ -17,6 +17,7 @@ class LiveNodes:
     def __init__(self, fixed: Iterable[NodeControl] = ()) -> None:
         self._nodes = {node.node_id: node for node in fixed}
         self._stopping: set[NodeId] = set()
+        self._frozen: set[NodeId] = set()
 
     def find(self, node_id: NodeId | None) -> NodeControl | None:
         """The node, if it is there."""
@@ -28,7 +29,16 @@ class LiveNodes:
 
     def taking(self) -> frozenset[NodeId]:
         """Those that may be given channels."""
-        return frozenset(self._nodes) - self._stopping
+        return frozenset(self._nodes) - self._stopping - self._frozen
+
+    def frozen(self) -> tuple[NodeId, ...]:
+        """Those that are to be emptied, sorted."""
+        return tuple(sorted(self._frozen))
+
+    def freeze(self, nodes: Iterable[NodeId], defreeze: Iterable[NodeId]) -> None:
+        """Take no more channels, or take them again. Unknown ids are passed over."""
+        self._frozen |= {node for node in nodes if node in self._nodes}
+        self._frozen -= set(defreeze)
 
     def put(self, node: NodeControl) -> None:
         """It is there from now on; one of the same id before it is gone."""
@@ -42,6 +52,7 @@ class LiveNodes:
     def drop(self, node_id: NodeId) -> None:
         """It is gone; calls to it that are under way end."""
         self._stopping.discard(node_id)
+        self._frozen.discard(node_id)
         node = self._nodes.pop(node_id, None)
         if node is not None:
             node.release()

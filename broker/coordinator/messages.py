@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from actors import Ref, Request
 from broker.core.assignment import PChannelMeta
+from broker.core.balance import Carried, Rules
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.collection import Collection
 from broker.model.ids import NodeId, PChannelName, Term
@@ -178,6 +179,22 @@ class ExpireWatches:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """What each served channel carries, and what counts: for the choice of nodes from now on."""
+
+    layout: tuple[Carried, ...]
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True)
+class MoveChannel:
+    """Give the channel to this node, for balance."""
+
+    name: PChannelName
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class NodesChanged:
     """Nodes came, left, or take no more channels: look at LiveNodes."""
 
@@ -193,6 +210,8 @@ AssignerMessage = (
     | ChooseNode
     | ExpireWatches
     | NodesChanged
+    | Weighed
+    | MoveChannel
 )
 
 # ---- Placement: one per pchannel ---------------------------------------------------------------
@@ -218,6 +237,33 @@ class Move:
 PlacementMessage = (
     ChannelReported | ChannelOpened | ChannelClosed | NodesChanged | Move | Settle | Reconcile
 )
+
+# ---- Balancer ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BalancePolicy:
+    """What holds now."""
+
+    allow_rebalance: bool
+    frozen: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePolicy(Request[BalancePolicy]):
+    """Change the policy, where something is given. Frozen nodes keep nothing and get nothing."""
+
+    allow_rebalance: bool | None = None
+    freeze: tuple[NodeId, ...] = ()
+    defreeze: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A timer: look over the layout."""
+
+
+BalancerMessage = UpdatePolicy | NodesChanged | Balance
 
 # ---- Registrar: the nodes and their leases -----------------------------------------------------
 

@@ -16,6 +16,7 @@ from actors import (
     SupervisorSpec,
 )
 from broker.coordinator.assigner import Assigner
+from broker.coordinator.balancer import Balancer
 from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
 from broker.coordinator.live_nodes import LiveNodes
@@ -23,6 +24,7 @@ from broker.coordinator.oracle import Oracle
 from broker.coordinator.placement import Placement, PlacementTiming
 from broker.coordinator.registrar import ReachNode, Registrar
 from broker.coordinator.window import TickWindow
+from broker.core.balance import Rules
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
 
@@ -33,6 +35,7 @@ CATALOG = "catalog"
 ASSIGNER = "assigner"
 PLACEMENTS = "placements"
 REGISTRAR = "registrar"
+BALANCER = "balancer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class CoordinatorParts:
     reach: ReachNode | None = None
     lease_s: float = 1.5
     nodes_expected: int = 1
+    rules: Rules = Rules()
+    balance_s: float = 60.0
     timing: PlacementTiming = field(default_factory=PlacementTiming)
     broadcast: BroadcastParts | None = None
     """None: this coordinator takes no broadcasts."""
@@ -85,9 +90,18 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
             ),
             _placements(parts, f"{path}/{ASSIGNER}"),
             *broadcaster,
+            _balancer(parts, path),
             *_registrar(parts, f"{path}/{ASSIGNER}"),
         ),
     )
+
+
+def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:
+    def balancer() -> Balancer:
+        catalog, assigner = f"{path}/{CATALOG}", f"{path}/{ASSIGNER}"
+        return Balancer(parts.nodes, catalog, assigner, parts.rules, parts.balance_s)
+
+    return ChildSpec(BALANCER, balancer, MailboxSpec(bound=256), patient=True)
 
 
 def _registrar(parts: CoordinatorParts, assigner_path: str) -> tuple[ChildSpec, ...]:

@@ -1,8 +1,8 @@
-"""Where new things go: shards to the emptiest pchannels, pchannels to the emptiest node."""
+"""Where new shards go: to the emptiest pchannels."""
 
 from collections.abc import Mapping
 
-from broker.model.ids import NodeId, PChannelName
+from broker.model.ids import PChannelName
 
 SHARDS_MAX = 1024
 
@@ -24,8 +24,3 @@ def place_shards(loads: Mapping[PChannelName, int], shards: int) -> tuple[PChann
             counts[name] += 1
         placed.extend(chosen)
     return tuple(placed)
-
-
-def choose_node(loads: Mapping[NodeId, int]) -> NodeId | None:
-    """The node with the fewest pchannels, ties by the smaller id; None when there is no node."""
-    return min(loads, key=lambda node: (loads[node], node), default=None)

@@ -12,17 +12,18 @@ import structlog
 from grpclib.const import Handler
 
 from actors import ActorError
-from broker.coordinator.messages import ChannelReported, NextAssignment
+from broker.coordinator.messages import ChannelReported, NextAssignment, UpdatePolicy
 from broker.edge.gate import Gate, Session, decoded
 from broker.edge.reach import Reach
 from broker.model.channel import Assignment, AssignmentVersion, NodeAssignment
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import PChannelName, Term
+from broker.model.ids import NodeId, PChannelName, Term
 from schemas.generated.milvus.proto import streaming as wire
 
 log = structlog.get_logger(__name__)
 
 SERVICE = "/milvus.proto.streaming.StreamingCoordAssignmentService/"
+ALLOW_REBALANCE = "config.allow_rebalance"
 STREAMING_VERSION = 2
 """Clients of an older cluster would forward their writes elsewhere."""
 RETRY_PAUSE_S = 0.2
@@ -32,9 +33,10 @@ CLOSE = bytes(wire.AssignmentDiscoverResponse(close=wire.CloseAssignmentDiscover
 class AssignmentService:
     """Asks the Assigner for the next table and reports dead channels to it."""
 
-    def __init__(self, gate: Gate, assigner: Reach) -> None:
+    def __init__(self, gate: Gate, assigner: Reach, balancer: Reach) -> None:
         self._gate = gate
         self._assigner = assigner
+        self._balancer = balancer
         self._encoded: tuple[AssignmentVersion | None, bytes] = (None, b"")
 
     def __mapping__(self) -> Mapping[str, Handler]:
@@ -45,9 +47,27 @@ class AssignmentService:
                 wire.UpdateReplicateConfigurationRequest, _no_replication
             ),
             SERVICE + "UpdateWALBalancePolicy": gate.unary(
-                wire.UpdateWalBalancePolicyRequest, _no_balancing
+                wire.UpdateWalBalancePolicyRequest, self.update_policy
             ),
         }
+
+    async def update_policy(
+        self, request: wire.UpdateWalBalancePolicyRequest
+    ) -> wire.UpdateWalBalancePolicyResponse:
+        """With a mask only what it names of the configuration is set, without one all of it."""
+        nodes = request.nodes or wire.WalBalancePolicyNodes()
+        freeze, defreeze = nodes.freeze_node_ids, nodes.defreeze_node_ids
+        if min([*freeze, *defreeze], default=1) <= 0:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "a node id must be positive")
+        named = request.update_mask is None or ALLOW_REBALANCE in request.update_mask.paths
+        allow = request.config.allow_rebalance if named and request.config else None
+        policy = await self._balancer.ask(
+            UpdatePolicy(allow, tuple(map(NodeId, freeze)), tuple(map(NodeId, defreeze)))
+        )
+        return wire.UpdateWalBalancePolicyResponse(
+            config=wire.WalBalancePolicyConfig(allow_rebalance=policy.allow_rebalance),
+            freeze_node_ids=list(policy.frozen),
+        )
 
     async def discover(self, session: Session) -> None:
         """One stream: tables out, reports in, until the client closes."""
@@ -135,9 +155,3 @@ async def _no_replication(
     _: wire.UpdateReplicateConfigurationRequest,
 ) -> wire.UpdateReplicateConfigurationResponse:
     raise Refused(StreamingCode.UNRECOVERABLE, "replication between clusters is not supported yet")
-
-
-async def _no_balancing(
-    _: wire.UpdateWalBalancePolicyRequest,
-) -> wire.UpdateWalBalancePolicyResponse:
-    raise Refused(StreamingCode.UNRECOVERABLE, "there is no balance policy to change yet")

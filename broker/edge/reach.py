@@ -59,3 +59,4 @@ class Reaches:
     soft_barrier: Reach
     hard_barrier: Reach
     broadcaster: Reach
+    balancer: Reach

@@ -96,7 +96,7 @@ def _of_channels(gate: Gate, offer: Offer) -> Sequence[Service]:
 def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
     reaches = offer.reaches
     return (
-        AssignmentService(gate, reaches.assigner),
+        AssignmentService(gate, reaches.assigner, reaches.balancer),
         BroadcastService(gate, reaches.broadcaster, reaches.assigner),
         BroadcastsService(gate, reaches.broadcaster),
         CollectionsService(gate, reaches.catalog),

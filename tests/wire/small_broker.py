@@ -159,6 +159,7 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
         soft_barrier=Reach(find("/root/timesync/soft_barrier")),
         hard_barrier=Reach(find("/root/timesync/hard_barrier")),
         broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
+        balancer=Reach(find("/root/coordinator/balancer")),
     )
 
 

@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from broker.model.failure import StreamingCode as Code
+from schemas.generated.google import protobuf as google
 from schemas.generated.milvus.proto import common, milvus
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1
@@ -98,11 +99,6 @@ async def test_what_does_not_exist_yet_says_so(peer: Peer) -> None:
             (9, Code.UNRECOVERABLE),
         ),
         (
-            COORD + "AssignmentService/UpdateWALBalancePolicy",
-            wire.UpdateWalBalancePolicyRequest(),
-            (9, Code.UNRECOVERABLE),
-        ),
-        (
             HANDLER + "GetReplicateCheckpoint",
             wire.GetReplicateCheckpointRequest(pchannel=wire.PChannelInfo(name=P0, term=2)),
             (9, Code.REPLICATE_VIOLATION),
@@ -190,3 +186,34 @@ async def test_while_it_stops_the_state_says_so(broker: SmallBroker, peer: Peer)
     assert refused == (9, Code.ON_SHUTDOWN)
     found = milvus.ComponentStates.parse(await peer.call(STATE, b""))
     assert found.state is not None
+
+
+async def policy(peer: Peer, request: wire.UpdateWalBalancePolicyRequest) -> tuple[bool, list[int]]:
+    answer = await peer.call(COORD + "AssignmentService/UpdateWALBalancePolicy", bytes(request))
+    found = wire.UpdateWalBalancePolicyResponse.parse(answer)
+    assert found.config is not None
+    return found.config.allow_rebalance, list(found.freeze_node_ids)
+
+
+async def test_the_balance_policy_changes_where_something_is_given(peer: Peer) -> None:
+    request = wire.UpdateWalBalancePolicyRequest
+    off = wire.WalBalancePolicyConfig(allow_rebalance=False)
+    assert await policy(peer, request()) == (True, [])
+    other = google.FieldMask(paths=["config.something"])
+    assert await policy(peer, request(config=off, update_mask=other)) == (True, [])
+    named = google.FieldMask(paths=["config.allow_rebalance"])
+    assert await policy(peer, request(config=off, update_mask=named)) == (False, [])
+    assert await policy(peer, request()) == (False, [])
+    nodes = wire.WalBalancePolicyNodes(freeze_node_ids=[1, 77])
+    assert await policy(peer, request(nodes=nodes)) == (False, [1])
+    nodes = wire.WalBalancePolicyNodes(defreeze_node_ids=[1])
+    config = wire.WalBalancePolicyConfig(allow_rebalance=True)
+    assert await policy(peer, request(config=config, nodes=nodes)) == (True, [])
+
+
+async def test_a_node_id_that_is_none_freezes_nothing(peer: Peer) -> None:
+    nodes = wire.WalBalancePolicyNodes(freeze_node_ids=[1, 0])
+    path = COORD + "AssignmentService/UpdateWALBalancePolicy"
+    request = wire.UpdateWalBalancePolicyRequest(nodes=nodes)
+    assert await code_of(peer, path, request) == (3, Code.INVALID_ARGUMENT)
+    assert await policy(peer, wire.UpdateWalBalancePolicyRequest()) == (True, [])

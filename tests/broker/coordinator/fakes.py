@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 
@@ -170,11 +171,12 @@ def run_coordinator(
     nodes: Sequence[FakeNode],
     clock: VirtualClock,
     pchannels: Sequence[PChannelName] = NAMES,
+    **more: Any,
 ) -> System:
     """The coordinator as the root of a tree of its own; the nodes tell it their news."""
-    system = System(
-        coordinator_tree(CoordinatorParts(store, LiveNodes(nodes), pchannels), ""), clock=clock
-    )
+    live = more.pop("live", None) or LiveNodes(nodes)
+    parts = CoordinatorParts(store, live, pchannels, **more)
+    system = System(coordinator_tree(parts, ""), clock=clock)
     for node in nodes:
         node.news = NodeNews(system.find, f"{ROOT}/assigner")
     return system

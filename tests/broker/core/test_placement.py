@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.placement import choose_node, place_shards
-from broker.model.ids import NodeId, PChannelName
+from broker.core.placement import place_shards
+from broker.model.ids import PChannelName
 
 loads_of_pchannels = st.dictionaries(
     st.integers(0, 40).map(lambda index: PChannelName(f"p_{index}")),
@@ -46,14 +46,3 @@ def test_the_loads_that_were_given_stay_as_they_were() -> None:
     loads = {PChannelName("p"): 0}
     place_shards(loads, 3)
     assert loads == {"p": 0}
-
-
-@given(st.dictionaries(st.integers(1, 9).map(NodeId), st.integers(0, 3), min_size=1))
-def test_a_channel_goes_to_the_emptiest_node(loads: dict[NodeId, int]) -> None:
-    chosen = choose_node(loads)
-    assert chosen is not None
-    assert all((loads[chosen], chosen) <= (load, node) for node, load in loads.items())
-
-
-def test_without_nodes_there_is_no_choice() -> None:
-    assert choose_node({}) is None
