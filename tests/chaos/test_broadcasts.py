@@ -3,7 +3,9 @@
 `--rounds N` says how often the process is killed, `--broadcasts N` how many there are.
 """
 
+import os
 import random
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import anyio
 import pytest
 
 from actors import ActorStatistics
-from broker.client import connect
+from broker.client import Client, connect
 from tests.broadcast_load import judge, make_load
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
@@ -63,6 +65,38 @@ async def test_broadcasts_survive_kills_of_the_broadcaster_and_of_tasks(
                 await until_back(broker.system.statistics, f"{root}/locks")
         assert await judge(log, load, VCHANNELS) > 0
         assert await log.broadcast.locks() == []
+
+
+async def test_broadcasts_survive_kill_nine_of_nodes_in_one_order(
+    tmp_path: Path, rounds: int, pytestconfig: pytest.Config
+) -> None:
+    """The coordinator lives; copies go to whichever node has the channel by then. A node takes
+    seconds to come back, so every second round is enough."""
+    count: int = pytestconfig.getoption("--broadcasts")
+    load, chosen = make_load(count, VCHANNELS, seed=rounds), random.Random(rounds)
+    with BrokerProcess(tmp_path / "data", nodes="2", pchannels="4") as broker:
+        async with connect(broker.address) as log:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(load.run, log)
+                for _ in range(max(1, rounds // 2)):
+                    await load.reach(len(load.ids) + chosen.randint(1, 9))
+                    await kill_a_node(log, chosen)
+            assert await judge(log, load, VCHANNELS) > 0
+            assert await log.broadcast.locks() == []
+
+
+async def kill_a_node(log: Client, chosen: random.Random) -> None:
+    """One that lives; waits until there is one."""
+    with anyio.fail_after(GUARD_S):
+        while True:
+            found = [it.extra for it in await log.actors() if "/fleet/" in it.path]
+            pids = [int(it["pid"]) for it in found if "pid" in it]
+            try:
+                os.kill(chosen.choice(pids), signal.SIGKILL)
+            except (ProcessLookupError, IndexError):
+                await anyio.sleep(0.05)
+            else:
+                return
 
 
 async def until_back(statistics: Callable[[], Sequence[ActorStatistics]], path: str) -> None:
