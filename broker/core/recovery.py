@@ -151,6 +151,12 @@ class RecoveryState:
             if record.kind in _OURS:
                 wrong.append(f"tick {record.base_tick}: {record.vchannel} has no collection")
             return wrong
+        if record.kind in BODY_TYPES:  # a record is saved whole or not at all: one step for all
+            rows: _Pending = {}
+            wrong = self._gather(record, rows)
+            return wrong + self.objects.apply(
+                record.vchannel, tuple(rows.values()), record.last_tick
+            )
         for message in record.messages():
             effect = self._effect_of(record.kind, message.body)
             if isinstance(effect, str):

@@ -6,7 +6,7 @@ Next: broker/meta/recovery.py
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +37,12 @@ from broker.model.snapshot import (
 from broker.model.txn import TxnContext
 
 VERSION = 1
+_ENDS = (TxnEnd.COMMITTED, TxnEnd.ROLLED_BACK, TxnEnd.EXPIRED)
+_END_NUMBERS = {end: number for number, end in enumerate(_ENDS)}
+_FINISHED_COLUMNS = (
+    *("vchannel", "begin_id", "bodies", "end"),
+    *("id", "ended", "confirmed", "txn", "keepalive_ms"),
+)
 T = TypeVar("T")
 
 
@@ -197,40 +203,49 @@ def decode_segment(value: bytes) -> SegmentSnapshot:
     return _decode(value, parse)
 
 
-def encode_finished(finished: Iterable[FinishedTxn], tick: TimeTick) -> bytes:
-    """The transactions that ended up to `tick`, what was and how it ended."""
-    lines = [
-        [
-            [
-                *(each.outcome.txn.id, each.outcome.txn.keepalive_ms),
-                *(each.vchannel, each.begin_id, each.bodies),
-            ],
-            [each.end.name, each.outcome.id, each.outcome.tick, each.outcome.last_confirmed_id],
-        ]
-        for each in finished
-    ]
-    return _encode({"tick": tick, "finished": lines})
+def encode_finished(finished: Sequence[FinishedTxn], tick: TimeTick) -> bytes:
+    """The transactions that ended up to `tick`; by columns, for there may be thousands."""
+    outcomes = [each.outcome for each in finished]
+    vchannels = list(dict.fromkeys([each.vchannel for each in finished]))
+    index = {name: number for number, name in enumerate(vchannels)}
+    return _encode(
+        {
+            "tick": tick,
+            "vchannels": vchannels,
+            "vchannel": [index[each.vchannel] for each in finished],
+            "begin_id": [each.begin_id for each in finished],
+            "bodies": [each.bodies for each in finished],
+            "end": [_END_NUMBERS[each.end] for each in finished],
+            "id": [each.id for each in outcomes],
+            "ended": [each.tick for each in outcomes],
+            "confirmed": [each.last_confirmed_id for each in outcomes],
+            "txn": [each.txn.id for each in outcomes],
+            "keepalive_ms": [each.txn.keepalive_ms for each in outcomes],
+        }
+    )
 
 
 def decode_finished(value: bytes) -> tuple[tuple[FinishedTxn, ...], TimeTick]:
     """The transactions and the tick; raises Unreadable."""
 
     def parse(fields: dict[str, Any]) -> tuple[tuple[FinishedTxn, ...], TimeTick]:
+        names = fields["vchannels"]
+        columns = [fields[name] for name in _FINISHED_COLUMNS]
         found = tuple(
             FinishedTxn(
-                vchannel=vchannel,
+                vchannel=names[vchannel],
                 begin_id=MessageId(begin_id),
                 bodies=bodies,
-                end=TxnEnd[end],
+                end=_ENDS[end],
                 outcome=AppendedInTxn(
                     MessageId(id),
-                    TimeTick(tick),
+                    TimeTick(ended),
                     MessageId(confirmed),
                     TxnContext(TxnId(txn_id), keepalive_ms),
                 ),
             )
-            for (txn_id, keepalive_ms, vchannel, begin_id, bodies), (end, id, tick, confirmed) in (
-                fields["finished"]
+            for vchannel, begin_id, bodies, end, id, ended, confirmed, txn_id, keepalive_ms in zip(
+                *columns, strict=True
             )
         )
         return found, TimeTick(fields["tick"])
@@ -272,5 +287,5 @@ def _decode(value: bytes, parse: Callable[[dict[str, Any]], T]) -> T:
                 f"it is of version {fields['version']!r}; this program knows version {VERSION}"
             )
         return parse(fields)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise Unreadable(f"it is damaged: {error!r}") from error

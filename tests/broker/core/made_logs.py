@@ -215,8 +215,8 @@ class Naive:
         for record in log.records:
             effects = [log.effects[int(m.body)] for m in record.messages() if m.body.isdigit()]
             if record.txn is None:
-                for offset, effect in enumerate(effects):
-                    self.fold(record.vchannel, effect, record.base_tick + offset)
+                for effect in effects:
+                    self.fold(record.vchannel, effect, record.last_tick)
             elif record.kind == MessageType.BEGIN_TXN:
                 bodies[record.txn.id] = []
             elif record.kind in (MessageType.INSERT, MessageType.DELETE):

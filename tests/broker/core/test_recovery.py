@@ -166,6 +166,7 @@ def test_messages_that_say_nothing_and_batches_of_programs_change_no_collection(
     log.store(V[0], MessageType.INSERT, [b"nothing"], log.open[txn])
     log.body(txn, rows(segment))
     log.store(V[0], MessageType.INSERT, [b"nothing"])
+    log.store(V[0], MessageType.ALTER_COLLECTION, [b"nothing"])
     log.store(V[0], MessageType.INSERT, [b"not read"], batch=BatchPart(b""))
     state = log.state()
     assert observed(log, state) == []
@@ -193,7 +194,7 @@ def test_what_cannot_be_is_told_and_counted_and_stops_nothing() -> None:
     log.add(V[0], CollectionCreated(C, (ONE,), b"", 1))
     log.add(V[0], SegmentCreated(C, ONE, segment, 0, 0, SegmentLevel.ROWS, 1))
     log.add(V[0], PartitionDropped(C, PartitionId(5)))
-    log.store(V[0], MessageType.INSERT, [b"torn"])
+    log.store(V[0], MessageType.MANUAL_FLUSH, [b"torn"])
     log.add(V[1], SegmentFlushed(C, ONE, segment))
     log.add(V[0], SegmentFlushed(C, ONE, segment))
     log.add(V[0], rows(segment))
