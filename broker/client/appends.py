@@ -47,7 +47,6 @@ from broker.client.targets import Shards
 from broker.core.naming import pchannel_of
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import MessageType
-from schemas.packing import codec_named
 
 BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 BATCH_MESSAGES_MAX = 16_384
@@ -72,8 +71,6 @@ class Appends:
     ) -> None:
         self._tasks = tasks
         self._now_s = asyncio.get_running_loop().time
-        if gathering.compression:
-            codec_named(gathering.compression)
 
         def single(name: PChannelName) -> Producer:
             return Producer(name, network, limits, resend=resend)

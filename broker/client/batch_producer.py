@@ -55,6 +55,15 @@ class Gathering:
     compression: str | None = None
     pack_bytes_min: int = 1024
 
+    def __post_init__(self) -> None:
+        """ValueError for what cannot be, also for a codec that is not installed."""
+        if self.bytes_max < 1 or self.linger_ms < 0:
+            raise ValueError(
+                f"bytes_max {self.bytes_max} must be above 0, linger_ms {self.linger_ms} not below"
+            )
+        if self.compression is not None:
+            codec_named(self.compression)
+
 
 class Shared(NamedTuple):
     """What the messages of a batch have in common."""

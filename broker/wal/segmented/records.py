@@ -18,7 +18,8 @@ and version 3, for batches whose body is payloads alone, has there what they sha
     sequence i64 | properties | producer | key sizes u32 * keys | keys
 
 Both have a mark over their checksum, because the version lies outside of what that covers. Of a
-packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it.
+packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it. A
+codec that is not in `Codec` now needs a version of its own.
 
 `length` counts the whole record. The checksum covers everything behind it, and is stored with the
 segment's salt over it (exclusive or), so that neither bytes left over from another segment nor a
@@ -54,6 +55,7 @@ FRAME_BYTES = _FRAME.size
 _TXN = struct.Struct("<QqqQ")
 _BATCH = struct.Struct("<IIIIIq")
 _MARKS = {VERSION: 0, VERSION_IN_TXN: 0x54784E32, VERSION_BATCH: 0x42617433}
+_CODECS = frozenset(Codec)
 _VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
 
 
@@ -207,7 +209,7 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
         _sizes_of(count).unpack_from(buffer, name_at + name),
         body,
         _part_at(buffer, at + part_from) if version == VERSION_IN_TXN else None,
-        _batch_at(buffer, at + part_from) if version == VERSION_BATCH else None,
+        _batch_at(buffer, at + part_from, offset) if version == VERSION_BATCH else None,
     )
     return Stored(offset, offset + length, group_id, record)
 
@@ -217,8 +219,10 @@ def _part_at(buffer: bytes, at: int) -> TxnPart:
     return TxnPart(TxnId(txn_id), keepalive_ms, MessageId(begin_id), bodies)
 
 
-def _batch_at(buffer: bytes, at: int) -> BatchPart:
+def _batch_at(buffer: bytes, at: int, offset: int) -> BatchPart:
     codec, properties, keys, key_bytes, producer, sequence = _BATCH.unpack_from(buffer, at)
+    if codec not in _CODECS:
+        raise BadRecord(offset, f"codec {codec} is none of version {VERSION_BATCH}")
     producer_at = at + _BATCH.size + properties
     keys_at = producer_at + producer
     body_at = keys_at + 4 * keys

@@ -192,3 +192,32 @@ async def test_batches_that_are_small_by_wish_lose_nothing(address: str) -> None
         found = await batches(log)
     assert len(found) == 200
     assert len({it.id for it in landed}) == 200
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+async def test_bodies_that_are_packed_on_the_way_come_out_as_they_went_in(
+    address: str, codec: str
+) -> None:
+    gathering = Gathering(compression=codec, pack_bytes_min=100)
+    payloads = [b"%d" % it * 50 for it in range(100)]
+    async with connect(address, gathering=gathering) as log:
+        landed = await log.append_batch(V, payloads, keys=[b"k", *[None] * 99])
+        await asyncio.gather(*[log.append(V, it) for it in payloads])
+        await log.append(V, b"short")
+        whole = [it for batch in await batches(log) for it in batch.payloads]
+        singly = [it async for it in log.read(V, until="now").messages()]
+        inside = await batches(log, start=landed.id + 98, until=landed.tick + 98)
+    assert whole == [it.payload for it in singly]
+    assert whole[:100] == payloads
+    assert sorted(whole[100:200]) == sorted(payloads)
+    assert singly[0].key == b"k"
+    assert [batch.payloads for batch in inside] == [[payloads[98]]]
+
+
+def test_a_gathering_that_cannot_be_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match="snappy"):
+        Gathering(compression="snappy")
+    with pytest.raises(ValueError, match="linger_ms"):
+        Gathering(linger_ms=-1)
+    with pytest.raises(ValueError, match="bytes_max"):
+        Gathering(bytes_max=0)
