@@ -86,6 +86,7 @@ class Registrar(Actor[RegistrarMessage]):
 
     async def receive(self, batch: Sequence[Envelope[RegistrarMessage]]) -> None:
         """Renewals first: a lease must not run out behind what waits before its renewal."""
+        self._closing |= any(isinstance(it.message, CloseCluster) for it in batch)
         for envelope in batch:
             if isinstance(envelope.message, RenewLease):
                 self._renew(envelope.message, envelope)
@@ -107,7 +108,7 @@ class Registrar(Actor[RegistrarMessage]):
         match envelope.message:
             case RegisterNode() as request:
                 await self._register(request, envelope)
-            case RenewLease():
+            case RenewLease() | CloseCluster():
                 pass  # done before everything else
             case LeaveCluster(node, session):
                 await self._leave(node, session)
@@ -118,8 +119,6 @@ class Registrar(Actor[RegistrarMessage]):
                 await self._absent(lambda it: it.pid == pid)
             case CheckLeases():
                 await self._check()
-            case CloseCluster():
-                self._closing = True
             case message:
                 assert_never(message)
 
