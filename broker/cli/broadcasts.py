@@ -13,7 +13,7 @@ app = typer.Typer(
     help="Broadcasts on their way, their locks, and quarantine.", no_args_is_help=True
 )
 quarantine = typer.Typer(
-    help="Broadcasts whose callback failed for good; each blocks its resource keys.",
+    help="Broadcasts that cannot go on by themselves; each blocks its resource keys.",
     no_args_is_help=True,
 )
 app.add_typer(quarantine, name="quarantine")
@@ -47,7 +47,7 @@ def list_quarantine(server: Server = "", json: Json = False) -> None:
 
 @quarantine.command()
 def retry(id: Id, server: Server = "") -> None:
-    """Call the callback again; the broadcast leaves quarantine unless it fails for good again."""
+    """Try again what failed; the broadcast leaves quarantine unless it fails for good again."""
     from broker.cli.showing_broadcasts import leave_quarantine
 
     leave_quarantine(server, id, skip=False)
@@ -55,7 +55,7 @@ def retry(id: Id, server: Server = "") -> None:
 
 @quarantine.command()
 def skip(id: Id, server: Server = "") -> None:
-    """Call the broadcast done without its callback, and let its keys go."""
+    """Call the broadcast done as it is, and let its keys go."""
     from broker.cli.showing_broadcasts import leave_quarantine
 
     leave_quarantine(server, id, skip=True)

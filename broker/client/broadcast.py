@@ -109,8 +109,7 @@ class Broadcasts:
         client makes one up for this call, so that its own retries are no second broadcast.
 
         Raises OutcomeUnknown when the deadline passed: it may take effect yet; ask again with the
-        key. Unrecoverable when its callback failed for good: the copies are there, and an operator
-        decides. InvalidArgument for a vchannel that is not, one named twice, or none at all.
+        key. Unrecoverable when it cannot go on and an operator decides, or is too large. InvalidArgument for a vchannel that is not, one named twice, or none at all.
         """
         names = [targets] if isinstance(targets, str) else list(targets)
         vchannels = [vchannel for name in names for vchannel in await self._resolve(name)]
@@ -199,14 +198,14 @@ class Broadcasts:
         return [_info(it) for it in answer.broadcasts]
 
     async def retry(self, name: str) -> None:
-        """Call the callback of a broadcast in quarantine again. Raises InvalidArgument."""
+        """Try again what failed of a broadcast in quarantine. Raises InvalidArgument."""
         await self._connection.call(
             _OURS + "Retry", v1.RetryBroadcastRequest(name=name), v1.RetryBroadcastResponse,
             deadline_s=self._deadline_s,
         )  # fmt: skip
 
     async def skip(self, name: str) -> None:
-        """Call a broadcast in quarantine done, without its callback. Raises InvalidArgument."""
+        """Call a broadcast in quarantine done as it is. Raises InvalidArgument."""
         await self._connection.call(
             _OURS + "Skip", v1.SkipBroadcastRequest(name=name), v1.SkipBroadcastResponse,
             deadline_s=self._deadline_s,

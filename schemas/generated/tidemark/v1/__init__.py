@@ -1110,7 +1110,7 @@ default_message_pool.register_message(
 class ListBroadcastsRequest(betterproto2.Message):
     quarantine_only: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Only those whose callback failed for good.
+    Only those that cannot go on without an operator.
     """
 
 
@@ -1830,7 +1830,7 @@ class BroadcastsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "RetryBroadcastResponse":
         """
-        Call the callback of a broadcast in quarantine again.
+        Try again what failed of a broadcast in quarantine.
         """
 
         return await self._unary_unary(
@@ -1851,7 +1851,7 @@ class BroadcastsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "SkipBroadcastResponse":
         """
-        Call a broadcast in quarantine done, without its callback.
+        Call a broadcast in quarantine done as it is.
         """
 
         return await self._unary_unary(
@@ -2511,14 +2511,14 @@ class BroadcastsBase(betterproto2_grpclib.ServiceBase):
 
     async def retry(self, message: "RetryBroadcastRequest") -> "RetryBroadcastResponse":
         """
-        Call the callback of a broadcast in quarantine again.
+        Try again what failed of a broadcast in quarantine.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def skip(self, message: "SkipBroadcastRequest") -> "SkipBroadcastResponse":
         """
-        Call a broadcast in quarantine done, without its callback.
+        Call a broadcast in quarantine done as it is.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
