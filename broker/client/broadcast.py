@@ -105,11 +105,12 @@ class Broadcasts:
         must also have been processed.
 
         `idempotency_key`: the same key and content again give the same broadcast and answer, for
-        as long as the broker remembers it (at least the newest 8,192, or a day). Without one the
+        as long as the broker remembers it (the newest 8,192 of the last day). Without one the
         client makes one up for this call, so that its own retries are no second broadcast.
 
         Raises OutcomeUnknown when the deadline passed: it may take effect yet; ask again with the
-        key. Unrecoverable when it cannot go on and an operator decides, or is too large. InvalidArgument for a vchannel that is not, one named twice, or none at all.
+        key. Unrecoverable when it cannot go on and an operator decides, or is too large.
+        InvalidArgument for a vchannel that is not, one named twice, or none at all.
         """
         names = [targets] if isinstance(targets, str) else list(targets)
         vchannels = [vchannel for name in names for vchannel in await self._resolve(name)]
