@@ -34,7 +34,7 @@ from tests.broker_process import BrokerProcess, free_port
 
 (P,) = pchannel_names("by-dev", 1)
 WORKERS = 4
-STEPS = (20, 150)
+STEPS = (10, 50)
 STEP_S_MAX = 60.0
 LATER = Term(1 << 40)
 SETTINGS = {"pchannels": "1", "snapshot_period_s": "0.01", "snapshot_records": "1"}
@@ -88,7 +88,7 @@ async def test_a_snapshot_damaged_on_disk_costs_time_and_no_state(tmp_path: Path
     with_snapshot = BrokerProcess(tmp_path / "data", **SETTINGS)
     try:
         async with connect(with_snapshot.address) as log:
-            for number in range(60):
+            for number in range(40):
                 with suppress(TidemarkError):  # some collections are not there yet, or dropped
                     await work(log, random.Random(number))
     finally:

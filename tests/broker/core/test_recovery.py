@@ -89,7 +89,7 @@ def state_start(store: Store) -> int:
     return store.checkpoint.id if store.checkpoint else 0
 
 
-@settings(max_examples=1500, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=1000, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.integers(0, 2**32))
 def test_however_it_is_saved_and_crashes_the_state_is_that_of_the_whole_log(seed: int) -> None:
     rng = random.Random(seed)
