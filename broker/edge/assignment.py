@@ -60,7 +60,8 @@ class AssignmentService:
         if min([*freeze, *defreeze], default=1) <= 0:
             raise Refused(StreamingCode.INVALID_ARGUMENT, "a node id must be positive")
         named = request.update_mask is None or ALLOW_REBALANCE in request.update_mask.paths
-        allow = request.config.allow_rebalance if named and request.config else None
+        config = request.config if named else None
+        allow = None if config is None else config.allow_rebalance
         policy = await self._balancer.ask(
             UpdatePolicy(allow, tuple(map(NodeId, freeze)), tuple(map(NodeId, defreeze)))
         )
