@@ -143,7 +143,7 @@ class Board(App[None]):
 
     def _draw(self) -> None:
         look = self._shown
-        if look is None:
+        if look is None or not self._is_drawn():
             return
         rates = Rates.between(self._before, look)
         if self._lost_s is None:
@@ -170,7 +170,13 @@ class Board(App[None]):
         line.append(f" {pace}", style="dim")
         return line.append(f"  {rows.summary(look, rates)}")
 
+    def _is_drawn(self) -> bool:
+        """Looks go on a moment before the screen is there and after it is gone."""
+        return bool(self.query("#summary")) and bool(self.query("#trouble"))
+
     def _say(self, line: Text) -> None:
+        if not self._is_drawn():
+            return
         line.no_wrap, line.overflow = True, "ellipsis"
         self.query_one("#summary", Static).update(line)
 
