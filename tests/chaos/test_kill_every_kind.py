@@ -29,6 +29,7 @@ WRITER = f"{LOG}/appender"
 """Whoever dies with a message of a transaction in hand leaves its sender to begin again."""
 KINDS = (
     "/root/coordinator/assigner",
+    "/root/coordinator/balancer",
     "/root/coordinator/broadcaster/locks",
     "/root/coordinator/broadcaster/tasks/*",
     "/root/coordinator/catalog",
