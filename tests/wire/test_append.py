@@ -239,3 +239,37 @@ async def test_a_repeat_gets_its_first_answer_from_the_next_owner_too() -> None:
                     batch(b"c", producer="p", sequence=2),
                 )
     assert answers[:2] == answers[2:4] == answers[4:]
+
+
+async def test_a_server_that_stops_answers_what_it_has_taken_and_says_why_it_ends(
+    broker: SmallBroker, peer: Peer
+) -> None:
+    stream = await opened(peer)
+    await stream.send(*[bytes(batch(b"a"))] * 10)
+    assert isinstance(scan_append_response(await stream.receive()), Landed)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=3.0))
+        answers: list[object] = []
+        with pytest.raises(Ended) as raised:
+            await _until_it_ends(stream, answers)
+    assert raised.value.error is not None
+    assert raised.value.error.code == Code.ON_SHUTDOWN
+    assert all(isinstance(answer, Landed) for answer in answers)
+
+
+async def _until_it_ends(stream: PeerStream, answers: list[object]) -> None:
+    while True:
+        answers.append(scan_append_response(await stream.receive()))
+
+
+async def test_what_was_accepted_is_stored_though_the_producer_went_away(
+    broker: SmallBroker, peer: Peer
+) -> None:
+    stream = await opened(peer)
+    await stream.send(bytes(batch(b"gone", producer="p", sequence=0)))
+    stream.call.cancel()
+    again = await opened(peer)
+    answers = await told(again, *[batch(b"gone", producer="p", sequence=0)] * 2)
+    assert answers[0] == answers[1]
+    messages = await next_messages(await consuming(peer), 1)
+    assert [it.payload for it in messages] == [b"gone"]

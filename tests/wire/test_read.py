@@ -195,3 +195,25 @@ async def test_a_stream_that_is_not_opened_first_is_refused(
     ended = await stream.end()
     assert ended.error is not None
     assert ended.error.code == Code.INVALID_ARGUMENT
+
+
+async def test_a_server_that_stops_ends_a_read_and_says_why(
+    broker: SmallBroker, peer: Peer
+) -> None:
+    stream = await reading(peer, v1.ReadOpen(vchannels=[V0]))
+    await stream.receive()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=3.0))
+        ended = await stream.end()
+    assert ended.error is not None
+    assert ended.error.code == Code.ON_SHUTDOWN
+
+
+async def test_a_reader_that_half_closes_is_let_go(broker: SmallBroker, peer: Peer) -> None:
+    stream = await reading(peer, v1.ReadOpen(vchannels=[V0]))
+    await stream.receive()
+    await stream.half_close()
+    assert (await stream.end()).code == 0
+    with anyio.fail_after(30):
+        while broker.scanner_paths():
+            await anyio.lowlevel.checkpoint()
