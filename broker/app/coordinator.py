@@ -31,9 +31,9 @@ from broker.edge.cluster_service import ClusterReaches
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.fleet.node_process import Fleet, fleet_tree
-from broker.meta.sqlite import SqliteMetaStore
 from broker.model.channel import PChannelState
 from broker.model.ids import NodeId, PChannelName
+from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
 from broker.remote.calls import Calls
 from broker.remote.node import RemoteNode
@@ -56,10 +56,10 @@ async def run_coordinator(
     """
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        await found(store, pchannels)
+        led = await found(store, pchannels)
         address = settings.advertise or address_of(bound)
         tree = _Tree(settings, address)
-        spec = tree.spec(store, pchannels)
+        spec = tree.spec(led, pchannels)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
             edge = tree.edge(system)
@@ -91,7 +91,7 @@ class _Tree:
         self._fleet = Fleet(self._command(), told, self._ended, self._of_one_node)
         self.found = Found()
 
-    def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
+    def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
         """Time comes last: it looks at what the others do."""
         settings = self._settings
         parts = CoordinatorParts(

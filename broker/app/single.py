@@ -31,7 +31,6 @@ from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.recovery import StoredRecovery
-from broker.meta.sqlite import SqliteMetaStore
 from broker.model.ids import NodeId, PChannelName
 from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
@@ -39,6 +38,7 @@ from broker.node.messages import Drain
 from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
+from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
@@ -62,10 +62,10 @@ async def run_broker(
     """
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        await found(store, pchannels)
+        led = await found(store, pchannels)
         address = settings.advertise or address_of(bound)
         tree = _Tree(settings, folder, address, callbacks)
-        spec = tree.spec(store, pchannels)
+        spec = tree.spec(led, pchannels)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
             edge = tree.edge(system)
@@ -105,7 +105,7 @@ class _Tree:
         self.parts: NodeParts
         self.found = Found()
 
-    def spec(self, store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
+    def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
         """The coordinator needs the oracle first and the node last; so does a restart."""
         find = self.found.find
         node = LocalNode(self._node_id, self._address, lambda: find(DIRECTORY))

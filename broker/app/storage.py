@@ -13,6 +13,7 @@ import structlog
 from broker.app.failures import CannotStart
 from broker.config import Settings
 from broker.coordinator.founding import found_cluster
+from broker.coordinator.leadership import LedStore, lead
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused
@@ -39,10 +40,11 @@ async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
         yield store
 
 
-async def found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> None:
-    """Have the store belong to a cluster of these pchannels. Raises CannotStart."""
+async def found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> LedStore:
+    """The metadata for the coordinator of a cluster of these pchannels. Raises CannotStart."""
     try:
         await found_cluster(store, pchannels)
+        return await lead(store)
     except Refused as refused:
         raise CannotStart(refused.refusal.cause) from refused
     except MetaError as error:

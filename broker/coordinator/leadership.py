@@ -1,0 +1,76 @@
+"""Who may change the metadata as the coordinator: the newest one to have come, nobody before it.
+
+Owns the record of terms of coordinators. A former one that still runs, because it was stopped for a
+while or the lock that keeps a second one out did not reach it, changes nothing any more: each of
+its writes names the leader's record as it was when it came.
+Next: broker/coordinator/records.py
+"""
+
+from collections.abc import Mapping, Sequence
+
+from broker.coordinator.records import decode_number, encode_number
+from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+
+LEADER_KEY = "leader"
+ATTEMPTS_MAX = 8
+
+
+class Deposed(MetaError):
+    """A newer coordinator leads; nothing of the write took effect, and none will again."""
+
+
+class LedStore:
+    """A MetaStore (`broker/ports/meta.py`) for one coordinator; made by `lead`."""
+
+    def __init__(self, store: MetaStore, term: int, revision: int) -> None:
+        self._store = store
+        self._revision = revision
+        self.term = term
+
+    async def get(self, key: str) -> Entry | None:
+        """See MetaStore."""
+        return await self._store.get(key)
+
+    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+        """See MetaStore."""
+        return await self._store.list(prefix)
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        """See MetaStore. Also raises Deposed."""
+        mine = {**(expect or {}), LEADER_KEY: self._revision}
+        try:
+            return await self._store.write(puts, deletes=deletes, expect=mine)
+        except Conflict as conflict:
+            if conflict.key != LEADER_KEY and await self._leads():
+                raise
+            cause = f"a newer coordinator leads than the one of term {self.term}; stop this one"
+            raise Deposed(cause) from conflict
+
+    async def close(self) -> None:
+        """See MetaStore."""
+        await self._store.close()
+
+    async def _leads(self) -> bool:
+        """Another key's conflict is told first, if its name comes first."""
+        entry = await self._store.get(LEADER_KEY)
+        return entry is not None and entry.revision == self._revision
+
+
+async def lead(store: MetaStore) -> LedStore:
+    """Become the coordinator of this metadata, at a term above all before. Raises MetaError."""
+    for _ in range(ATTEMPTS_MAX):
+        entry = await store.get(LEADER_KEY)
+        term = 1 + (decode_number(LEADER_KEY, entry.value) if entry else 0)
+        expect = {LEADER_KEY: entry.revision if entry else 0}
+        try:
+            revision = await store.write({LEADER_KEY: encode_number(term)}, expect=expect)
+        except Conflict:
+            continue
+        return LedStore(store, term, revision)
+    raise MetaError(f"{LEADER_KEY}: lost {ATTEMPTS_MAX} races for the lead")
