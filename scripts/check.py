@@ -24,7 +24,7 @@ from environment import ROOT, SOURCE_ONLY, Environment, EnvironmentFailed, build
 from java import JavaMissing, ensure_java
 
 ENVIRONMENTS = ("lint", "tests", "spark", "package")
-SECONDS_MAX = 1800  # for one environment; what takes longer hangs
+SECONDS_MAX = 3000  # for one environment; what takes longer hangs
 _PYTEST_SUMMARY = re.compile(
     r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"
 )
