@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]
+
+structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
+"""A broker in the test's own process must not write into what a command of the test prints."""
 
 settings.register_profile("long", max_examples=5000, deadline=None)
 """`--hypothesis-profile=long`, for properties that say nothing of their number of cases."""
