@@ -1,0 +1,46 @@
+"""The storm of `scripts/chaos.py`, in an environment that has what it needs. It owns the printing.
+
+Next: tests/chaos/storm/run.py
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import anyio
+
+from tests.chaos.storm.plan import make_plan
+from tests.chaos.storm.run import Options, run_storm
+from tests.chaos.storm.table import table
+
+
+def main() -> int:
+    """1 when anything is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--faults", default="", help="a,b,c; all of them when it is not given")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="a new folder for the data and the logs")
+    given = parser.parse_args()
+    faults = tuple(filter(None, given.faults.split(",")))
+    try:
+        make_plan(given.seed, 1.0, faults)
+    except ValueError as error:
+        parser.error(str(error))
+    options = Options(given.seed, given.minutes * 60, faults, given.nodes)
+    with tempfile.TemporaryDirectory(prefix="storm-") as folder:
+        if given.keep:
+            given.keep.mkdir(parents=True)
+        report = anyio.run(run_storm, options, given.keep or Path(folder))
+    print("\n".join(table(report)))
+    if report.violations:
+        began_s = report.faults[0][0] if report.faults else 0.0
+        print("\n".join(f"{at_s:9.3f} (+{at_s - began_s:.1f}) {what}" for at_s, what in report.faults))
+        print("\n".join(report.failures()))
+    return int(bool(report.violations))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""What must be true of a history: each checker finds what contradicts one promise.
+
+Pure. What is documented as weaker is judged as documented: of a broadcast's copies, which may lie
+in a log twice, a reader shows the first it comes to. Next: tests/chaos/storm/order.py
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.chaos.storm.history import History, Operation, Outcome, Reading, Seen
+
+GRACE_S = 5.0
+"""A call may end so long after its deadline, on a machine that others use as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`payloads` are the messages concerned; none when it is about no message."""
+
+    kind: str
+    text: str
+    vchannel: str = ""
+    payloads: tuple[bytes, ...] = ()
+
+
+Checker = Callable[[History], Iterator[Violation]]
+
+
+def by_payload(history: History) -> dict[bytes, Operation]:
+    return {payload: it for it in history.operations for payload in it.payloads}
+
+
+def acknowledged_are_stored(history: History) -> Iterator[Violation]:
+    """Where and when the answer said; of a broadcast, on each of its vchannels."""
+    stored = {name: {it.payload: it for it in seen} for name, seen in history.final.items()}
+    for done in history.operations:
+        if done.outcome is not Outcome.ACKNOWLEDGED:
+            continue
+        if done.sort == "broadcast":
+            wanted = [(done.payloads[0], target, None) for target in done.targets]
+        else:
+            wanted = [(p, it.vchannel, it) for p, it in zip(done.payloads, done.places, strict=True)]  # type: ignore[misc]
+        for payload, vchannel, place in wanted:
+            found = stored[vchannel].get(payload)
+            if found is None:
+                text = f"{done.sort} {payload!r} was acknowledged at {place} and is not there"
+                yield Violation("lost", text, vchannel, (payload,))
+            elif place is not None and (found.id, found.tick) != (place.id, place.tick):
+                text = f"{payload!r} was acknowledged at {place} and lies at {found}"
+                yield Violation("moved", text, vchannel, (payload,))
+
+
+def nothing_comes_twice(history: History) -> Iterator[Violation]:
+    """For no reader; a client numbers what it sends again, so not in the log either."""
+    for who, vchannel, seen in history.sequences():
+        for payload, times in Counter(it.payload for it in seen).items():
+            if times > 1:
+                places = [(it.id, it.tick) for it in seen if it.payload == payload]
+                text = f"{who} got {payload!r} {times} times: {places}"
+                yield Violation("twice", text, vchannel, (payload,))
+
+
+def absent_are_absent(history: History) -> Iterator[Violation]:
+    """What was refused, rolled back or expired is seen by nobody; nor what nobody sent."""
+    asked = by_payload(history)
+    for who, vchannel, seen in history.sequences():
+        for it in seen:
+            done = asked.get(it.payload)
+            if done is None or vchannel not in done.targets:
+                yield Violation("unasked", f"{who} got {it}", vchannel, (it.payload,))
+            elif done.outcome is Outcome.ABSENT:
+                text = f"{who} got {it} though: {done.sort}, {done.error or 'rolled back'}"
+                yield Violation("not absent", text, vchannel, done.payloads)
+
+
+def transactions_are_whole(history: History) -> Iterator[Violation]:
+    """Each one, and each batch, in one piece, in its order; a transaction at one tick."""
+    whole = {it.payloads[0]: it for it in history.operations if it.sort in ("txn", "batch")}
+    parts = {payload: it for it in whole.values() for payload in it.payloads}
+    for who, vchannel, seen in history.sequences():
+        found = dict[bytes, list[tuple[int, Seen]]]()
+        for index, it in enumerate(seen):
+            if it.payload in parts:
+                found.setdefault(parts[it.payload].payloads[0], []).append((index, it))
+        for first, pieces in found.items():
+            done = whole[first]
+            in_one_piece = pieces[-1][0] - pieces[0][0] == len(pieces) - 1
+            complete = tuple(it.payload for _, it in pieces) == done.payloads
+            one_tick = done.sort == "batch" or len({it.tick for _, it in pieces}) == 1
+            if not (in_one_piece and complete and one_tick):
+                text = f"{who} got of {done.sort} {done.payloads}: {pieces}"
+                yield Violation("not whole", text, vchannel, done.payloads)
+
+
+def readers_saw_the_log(history: History) -> Iterator[Violation]:
+    """From where each began, as far as it came, the very sequence that is there in the end."""
+    broadcasts = {it.payloads[0] for it in history.operations if it.sort == "broadcast"}
+    for reading in history.readings:
+        if reading.error:
+            yield Violation("reader ended", f"{reading.name}: {reading.error}", reading.vchannel)
+        wanted = _wanted(history, reading, broadcasts)
+        seen = reading.seen
+        if reading.after_tick:  # the first copy of a broadcast may lie before its begin
+            known = set(wanted)
+            seen = [it for it in seen if it in known or it.payload not in broadcasts]
+        elif reading.after_tick is None:
+            known = set(history.final[reading.vchannel])
+            seen = [it for it in seen if it in known or it.payload not in broadcasts]
+        differs = next((n for n, (a, b) in enumerate(zip(seen, wanted, strict=False)) if a != b), None)
+        if differs is None and len(seen) > len(wanted):
+            differs = len(wanted)
+        if differs is None and reading.to_the_end and len(seen) < len(wanted):
+            differs = len(seen)
+        if differs is not None:
+            got, there = seen[differs : differs + 1], wanted[differs : differs + 1]
+            text = f"reader {reading.name} of {reading.vchannel}, message {differs}: got {got}, {there} is there"
+            concerned = tuple(it.payload for it in (*got, *there))
+            yield Violation("reader differs", text, reading.vchannel, concerned)
+
+
+def _wanted(history: History, reading: Reading, broadcasts: set[bytes]) -> list[Seen]:
+    final = history.final[reading.vchannel]
+    if reading.after_tick is not None:
+        return [it for it in final if it.tick > reading.after_tick]
+    known = set(final)
+    first = next((it for it in reading.seen if it in known or it.payload not in broadcasts), None)
+    after = [
+        place.tick
+        for done in history.operations
+        if done.outcome is Outcome.ACKNOWLEDGED and done.began_s > reading.opened_s
+        for place in done.places
+        if place.vchannel == reading.vchannel and done.sort != "broadcast"
+    ]
+    from_tick = min([*after, *([first.tick] if first else [])], default=None)
+    return [] if from_tick is None else [it for it in final if it.tick >= from_tick]
+
+
+def closed_ticks_stay_closed(history: History) -> Iterator[Violation]:
+    for reading in history.readings:
+        for index, tick in reading.closed:
+            late = next((it for it in reading.seen[index : index + 1] if it.tick <= tick), None)
+            if late is not None:
+                text = f"reader {reading.name}: {tick} was closed, then came {late}"
+                yield Violation("tick reopened", text, reading.vchannel, (late.payload,))
+
+
+def cuts_divide(history: History) -> Iterator[Violation]:
+    """What was acknowledged before a cut is inside, what began after it is not."""
+    for cut in history.cuts:
+        for done in history.operations:
+            if done.outcome is not Outcome.ACKNOWLEDGED or done.sort == "broadcast":
+                continue
+            for payload, place in zip(done.payloads, done.places, strict=True):
+                if place.vchannel not in cut.vchannels:
+                    continue
+                left_out = done.ended_s < cut.began_s and place.tick > cut.tick
+                let_in = done.began_s > cut.ended_s and place.tick <= cut.tick
+                if left_out or let_in:
+                    text = f"{cut} does not divide {done.sort} {payload!r} at {place}"
+                    yield Violation("cut", text, place.vchannel, (payload,))
+
+
+def calls_end_in_time(history: History) -> Iterator[Violation]:
+    grace_s = GRACE_S + history.stall_s
+    for call in history.calls:
+        took_s = None if call.ended_s is None else call.ended_s - call.began_s
+        if took_s is None or took_s > call.deadline_s + grace_s:
+            told = "never ended" if took_s is None else f"took {took_s:.1f} s"
+            text = f"{call.sort} with a deadline of {call.deadline_s} s {told}"
+            yield Violation("late", text)
+
+
+def ticks_grow(history: History) -> Iterator[Violation]:
+    """A reader gets ticks in order; two messages share one only inside of a transaction."""
+    asked = by_payload(history)
+    for who, vchannel, seen in history.sequences():
+        for one, other in pairwise(seen):
+            done = asked.get(one.payload)
+            same = done is not None and done.sort == "txn" and other.payload in done.payloads
+            if one.tick > other.tick or (one.tick == other.tick and not same):
+                text = f"{who} got {one}, then {other}"
+                yield Violation("order", text, vchannel, (one.payload, other.payload))

@@ -1,0 +1,127 @@
+"""A coordinator and its nodes as processes of their own, each behind a link; who dies comes back.
+
+What they say goes to files beside the data, through us: a quota on their files must not stop it.
+Next: tests/chaos/storm/proxy.py
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import anyio
+from anyio.abc import TaskGroup
+
+from tests.broker_process import free_port
+from tests.chaos.storm.proxy import Link
+
+WATCH_S = 0.1
+COORDINATOR = "coordinator"
+
+
+class Member:
+    """One process of the cluster, started again and again."""
+
+    def __init__(self, name: str, arguments: tuple[str, ...], settings: dict[str, str]) -> None:
+        self.name = name
+        self.starts = 0
+        self._command = [sys.executable, "-m", "broker", *arguments]
+        self._environment = {f"TIDEMARK_{key.upper()}": value for key, value in settings.items()}
+        self._said = Path(settings["data_dir"]).with_name(f"{name}.log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None while it is dead."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> None:
+        self.starts += 1
+        self._process = process = subprocess.Popen(
+            self._command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | self._environment,
+        )
+        assert process.stdout is not None
+        threading.Thread(target=_keep, args=(process.stdout, self._said), daemon=True).start()
+
+    def signal(self, number: signal.Signals) -> bool:
+        """False when there is nobody."""
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+        return pid is not None
+
+    def end(self) -> None:
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+
+class Cluster:
+    """On one data folder, with ports that stay the same over restarts."""
+
+    def __init__(self, folder: Path, nodes: int, pchannels: int) -> None:
+        ports = free_ports(3 * nodes + 3)
+        home = ports.pop()
+        self.client_link = Link("client-coordinator", ports.pop(), home)
+        self.links = [self.client_link]
+        data = {"data_dir": str(folder / "data"), "allow_chaos": "true", "log_level": "error"}
+        told = data | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
+        self.coordinator = Member(COORDINATOR, (COORDINATOR,), told)
+        self.nodes: list[Member] = []
+        for number in range(1, nodes + 1):
+            up = Link(f"node-{number}-coordinator", ports.pop(), home)
+            listen = ports.pop()
+            down = Link(f"to-node-{number}", ports.pop(), listen)
+            self.links += [up, down]
+            told = data | {
+                "listen": f"127.0.0.1:{listen}",
+                "advertise": down.address,
+                "coordinator": up.address,
+                "node_id": str(number),
+            }
+            self.nodes.append(Member(f"node-{number}", ("node",), told))
+
+    @property
+    def members(self) -> list[Member]:
+        return [self.coordinator, *self.nodes]
+
+    async def start(self, tasks: TaskGroup) -> None:
+        for link in self.links:
+            await link.start(tasks)
+        for member in self.members:
+            member.start()
+        tasks.start_soon(self._watch)
+
+    def end(self) -> None:
+        for member in self.members:
+            member.end()
+
+    async def _watch(self) -> None:
+        while True:
+            await anyio.sleep(WATCH_S)
+            for member in self.members:
+                if member.pid is None:
+                    member.start()
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different ones."""
+    found = set[int]()
+    while len(found) < count:
+        found.add(free_port())
+    return sorted(found)
+
+
+def _keep(said: IO[bytes], file: Path) -> None:
+    with said, file.open("ab") as kept, suppress(ValueError):
+        for line in said:
+            kept.write(line)

@@ -1,0 +1,130 @@
+"""What a storm's clients did and saw: values that the checkers judge, and nothing else.
+
+Times are seconds of the harness's clock. Payloads are unique: one payload is one message asked for.
+Next: tests/chaos/storm/checkers.py
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from broker.client import ResourceKey
+
+
+class Outcome(Enum):
+    """What a client was told. ABSENT: refused, rolled back or expired, so nobody may ever see it."""
+
+    ACKNOWLEDGED = "acknowledged"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class Place(NamedTuple):
+    vchannel: str
+    id: int
+    tick: int
+
+
+class Seen(NamedTuple):
+    """One message as a reader got it."""
+
+    payload: bytes
+    id: int
+    tick: int
+    term: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`places`: one for each payload; of a broadcast, one for each target. `end`: of a commit."""
+
+    sort: str
+    began_s: float
+    ended_s: float
+    outcome: Outcome
+    targets: tuple[str, ...]
+    payloads: tuple[bytes, ...]
+    places: tuple[Place, ...] = ()
+    keys: tuple[ResourceKey, ...] = ()
+    end: Place | None = None
+    error: str = ""
+
+    def conflicts_with(self, other: "Operation") -> bool:
+        return any(
+            (mine.domain, mine.key) == (theirs.domain, theirs.key)
+            and not (mine.shared and theirs.shared)
+            for mine in self.keys
+            for theirs in other.keys
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the client; `ended_s` is None when the harness had to give it up."""
+
+    sort: str
+    began_s: float
+    deadline_s: float
+    ended_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CutTaken:
+    began_s: float
+    ended_s: float
+    vchannels: tuple[str, ...]
+    tick: int
+
+
+class Owned(NamedTuple):
+    """The coordinator said that the node owns the pchannel at the term."""
+
+    pchannel: str
+    term: int
+    node_id: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """One reader. `after_tick`: it was to see all with larger ticks; None: it began at `latest`.
+
+    `closed`: how many messages had come when a tick was said to be closed. `to_the_end`: it has to
+    have come as far as the final log.
+    """
+
+    name: str
+    vchannel: str
+    after_tick: int | None
+    opened_s: float
+    seen: list[Seen] = field(default_factory=list)
+    closed: list[tuple[int, int]] = field(default_factory=list)
+    to_the_end: bool = False
+    error: str = ""
+
+
+@dataclass(slots=True)
+class History:
+    """`final`: each vchannel, read from its first message on when all was over.
+
+    `stall_s`: for so long the harness itself did not get to run; calls cannot end meanwhile.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    cuts: list[CutTaken] = field(default_factory=list)
+    owned: list[Owned] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    final: dict[str, list[Seen]] = field(default_factory=dict)
+    stall_s: float = 0.0
+
+    def sequences(self) -> Iterator[tuple[str, str, list[Seen]]]:
+        """Everything that was read: by whom, of which vchannel, what."""
+        for vchannel, messages in self.final.items():
+            yield "the final log", vchannel, messages
+        for reading in self.readings:
+            yield f"reader {reading.name}", reading.vchannel, reading.seen
+
+
+def pchannel_of(vchannel: str) -> str:
+    return vchannel.rpartition("_")[0]

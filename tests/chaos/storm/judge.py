@@ -1,0 +1,115 @@
+"""All checkers over a history, and the smallest part of it that still shows what is wrong.
+
+Pure. Next: tests/chaos/storm/run.py
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from tests.chaos.storm import checkers, order
+from tests.chaos.storm.checkers import Checker, Violation
+from tests.chaos.storm.history import History
+
+CHECKERS: tuple[Checker, ...] = (
+    checkers.acknowledged_are_stored,
+    checkers.nothing_comes_twice,
+    checkers.absent_are_absent,
+    checkers.transactions_are_whole,
+    checkers.readers_saw_the_log,
+    checkers.closed_ticks_stay_closed,
+    checkers.cuts_divide,
+    checkers.calls_end_in_time,
+    checkers.ticks_grow,
+    order.ids_and_terms_grow,
+    order.a_term_has_one_owner,
+    order.later_is_later,
+    order.broadcasts_are_everywhere,
+    order.conflicting_broadcasts_agree,
+)
+TRIES_MAX = 400
+
+
+def judge(history: History) -> list[Violation]:
+    """Everything that is wrong with it."""
+    return [violation for checker in CHECKERS for violation in checker(history)]
+
+
+def shortest(history: History, violation: Violation) -> History:
+    """As little of the history as can be found that has a violation of this kind on its vchannel.
+
+    What is about no message is returned with the calls and owners only.
+    """
+
+    def shows(candidate: History) -> bool:
+        return any(
+            it.kind == violation.kind and it.vchannel == violation.vchannel
+            for it in judge(candidate)
+        )
+
+    if not violation.vchannel:
+        return replace(history, operations=[], readings=[], cuts=[], final={}, calls=[])
+    on_it = [
+        it
+        for it in history.readings
+        if it.vchannel == violation.vchannel
+    ]
+    history = replace(history, readings=on_it, calls=[], owned=[])
+    few = only(history, {*violation.payloads})
+    if shows(few):
+        history = few
+    history = _fewer_readers(history, shows)
+    return _fewer_messages(history, shows)
+
+
+def only(history: History, payloads: Collection[bytes]) -> History:
+    """The part of it that these messages have."""
+    return replace(
+        history,
+        operations=[it for it in history.operations if not {*it.payloads}.isdisjoint(payloads)],
+        readings=[
+            replace(it, seen=[m for m in it.seen if m.payload in payloads], closed=[])
+            for it in history.readings
+        ],
+        final={
+            name: [m for m in seen if m.payload in payloads]
+            for name, seen in history.final.items()
+        },
+    )
+
+
+def _fewer_readers(history: History, shows: Callable[[History], bool]) -> History:
+    for readings in ([], *([it] for it in history.readings)):
+        candidate = replace(history, readings=readings)
+        if shows(candidate):
+            return candidate
+    return history
+
+
+def _fewer_messages(history: History, shows: Callable[[History], bool]) -> History:
+    """Halves, quarters and so on are left out as long as it still shows."""
+    kept = sorted({payload for it in history.operations for payload in it.payloads})
+    size, tries = len(kept) // 2, 0
+    while size and tries < TRIES_MAX:
+        begin = 0
+        while begin < len(kept) and tries < TRIES_MAX:
+            tries += 1
+            fewer = [*kept[:begin], *kept[begin + size :]]
+            candidate = only(history, {*fewer})
+            if fewer and shows(candidate):
+                kept, history = fewer, candidate
+            else:
+                begin += size
+        size //= 2
+    return history
+
+
+def told(history: History) -> Sequence[str]:
+    """A history line by line, in the order of time; for one that is short."""
+    lines = [
+        f"{it.began_s:9.3f} {it.ended_s:9.3f} {it.sort} {it.outcome.value} {it.payloads}"
+        f" {it.places} {it.error}"
+        for it in sorted(history.operations, key=lambda it: it.began_s)
+    ]
+    lines += [f"cut {it}" for it in history.cuts[:20]]
+    lines += [f"{who} of {name}: {seen}" for who, name, seen in history.sequences() if seen]
+    return lines

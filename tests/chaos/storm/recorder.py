@@ -1,0 +1,69 @@
+"""Writes down what each call of a client came to, and sees that it comes to anything.
+
+It knows which errors promise that a message is not in the log. Next: tests/chaos/storm/history.py
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from broker.client import (
+    ConnectionLost,
+    DeadlineExceeded,
+    InvalidArgument,
+    OutcomeUnknown,
+    TidemarkError,
+    TransactionExpired,
+)
+from tests.chaos.storm.history import Call, History, Outcome
+
+T = TypeVar("T")
+
+GIVEN_UP_S = 45.0
+"""So long after its deadline a call that has not ended is given up by the harness."""
+PULSE_S = 0.05
+
+NOT_WRITTEN = (ConnectionLost, DeadlineExceeded, InvalidArgument, TransactionExpired)
+"""What promises that nothing was written and nothing will be."""
+
+
+class NeverEnded(Exception):
+    """A call outlived its deadline by far."""
+
+
+class Recorder:
+    """The history that is being made."""
+
+    def __init__(self) -> None:
+        self.history = History()
+
+    async def call(self, sort: str, deadline_s: float, work: Callable[[], Awaitable[T]]) -> T:
+        """Do it; raises what it raises, and NeverEnded."""
+        began_s = anyio.current_time()
+        ended_s: float | None = None
+        try:
+            with anyio.move_on_after(deadline_s + GIVEN_UP_S):
+                try:
+                    return await work()
+                finally:
+                    if anyio.current_time() < began_s + deadline_s + GIVEN_UP_S:
+                        ended_s = anyio.current_time()
+            raise NeverEnded(f"{sort}: no end {GIVEN_UP_S} s after its deadline of {deadline_s} s")
+        finally:
+            self.history.calls.append(Call(sort, began_s, deadline_s, ended_s))
+
+    async def pulse(self) -> None:
+        """For ever: how long this process at most did not get to run."""
+        while True:
+            before_s = anyio.current_time()
+            await anyio.sleep(PULSE_S)
+            late_s = anyio.current_time() - before_s - PULSE_S
+            self.history.stall_s = max(self.history.stall_s, late_s)
+
+
+def outcome_of(error: TidemarkError | NeverEnded) -> Outcome:
+    """Of a message that ended with this error."""
+    if isinstance(error, NOT_WRITTEN) and not isinstance(error, OutcomeUnknown):
+        return Outcome.ABSENT
+    return Outcome.UNKNOWN

@@ -1,0 +1,197 @@
+"""One storm from begin to end: cluster, load, faults, calm, and the judgement.
+
+Next: tests/chaos/storm/workload.py
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from broker.client import Client, TidemarkError, connect
+from tests.chaos.storm.cluster import Cluster
+from tests.chaos.storm.faults import Storm
+from tests.chaos.storm.history import History, Owned
+from tests.chaos.storm.judge import judge, shortest, told
+from tests.chaos.storm.checkers import Violation
+from tests.chaos.storm.plan import make_plan
+from tests.chaos.storm.readers import Readers, seen
+from tests.chaos.storm.recorder import Recorder
+from tests.chaos.storm.workload import Workload
+
+START_S = 60.0
+CALM_S = 60.0
+"""After the last fault: for each marker, for the readers to reach it, for broadcasts to end."""
+READ_S = 120.0
+OWNERS_EVERY_S = 0.5
+SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run depends on, but for the machine."""
+
+    seed: int
+    seconds: float
+    faults: tuple[str, ...] = ()
+    nodes: int = 3
+    pchannels: int = 4
+    vchannels_each: int = 2
+
+    @property
+    def vchannels(self) -> tuple[str, ...]:
+        return tuple(
+            f"by-dev-rootcoord-dml_{pchannel}_{7 + number}v{pchannel}"
+            for pchannel in range(self.pchannels)
+            for number in range(self.vchannels_each)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it. `starts`: how often each process was started."""
+
+    options: Options
+    history: History
+    struck: Counter[str]
+    missed: Counter[str]
+    starts: dict[str, int]
+    faults: Sequence[tuple[float, str]]
+    violations: Sequence[Violation]
+
+    def failures(self) -> list[str]:
+        """Each kind of violation, with the seed and the shortest history that shows it."""
+        lines = list[str]()
+        for kind in dict.fromkeys(it.kind for it in self.violations):
+            of_kind = [it for it in self.violations if it.kind == kind]
+            lines.append(f"seed {self.options.seed}: {len(of_kind)} x {kind}")
+            lines += [f"  {it.vchannel} {it.text}" for it in of_kind[:SHOWN_MAX]]
+            lines += [f"    {it}" for it in told(shortest(self.history, of_kind[0]))]
+        return lines
+
+
+async def run_storm(options: Options, folder: Path) -> Report:
+    """Raises what kept it from being judged; nothing of it is left running."""
+    cluster = Cluster(folder, options.nodes, options.pchannels)
+    recorder = Recorder()
+    try:
+        async with anyio.create_task_group() as tasks:
+            await cluster.start(tasks)
+            await wait_until_served(cluster, options.pchannels)
+            async with AsyncExitStack() as clients:
+                address = cluster.client_link.address
+                logs = [await clients.enter_async_context(connect(address)) for _ in range(3)]
+                storm = Storm(cluster, folder, logs[2])
+                run = _Run(options, recorder, storm, logs[0], logs[1])
+                await run.through(tasks)
+            tasks.cancel_scope.cancel()
+    finally:
+        cluster.end()
+    starts = {it.name: it.starts for it in cluster.members}
+    violations = [*run.unended, *judge(recorder.history)]
+    return Report(
+        options, recorder.history, storm.struck, storm.missed, starts, storm.told, violations
+    )
+
+
+class _Run:
+    """The part with clients."""
+
+    def __init__(
+        self, options: Options, recorder: Recorder, storm: Storm, log: Client, reads: Client
+    ) -> None:
+        self._options = options
+        self._recorder = recorder
+        self._storm = storm
+        self._log = log
+        self._load = Workload(log, recorder, options.vchannels, options.seed)
+        self._readers = Readers(reads, recorder, options.vchannels, options.seed)
+        self.unended: list[Violation] = []
+
+    async def through(self, tasks: TaskGroup) -> None:
+        options = self._options
+        async with anyio.create_task_group() as background:
+            background.start_soon(self._recorder.pulse)
+            background.start_soon(self._watch_owners)
+            await self._readers.start(background)
+            async with anyio.create_task_group() as work:
+                self._load.start(work)
+                await self._storm.rage(make_plan(options.seed, options.seconds, options.faults))
+                self._load.enough = True
+            await self._readers.stop_opening(CALM_S)
+            await self._end_broadcasts()
+            await self._mark()
+            await self._read_all()
+            markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
+            await self._readers.reach(markers, CALM_S)
+            background.cancel_scope.cancel()
+
+    async def _end_broadcasts(self) -> None:
+        """Those nobody waits for any more end as well."""
+        left: object = "no answer"
+        with anyio.move_on_after(CALM_S):
+            while left:
+                try:
+                    left = await self._log.broadcast.list()
+                except TidemarkError as error:
+                    left = error
+                await anyio.sleep(0.1)
+        if left:
+            self.unended.append(Violation("broadcast under way", f"{CALM_S} s later: {left}"))
+
+    async def _mark(self) -> None:
+        """One message more on each vchannel, which has to succeed."""
+
+        async def mark(vchannel: str) -> None:
+            if not await self._load.append(vchannel, f"marker {vchannel}", CALM_S):
+                text = f"no append to it within {CALM_S} s after all was healed"
+                self.unended.append(Violation("not healed", text, vchannel))
+
+        async with anyio.create_task_group() as tasks:
+            for vchannel in self._options.vchannels:
+                tasks.start_soon(mark, vchannel)
+
+    async def _read_all(self) -> None:
+        async with connect(self._storm.cluster.client_link.address) as log:
+            for vchannel in self._options.vchannels:
+                with anyio.fail_after(READ_S):
+                    reader = log.read(vchannel, until="now")
+                    found = seen([it async for it in reader.messages()])
+                self._recorder.history.final[vchannel] = found
+
+    async def _watch_owners(self) -> None:
+        history = self._recorder.history
+        while True:
+            try:
+                channels = await self._log.channels()
+            except TidemarkError:
+                channels = []
+            for it in channels:
+                owned = Owned(it.name, it.term, it.node_id)
+                if it.state == "assigned" and owned not in history.owned[-64:]:
+                    history.owned.append(owned)
+            await anyio.sleep(OWNERS_EVERY_S)
+
+
+async def wait_until_served(cluster: Cluster, pchannels: int) -> None:
+    """Until every pchannel has an owner."""
+    with anyio.fail_after(START_S):
+        while True:
+            try:
+                async with connect(cluster.client_link.address) as log:
+                    channels = await log.channels()
+                if sum(it.state == "assigned" for it in channels) == pchannels:
+                    return
+            except TidemarkError:
+                pass
+            await anyio.sleep(0.1)
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that so many are not above; 0 of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -1,0 +1,40 @@
+"""A report as text: faults by kind, operations by outcome, how long calls took, what is wrong.
+
+Next: scripts/storm.py
+"""
+
+from collections import Counter, defaultdict
+
+from tests.chaos.storm.plan import LASTING_S
+from tests.chaos.storm.run import Report, quantile
+
+
+def table(report: Report) -> list[str]:
+    history = report.history
+    lines = [f"seed {report.options.seed}, {report.options.seconds:.0f} s, {report.starts} starts"]
+    lines += ["", f"{'fault':20}{'struck':>8}{'found nobody':>14}"]
+    for kind in LASTING_S:
+        lines.append(f"{kind:20}{report.struck[kind]:8}{report.missed[kind]:14}")
+    lines.append(f"{'all':20}{report.struck.total():8}{report.missed.total():14}")
+    outcomes = Counter((it.sort, it.outcome.value) for it in history.operations)
+    lines += ["", f"{'operation':20}{'acknowledged':>14}{'absent':>8}{'unknown':>9}"]
+    for sort in sorted({sort for sort, _ in outcomes}):
+        counts = [outcomes[sort, it] for it in ("acknowledged", "absent", "unknown")]
+        lines.append(f"{sort:20}{counts[0]:14}{counts[1]:8}{counts[2]:9}")
+    took = defaultdict[str, list[float]](list)
+    for call in history.calls:
+        if call.ended_s is not None:
+            took[call.sort].append(call.ended_s - call.began_s)
+    lines += ["", f"{'call':20}{'number':>8}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}"]
+    for sort, times in sorted(took.items()):
+        figures = [quantile(times, 0.5), quantile(times, 0.99), max(times)]
+        told = "".join(f"{it * 1e3:9.0f}" for it in figures)
+        lines.append(f"{sort:20}{len(times):8}{told}")
+    stored = sum(map(len, history.final.values()))
+    lines += [
+        "",
+        f"{stored} messages stored, {len(history.readings)} readers, {len(history.cuts)} cuts,"
+        f" {len(history.owned)} owners seen; the harness stood still {history.stall_s:.2f} s at most",
+        f"{len(report.violations)} violations",
+    ]
+    return lines
