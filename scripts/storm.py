@@ -37,7 +37,9 @@ def main() -> int:
     print("\n".join(table(report)))
     if report.violations:
         began_s = report.faults[0][0] if report.faults else 0.0
-        print("\n".join(f"{at_s:9.3f} (+{at_s - began_s:.1f}) {what}" for at_s, what in report.faults))
+        print(
+            "\n".join(f"{at_s:9.3f} (+{at_s - began_s:.1f}) {what}" for at_s, what in report.faults)
+        )
         print("\n".join(report.failures()))
     return int(bool(report.violations))
 

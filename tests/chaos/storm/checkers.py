@@ -7,9 +7,9 @@ in a log twice, a reader shows the first it comes to. Next: tests/chaos/storm/or
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
-from tests.chaos.storm.history import History, Operation, Outcome, Reading, Seen
+from tests.chaos.storm.history import History, Operation, Outcome, Place, Reading, Seen
 
 GRACE_S = 5.0
 """A call may end so long after its deadline, on a machine that others use as well."""
@@ -38,18 +38,22 @@ def acknowledged_are_stored(history: History) -> Iterator[Violation]:
     for done in history.operations:
         if done.outcome is not Outcome.ACKNOWLEDGED:
             continue
-        if done.sort == "broadcast":
-            wanted = [(done.payloads[0], target, None) for target in done.targets]
-        else:
-            wanted = [(p, it.vchannel, it) for p, it in zip(done.payloads, done.places, strict=True)]  # type: ignore[misc]
-        for payload, vchannel, place in wanted:
-            found = stored[vchannel].get(payload)
+        for payload, place in acknowledged_places(done):
+            found = stored.get(place.vchannel, {}).get(payload)
+            text = f"{done.sort} {payload!r} was acknowledged at {place}"
             if found is None:
-                text = f"{done.sort} {payload!r} was acknowledged at {place} and is not there"
-                yield Violation("lost", text, vchannel, (payload,))
-            elif place is not None and (found.id, found.tick) != (place.id, place.tick):
-                text = f"{payload!r} was acknowledged at {place} and lies at {found}"
-                yield Violation("moved", text, vchannel, (payload,))
+                yield Violation("lost", f"{text} and is not there", place.vchannel, (payload,))
+            elif done.sort != "broadcast" and (found.id, found.tick) != (place.id, place.tick):
+                yield Violation("moved", f"{text} and lies at {found}", place.vchannel, (payload,))
+
+
+def acknowledged_places(done: Operation) -> Iterator[tuple[bytes, Place]]:
+    """Each message with its place. A broadcast has one payload, and a place on each vchannel."""
+    payloads = done.payloads
+    if done.sort == "broadcast":
+        assert {it.vchannel for it in done.places} == {*done.targets}
+        payloads *= len(done.places)
+    yield from zip(payloads, done.places, strict=True)
 
 
 def nothing_comes_twice(history: History) -> Iterator[Violation]:
@@ -76,7 +80,10 @@ def absent_are_absent(history: History) -> Iterator[Violation]:
 
 
 def transactions_are_whole(history: History) -> Iterator[Violation]:
-    """Each one, and each batch, in one piece, in its order; a transaction at one tick."""
+    """Each one, and each batch, in one piece, in its order; a transaction at one tick.
+
+    That a batch is all there is seen where it was acknowledged.
+    """
     whole = {it.payloads[0]: it for it in history.operations if it.sort in ("txn", "batch")}
     parts = {payload: it for it in whole.values() for payload in it.payloads}
     for who, vchannel, seen in history.sequences():
@@ -86,12 +93,24 @@ def transactions_are_whole(history: History) -> Iterator[Violation]:
                 found.setdefault(parts[it.payload].payloads[0], []).append((index, it))
         for first, pieces in found.items():
             done = whole[first]
-            in_one_piece = pieces[-1][0] - pieces[0][0] == len(pieces) - 1
-            complete = tuple(it.payload for _, it in pieces) == done.payloads
-            one_tick = done.sort == "batch" or len({it.tick for _, it in pieces}) == 1
-            if not (in_one_piece and complete and one_tick):
+            if not _is_whole(done, pieces, len(seen)):
                 text = f"{who} got of {done.sort} {done.payloads}: {pieces}"
                 yield Violation("not whole", text, vchannel, done.payloads)
+
+
+def _is_whole(done: Operation, pieces: list[tuple[int, Seen]], count: int) -> bool:
+    """A batch is stored whole; a reader may begin or leave in the midst of it."""
+    (first, _), (last, _) = pieces[0], pieces[-1]
+    payloads = tuple(it.payload for _, it in pieces)
+    if last - first != len(pieces) - 1:
+        return False
+    if done.sort == "txn":
+        return payloads == done.payloads and len({it.tick for _, it in pieces}) == 1
+    begins = done.payloads.index(payloads[0])
+    complete = (begins == 0 or first == 0) and (
+        begins + len(pieces) == len(done.payloads) or last == count - 1
+    )
+    return complete and payloads == done.payloads[begins : begins + len(pieces)]
 
 
 def readers_saw_the_log(history: History) -> Iterator[Violation]:
@@ -100,22 +119,15 @@ def readers_saw_the_log(history: History) -> Iterator[Violation]:
     for reading in history.readings:
         if reading.error:
             yield Violation("reader ended", f"{reading.name}: {reading.error}", reading.vchannel)
-        wanted = _wanted(history, reading, broadcasts)
-        seen = reading.seen
-        if reading.after_tick:  # the first copy of a broadcast may lie before its begin
+        wanted, seen = _wanted(history, reading, broadcasts), reading.seen
+        if reading.after_tick != 0:  # the copy that counts may lie before its begin
             known = set(wanted)
             seen = [it for it in seen if it in known or it.payload not in broadcasts]
-        elif reading.after_tick is None:
-            known = set(history.final[reading.vchannel])
-            seen = [it for it in seen if it in known or it.payload not in broadcasts]
-        differs = next((n for n, (a, b) in enumerate(zip(seen, wanted, strict=False)) if a != b), None)
-        if differs is None and len(seen) > len(wanted):
-            differs = len(wanted)
-        if differs is None and reading.to_the_end and len(seen) < len(wanted):
-            differs = len(seen)
+        pairs = zip_longest(seen, wanted if reading.to_the_end else wanted[: len(seen)])
+        differs = next((at for at, (got, there) in enumerate(pairs) if got != there), None)
         if differs is not None:
             got, there = seen[differs : differs + 1], wanted[differs : differs + 1]
-            text = f"reader {reading.name} of {reading.vchannel}, message {differs}: got {got}, {there} is there"
+            text = f"reader {reading.name}, message {differs}: got {got}, {there} is there"
             concerned = tuple(it.payload for it in (*got, *there))
             yield Violation("reader differs", text, reading.vchannel, concerned)
 
@@ -152,7 +164,7 @@ def cuts_divide(history: History) -> Iterator[Violation]:
         for done in history.operations:
             if done.outcome is not Outcome.ACKNOWLEDGED or done.sort == "broadcast":
                 continue
-            for payload, place in zip(done.payloads, done.places, strict=True):
+            for payload, place in acknowledged_places(done):
                 if place.vchannel not in cut.vchannels:
                     continue
                 left_out = done.ended_s < cut.began_s and place.tick > cut.tick

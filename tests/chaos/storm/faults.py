@@ -112,7 +112,7 @@ class Storm:
 
     async def _slow_disk(self, lasts_s: float) -> str:
         command = [sys.executable, "-c", SLOW_DISK, str(self.folder / "filler")]
-        writer = subprocess.Popen(command)
+        writer = subprocess.Popen(command)  # noqa: ASYNC220 - waited for when it was killed
         try:
             await anyio.sleep(lasts_s)
         finally:

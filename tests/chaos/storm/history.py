@@ -13,7 +13,7 @@ from broker.client import ResourceKey
 
 
 class Outcome(Enum):
-    """What a client was told. ABSENT: refused, rolled back or expired, so nobody may ever see it."""
+    """What a client was told. ABSENT: refused, rolled back or expired; nobody may ever see it."""
 
     ACKNOWLEDGED = "acknowledged"
     ABSENT = "absent"

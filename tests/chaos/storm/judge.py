@@ -48,11 +48,7 @@ def shortest(history: History, violation: Violation) -> History:
 
     if not violation.vchannel:
         return replace(history, operations=[], readings=[], cuts=[], final={}, calls=[])
-    on_it = [
-        it
-        for it in history.readings
-        if it.vchannel == violation.vchannel
-    ]
+    on_it = [it for it in history.readings if it.vchannel == violation.vchannel]
     history = replace(history, readings=on_it, calls=[], owned=[])
     few = only(history, {*violation.payloads})
     if shows(few):
@@ -71,8 +67,7 @@ def only(history: History, payloads: Collection[bytes]) -> History:
             for it in history.readings
         ],
         final={
-            name: [m for m in seen if m.payload in payloads]
-            for name, seen in history.final.items()
+            name: [m for m in seen if m.payload in payloads] for name, seen in history.final.items()
         },
     )
 

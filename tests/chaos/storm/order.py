@@ -46,8 +46,7 @@ def later_is_later(history: History) -> Iterator[Violation]:
         name = pchannel_of(first.vchannel)
         events[name].append((done.began_s, 1, first, done.payloads[0]))
         events[name].append((done.ended_s, 0, last, done.payloads[-1]))
-    for name, found in events.items():
-        # A transaction is judged by its end, which was not asked for when it began.
+    for found in events.values():
         newest: tuple[Place, bytes] | None = None
         for _, begins, place, payload in sorted(found, key=lambda it: (it[0], it[1])):
             if not begins:
@@ -58,7 +57,6 @@ def later_is_later(history: History) -> Iterator[Violation]:
             ):
                 text = f"{payload!r} at {place} began after {newest[1]!r} at {newest[0]} ended"
                 yield Violation("order in time", text, place.vchannel, (payload, newest[1]))
-        assert name
 
 
 def broadcasts_are_everywhere(history: History) -> Iterator[Violation]:
@@ -80,7 +78,9 @@ def conflicting_broadcasts_agree(history: History) -> Iterator[Violation]:
     """
     asked = by_payload(history)
     places = {
-        name: {it.payload: at for at, it in enumerate(seen) if asked[it.payload].sort == "broadcast"}
+        name: {
+            it.payload: at for at, it in enumerate(seen) if asked[it.payload].sort == "broadcast"
+        }
         for name, seen in history.final.items()
     }
     for one, other in combinations([it for it in history.operations if it.sort == "broadcast"], 2):
@@ -93,9 +93,13 @@ def conflicting_broadcasts_agree(history: History) -> Iterator[Violation]:
             for name in common
             if first in places[name] and second in places[name]
         }
-        wrong = (_before(one, other) and False in orders) or (_before(other, one) and True in orders)
+        wrong = (_before(one, other) and False in orders) or (
+            _before(other, one) and True in orders
+        )
         if len(orders) > 1 or wrong:
-            text = f"broadcasts {first!r} and {second!r} share a key; their order on {common}: {orders}"
+            text = (
+                f"{first!r} and {second!r} share a key; first before second on {common}: {orders}"
+            )
             yield Violation("broadcast order", text, common[0], (first, second))
 
 

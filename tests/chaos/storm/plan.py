@@ -22,7 +22,8 @@ LASTING_S = {
 }
 """Each kind, and how long it lasts."""
 
-WEIGHTS = {"kill-actor": 3.0, "kill-coordinator": 0.6, "stop-coordinator": 0.6, "slow-disk": 0.6}
+TIMES = {"kill-actor": 3}
+"""How often a kind is in the deck that is dealt again and again; once if not told."""
 MEAN_GAP_S = 2.0
 GAP_S_MAX = 6.0
 
@@ -43,14 +44,14 @@ def make_plan(seed: int, duration_s: float, kinds: Collection[str] = ()) -> tupl
     if unknown:
         raise ValueError(f"no such faults: {sorted(unknown)}; there are {sorted(LASTING_S)}")
     chosen = random.Random(seed)
-    names = sorted(kinds or LASTING_S)
-    weights = [WEIGHTS.get(name, 1.0) for name in names]
-    plan, at_s = list[Fault](), 0.0
+    deck = [name for name in sorted(kinds or LASTING_S) for _ in range(TIMES.get(name, 1))]
+    plan, at_s, left = list[Fault](), 0.0, list[str]()
     while True:
         at_s += min(chosen.expovariate(1 / MEAN_GAP_S), GAP_S_MAX)
         if at_s >= duration_s:
             return tuple(plan)
-        (kind,) = chosen.choices(names, weights)
+        left = left or chosen.sample(deck, len(deck))
+        kind = left.pop()
         lasts_s = chosen.uniform(*LASTING_S[kind])
         choices = (chosen.getrandbits(32), chosen.getrandbits(32))
         plan.append(Fault(at_s, kind, min(lasts_s, duration_s - at_s), choices))

@@ -111,7 +111,7 @@ class Readers:
             return [it for it in readings if not it.seen or it.seen[-1].tick < markers[it.vchannel]]
 
         with anyio.move_on_after(within_s):
-            while behind():
+            while behind():  # noqa: ASYNC110 - as above
                 await anyio.sleep(0.05)
         for reading in behind():
             reading.error = reading.error or f"not at the end {within_s} s after all was healed"

@@ -13,11 +13,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.client import Client, TidemarkError, connect
+from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
 from tests.chaos.storm.faults import Storm
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
-from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.plan import make_plan
 from tests.chaos.storm.readers import Readers, seen
 from tests.chaos.storm.recorder import Recorder

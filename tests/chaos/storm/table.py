@@ -33,8 +33,8 @@ def table(report: Report) -> list[str]:
     stored = sum(map(len, history.final.values()))
     lines += [
         "",
-        f"{stored} messages stored, {len(history.readings)} readers, {len(history.cuts)} cuts,"
-        f" {len(history.owned)} owners seen; the harness stood still {history.stall_s:.2f} s at most",
+        f"{stored} messages stored, {len(history.readings)} readers, {len(history.cuts)} cuts",
+        f"{len(history.owned)} owners seen; we stood still {history.stall_s:.2f} s at most",
         f"{len(report.violations)} violations",
     ]
     return lines

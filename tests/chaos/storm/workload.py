@@ -5,7 +5,7 @@ Each worker does one thing after the other and pauses a moment. Next: tests/chao
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,8 +23,20 @@ PAUSE_S = 0.03
 KEYS = 5
 BODIES_MAX = 5
 BATCH_MAX = 20
+TARGETS_MAX = 4
 
 FAILURES = (TidemarkError, NeverEnded)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One operation that began."""
+
+    sort: str
+    began_s: float
+    targets: tuple[str, ...]
+    payloads: tuple[bytes, ...]
+    keys: tuple[ResourceKey, ...] = ()
 
 
 @dataclass(slots=True)
@@ -36,7 +48,6 @@ class Workload:
     vchannels: tuple[str, ...]
     seed: int
     enough: bool = False
-    counts: dict[str, int] = field(default_factory=dict)
 
     def start(self, tasks: TaskGroup) -> None:
         """Workers that end by themselves once there is `enough`."""
@@ -59,7 +70,8 @@ class Workload:
 
     async def append(self, vchannel: str, name: str, deadline_s: float = APPEND_S) -> bool:
         """One plain message; whether it was acknowledged."""
-        payload, began_s = name.encode(), anyio.current_time()
+        payload = name.encode()
+        asked = Asked("append", anyio.current_time(), (vchannel,), (payload,))
         try:
             landed = await self.recorder.call(
                 "append",
@@ -67,18 +79,18 @@ class Workload:
                 lambda: self.log.append(vchannel, payload, deadline_s=deadline_s),
             )
         except FAILURES as error:
-            self._failed("append", began_s, (vchannel,), (payload,), error)
+            self._failed(asked, error)
             return False
-        places = (Place(vchannel, landed.id, landed.tick),)
-        self._record("append", began_s, (vchannel,), (payload,), places=places)
+        self._record(asked, places=(Place(vchannel, landed.id, landed.tick),))
         return True
 
     async def _append(self, chosen: random.Random, name: str) -> None:
         await self.append(chosen.choice(self.vchannels), name)
 
     async def _batch(self, chosen: random.Random, name: str) -> None:
-        vchannel, began_s = chosen.choice(self.vchannels), anyio.current_time()
+        vchannel = chosen.choice(self.vchannels)
         payloads = tuple(f"{name}/{it}".encode() for it in range(chosen.randint(1, BATCH_MAX)))
+        asked = Asked("batch", anyio.current_time(), (vchannel,), payloads)
         try:
             it = await self.recorder.call(
                 "batch",
@@ -86,14 +98,15 @@ class Workload:
                 lambda: self.log.append_batch(vchannel, payloads, deadline_s=APPEND_S),
             )
         except FAILURES as error:
-            self._failed("batch", began_s, (vchannel,), payloads, error)
+            self._failed(asked, error)
             return
         places = tuple(Place(vchannel, it.id + n, it.tick + n) for n in range(len(payloads)))
-        self._record("batch", began_s, (vchannel,), payloads, places=places)
+        self._record(asked, places=places)
 
     async def _txn(self, chosen: random.Random, name: str) -> None:
-        vchannel, began_s = chosen.choice(self.vchannels), anyio.current_time()
+        vchannel = chosen.choice(self.vchannels)
         payloads = tuple(f"{name}/{it}".encode() for it in range(chosen.randint(1, BODIES_MAX)))
+        asked = Asked("txn", anyio.current_time(), (vchannel,), payloads)
         txn = self.log.txn(vchannel, keepalive_s=TXN_KEEPALIVE_S, deadline_s=TXN_STEP_S)
         ids = list[int]()
 
@@ -106,23 +119,24 @@ class Workload:
                 await step("append", lambda payload=payload: _body(txn, payload, ids))  # type: ignore[misc]
             if chosen.random() < 0.2:
                 await step("rollback", txn.rollback)
-                self._record("txn", began_s, (vchannel,), payloads, outcome=Outcome.ABSENT)
+                self._record(asked, Outcome.ABSENT)
                 return
             landed = await self.recorder.call("txn commit", TXN_STEP_S, txn.commit)
         except FAILURES as error:
-            self._failed("txn", began_s, (vchannel,), payloads, error, begun=txn)
+            self._failed(asked, error, txn)
             return
         end = Place(vchannel, landed.id, landed.tick)
         places = tuple(Place(vchannel, id_, landed.tick) for id_ in ids)
-        self._record("txn", began_s, (vchannel,), payloads, places=places, end=end)
+        self._record(asked, places=places, end=end)
 
     async def _broadcast(self, chosen: random.Random, name: str) -> None:
-        began_s, payload = anyio.current_time(), name.encode()
-        targets = tuple(chosen.sample(self.vchannels, chosen.randint(2, min(4, len(self.vchannels)))))
+        targets = tuple(chosen.sample(self.vchannels, chosen.randint(2, TARGETS_MAX)))
         keys = tuple(
             ResourceKey.collection(f"c{it}", shared=chosen.random() < 0.3)
             for it in chosen.sample(range(KEYS), chosen.randint(1, 3))
         )
+        payload = name.encode()
+        asked = Asked("broadcast", anyio.current_time(), targets, (payload,), keys)
 
         async def ask() -> tuple[Place, ...]:
             done = await self.log.broadcast.append(
@@ -136,9 +150,9 @@ class Workload:
             except OutcomeUnknown:  # the same key: the same broadcast
                 places = await self.recorder.call("broadcast again", BROADCAST_S, ask)
         except FAILURES as error:
-            self._failed("broadcast", began_s, targets, (payload,), error, keys=keys)
+            self._failed(asked, error)
             return
-        self._record("broadcast", began_s, targets, (payload,), places=places, keys=keys)
+        self._record(asked, places=places)
 
     async def _cut(self, chosen: random.Random, name: str) -> None:
         vchannels = tuple(chosen.sample(self.vchannels, chosen.randint(1, len(self.vchannels))))
@@ -152,39 +166,35 @@ class Workload:
         await anyio.sleep(10 * PAUSE_S)
 
     def _failed(
-        self,
-        sort: str,
-        began_s: float,
-        targets: tuple[str, ...],
-        payloads: tuple[bytes, ...],
-        error: TidemarkError | NeverEnded,
-        *,
-        begun: Txn | None = None,
-        keys: tuple[ResourceKey, ...] = (),
+        self, asked: Asked, error: TidemarkError | NeverEnded, begun: Txn | None = None
     ) -> None:
         """A transaction whose commit was never asked for is absent, whatever the error was."""
         outcome = outcome_of(error)
         if begun is not None and (begun.hopeless or not begun.committing):
             outcome = Outcome.ABSENT
-        told = f"{type(error).__name__}: {error}"
-        self._record(sort, began_s, targets, payloads, outcome=outcome, keys=keys, error=told)
+        self._record(asked, outcome, error=f"{type(error).__name__}: {error}")
 
     def _record(
         self,
-        sort: str,
-        began_s: float,
-        targets: tuple[str, ...],
-        payloads: tuple[bytes, ...],
-        *,
+        asked: Asked,
         outcome: Outcome = Outcome.ACKNOWLEDGED,
+        *,
         places: tuple[Place, ...] = (),
-        keys: tuple[ResourceKey, ...] = (),
         end: Place | None = None,
         error: str = "",
     ) -> None:
         done = Operation(
-            sort, began_s, anyio.current_time(), outcome, targets, payloads, places, keys, end, error
-        )  # fmt: skip
+            asked.sort,
+            asked.began_s,
+            anyio.current_time(),
+            outcome,
+            asked.targets,
+            asked.payloads,
+            places,
+            asked.keys,
+            end,
+            error,
+        )
         self.recorder.history.operations.append(done)
 
 
