@@ -5,10 +5,11 @@ Pure. Next: tests/chaos/storm/run.py
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from tests.chaos.storm import checkers, order
 from tests.chaos.storm.checkers import Checker, Violation
-from tests.chaos.storm.history import History
+from tests.chaos.storm.history import History, Reading
 
 CHECKERS: tuple[Checker, ...] = (
     checkers.acknowledged_are_stored,
@@ -37,7 +38,7 @@ def judge(history: History) -> list[Violation]:
 def shortest(history: History, violation: Violation) -> History:
     """As little of the history as can be found that has a violation of this kind on its vchannel.
 
-    What is about no message is returned with the calls and owners only.
+    What is about no message comes with the calls that were late and the owners only.
     """
 
     def shows(candidate: History) -> bool:
@@ -47,7 +48,8 @@ def shortest(history: History, violation: Violation) -> History:
         )
 
     if not violation.vchannel:
-        return replace(history, operations=[], readings=[], cuts=[], final={}, calls=[])
+        late = [it for it in history.calls if judge(History(calls=[it], stall_s=history.stall_s))]
+        return History(calls=late, owned=history.owned, stall_s=history.stall_s)
     on_it = [it for it in history.readings if it.vchannel == violation.vchannel]
     history = replace(history, readings=on_it, calls=[], owned=[])
     few = only(history, {*violation.payloads})
@@ -62,14 +64,19 @@ def only(history: History, payloads: Collection[bytes]) -> History:
     return replace(
         history,
         operations=[it for it in history.operations if not {*it.payloads}.isdisjoint(payloads)],
-        readings=[
-            replace(it, seen=[m for m in it.seen if m.payload in payloads], closed=[])
-            for it in history.readings
-        ],
+        readings=[_only_seen(it, payloads) for it in history.readings],
         final={
             name: [m for m in seen if m.payload in payloads] for name, seen in history.final.items()
         },
     )
+
+
+def _only_seen(reading: Reading, payloads: Collection[bytes]) -> Reading:
+    kept = [it.payload in payloads for it in reading.seen]
+    before = [0, *accumulate(kept)]
+    closed = [(before[index], tick) for index, tick in reading.closed]
+    seen = [it for it, stays in zip(reading.seen, kept, strict=True) if stays]
+    return replace(reading, seen=seen, closed=closed)
 
 
 def _fewer_readers(history: History, shows: Callable[[History], bool]) -> History:
@@ -105,6 +112,7 @@ def told(history: History) -> Sequence[str]:
         f" {it.places} {it.error}"
         for it in sorted(history.operations, key=lambda it: it.began_s)
     ]
+    lines += [str(it) for it in (*history.calls[:20], *history.owned[:200])]
     lines += [f"cut {it}" for it in history.cuts[:20]]
     lines += [f"{who} of {name}: {seen}" for who, name, seen in history.sequences() if seen]
     return lines
