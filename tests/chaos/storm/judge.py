@@ -74,7 +74,7 @@ def only(history: History, payloads: Collection[bytes]) -> History:
 def _only_seen(reading: Reading, payloads: Collection[bytes]) -> Reading:
     kept = [it.payload in payloads for it in reading.seen]
     before = [0, *accumulate(kept)]
-    closed = [(before[index], tick) for index, tick in reading.closed]
+    closed = [(before[min(index, len(kept))], tick) for index, tick in reading.closed]
     seen = [it for it, stays in zip(reading.seen, kept, strict=True) if stays]
     return replace(reading, seen=seen, closed=closed)
 
