@@ -98,8 +98,9 @@ class WholeTree:
             except TidemarkError as error:
                 answers[node_id] = error
 
+        nodes = await self._nodes(own)  # outside of the group, which would wrap its error
         async with anyio.create_task_group() as tasks:
-            for node_id, admin in (await self._nodes(own)).items():
+            for node_id, admin in nodes.items():
                 tasks.start_soon(one, node_id, admin)
         return {node_id: answers[node_id] for node_id in sorted(answers)}
 

@@ -1,6 +1,7 @@
 """A cluster of several processes shown as one tree, and killed in as one."""
 
 import os
+import random
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -8,7 +9,19 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Client, InvalidArgument, TermMismatch, connect
+from broker.client import (
+    ActorInfo,
+    ChannelInfo,
+    Client,
+    ConnectionLost,
+    Health,
+    InvalidArgument,
+    TermMismatch,
+    connect,
+)
+from broker.client.admin import Admin
+from broker.client.network import Network
+from broker.client.whole_tree import WholeTree
 from tests.broker_process import BrokerProcess
 
 DEADLINE_S = 60.0
@@ -72,3 +85,31 @@ async def test_a_node_that_does_not_answer_is_trouble_and_not_an_error(tmp_path:
                 assert [it.path for it in silent] == ["/node-1"]
             finally:
                 os.kill(stopped, signal.SIGCONT)
+
+
+class Leaving(Admin):
+    """A server that is gone when it is asked for its channels."""
+
+    async def actors(self, path: str) -> list[ActorInfo]:
+        return []
+
+    async def health(self) -> Health:
+        return Health(
+            "healthy", "1", 1, "by-dev", "rocksmq", "", 1, 1, 0, 0, (), (), 0,
+            consumption_paused=False,
+        )  # fmt: skip
+
+    async def channels(self) -> list[ChannelInfo]:
+        raise ConnectionLost("gone")
+
+
+async def test_a_server_that_goes_away_between_two_questions_is_one_plain_error() -> None:
+    network = Network(
+        "127.0.0.1:1", cluster="by-dev", open_s=1.0, give_up_s=1.0, spread=random.Random(1)
+    )
+    tree = WholeTree(network, Leaving(network.coordinator, deadline_s=1.0), deadline_s=1.0)
+    with pytest.raises(ConnectionLost):
+        await tree.actors("")
+    with pytest.raises(ConnectionLost):
+        await tree.health()
+    network.close()
