@@ -5,6 +5,7 @@ Next: actors/cell.py
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -61,6 +62,12 @@ class Tree(Protocol):
         """See System; `spec` is a ChildSpec or a SupervisorSpec."""
         ...
 
+    async def start_children(
+        self, supervisor_path: str, specs: Sequence[Any], *, deadline_s: float = 60.0
+    ) -> Sequence[Ref[Any] | Exception]:
+        """See System."""
+        ...
+
     async def stop_child(self, path: str) -> None:
         """See System."""
         ...
@@ -69,17 +76,25 @@ class Tree(Protocol):
 class Context(Generic[M]):
     """An incarnation's own view: who it is, its clock and randomness, timers and watches."""
 
-    def __init__(
-        self, life: Incarnation, random: Random, tree: Tree, stop: Callable[[], None]
-    ) -> None:
+    def __init__(self, life: Incarnation, seed: int, tree: Tree, stop: Callable[[], None]) -> None:
         self.path = life.path
         self.term = life.term
         self.self: Ref[M] = Ref(life)
         self.clock: Clock = life.clock
-        self.random = random
+        self._seed = seed
         self.tree = tree
         self.life = life
         self._stop = stop
+
+    @cached_property
+    def random(self) -> Random:
+        """Its own, made when it is first asked for: most actors throw no dice."""
+        return Random(self._seed)
+
+    @property
+    def shed(self) -> int:
+        """Messages that found the mailbox full in this life, and were dropped."""
+        return self.life.mailbox.shed
 
     def after(self, delay_s: float, message: M) -> Timer:
         """Have `message` arrive once, in `delay_s` seconds; it dies with the incarnation."""

@@ -106,8 +106,9 @@ class Cell:
         finally:
             self.life.die(Exit(ExitKind.KILLED))
             try:
-                with anyio.CancelScope(shield=True):
-                    await self.actor.reap()
+                if type(self.actor).reap is not Actor.reap:
+                    with anyio.CancelScope(shield=True):
+                        await self.actor.reap()
             finally:
                 self._finish()
 
@@ -116,7 +117,7 @@ class Cell:
         try:
             context: Context[Any] = Context(
                 self.life,
-                Random(self._ground.random.getrandbits(64)),
+                self._ground.random.getrandbits(64),
                 self._ground.tree,
                 lambda: self.request_stop(ExitKind.NORMAL),
             )

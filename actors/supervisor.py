@@ -46,6 +46,13 @@ class StartChild(Request[Ref[Any]]):
 
 
 @dataclass(frozen=True, slots=True)
+class StartChildren(Request[Sequence[Ref[Any] | Exception]]):
+    """Add and start many; the answer is, for each, its reference or why there is none."""
+
+    specs: tuple[AnySpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StopChild(Request[None]):
     """Stop a child in an orderly way and remove it."""
 
@@ -67,7 +74,7 @@ class Retry:
     name: str
 
 
-SupervisorMessage = StartChild | StopChild | ChildEnded | Retry
+SupervisorMessage = StartChild | StartChildren | StopChild | ChildEnded | Retry
 
 
 class Supervisor(Actor[SupervisorMessage]):
@@ -111,7 +118,9 @@ class Supervisor(Actor[SupervisorMessage]):
                 case Retry(name):
                     await self._revive(name)
                 case StartChild(spec):
-                    await self._start_child(spec, envelope)
+                    await self._start_one(spec, envelope)
+                case StartChildren(specs):
+                    envelope.reply(await self._start_children(specs, envelope))
                 case StopChild(name):
                     await self._stop_child(name, envelope)
                 case unknown:
@@ -232,25 +241,40 @@ class Supervisor(Actor[SupervisorMessage]):
                 return
             slot.restarts += 1
 
-    async def _start_child(self, spec: AnySpec, envelope: Envelope[Any]) -> None:
+    async def _start_one(self, spec: AnySpec, envelope: Envelope[Any]) -> None:
+        for started in await self._start_children((spec,), envelope):
+            if isinstance(started, Exception):
+                envelope.fail(started)
+            else:
+                envelope.reply(started)
+
+    async def _start_children(
+        self, specs: Sequence[AnySpec], envelope: Envelope[Any]
+    ) -> list[Ref[Any] | Exception]:
         """Nothing is left behind when the asker has gone meanwhile."""
+        answers: list[Ref[Any] | Exception] = []
+        for spec in specs:
+            if not envelope.wanted():
+                break
+            answers.append(await self._start_child(spec))
+        if not envelope.wanted():
+            paired = zip(specs, answers, strict=False)
+            started = [spec.name for spec, answer in paired if isinstance(answer, Ref)]
+            for slot in await self._stop([self._slot.children[name] for name in started]):
+                self._slot.remove(slot.spec.name)
+        return answers
+
+    async def _start_child(self, spec: AnySpec) -> Ref[Any] | Exception:
         refusal = self._refusal(spec.name)
         if refusal is not None:
-            envelope.fail(refusal)
-        if not envelope.wanted():
-            return
+            return refusal
         slot = self._slot.add(spec, dynamic=True)
         try:
             await self._start(slot)
         except Exception as error:  # noqa: BLE001 - whatever it is, the asker is told
-            envelope.fail(await self._not_started(slot, error))
-            return
+            return await self._not_started(slot, error)
         assert slot.cell is not None
-        if envelope.wanted():
-            envelope.reply(Ref[Any](slot.cell.life))
-        else:
-            await self._stop([slot])
-            self._slot.remove(spec.name)
+        return Ref[Any](slot.cell.life)
 
     def _refusal(self, name: str) -> Exception | None:
         children = self._slot.children

@@ -5,6 +5,7 @@ Owns the task groups. Never handles a message.
 Next: actors/supervisor.py
 """
 
+from collections.abc import Sequence
 from random import Random
 from types import TracebackType
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from actors.ref import Ref
 from actors.slot import Slot
 from actors.spec import AnySpec, SupervisorSpec
 from actors.statistics import ActorStatistics, abandoned, walk
-from actors.supervisor import StartChild, StopChild, launch
+from actors.supervisor import StartChild, StartChildren, StopChild, launch
 
 INSIST_EVERY_S = 0.1
 """At exit, how often a task that shields itself from its end is cancelled through its shield."""
@@ -97,6 +98,17 @@ class System:
         """
         self._require_supervisor(supervisor_path)
         return await self.find(supervisor_path).ask(StartChild(spec), deadline_s=deadline_s)
+
+    async def start_children(
+        self, supervisor_path: str, specs: Sequence[AnySpec], *, deadline_s: float = 60.0
+    ) -> Sequence[Ref[Any] | Exception]:
+        """Add many children in one go: for each its reference, or why there is none.
+
+        For each as `start_child`. Raises the errors of `ask`, and then none of them is there.
+        """
+        self._require_supervisor(supervisor_path)
+        request = StartChildren(tuple(specs))
+        return await self.find(supervisor_path).ask(request, deadline_s=deadline_s)
 
     async def stop_child(self, path: str, *, deadline_s: float = 60.0) -> None:
         """Stop a child in an orderly way and remove it; returns when it is over.

@@ -90,6 +90,7 @@ class Transactions:
         self._ended: dict[TxnId, Session] = {}
         self._dead: list[Session] = []
         self._placed: list[Session] = []
+        self._turned: dict[TxnId, Session] = {}
         self._moved: dict[TxnId, Session] = {}
         self._open_bytes = 0
         self._beginning = 0
@@ -196,7 +197,7 @@ class Transactions:
         keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
         context = TxnContext(TxnId(tick), keepalive_ms)
         session = Session(context, message.vchannel, id, tick)
-        self._open[context.id] = self._moved[context.id] = session
+        self._open[context.id] = self._turned[context.id] = session
         self._beginning -= 1
         return session
 
@@ -212,7 +213,8 @@ class Transactions:
         session.last_tick = outcome.tick
         del self._open[session.context.id]
         self._open_bytes -= session.size_bytes
-        self._ended[session.context.id] = self._moved[session.context.id] = session
+        self._ended[session.context.id] = self._turned[session.context.id] = session
+        self._moved.pop(session.context.id, None)
         self._placed.append(session)
         self._forget(outcome.tick)
 
@@ -225,14 +227,20 @@ class Transactions:
 
     @property
     def moved_count(self) -> int:
-        """Transactions that have changed since the last `take_moved`."""
+        """Open transactions that have got bodies since the last `take_moved`."""
         return len(self._moved)
 
+    def take_turned(self) -> tuple[TxnView, ...]:
+        """The transactions that began or ended since the last call."""
+        if not self._turned:
+            return ()
+        turned, self._turned = self._turned, {}
+        return tuple([_view(session) for session in turned.values()])
+
     def take_moved(self) -> tuple[TxnView, ...]:
-        """The transactions that have changed since the last call."""
-        views = tuple([_view(session) for session in self._moved.values()])
-        self._moved = {}
-        return views
+        """The open transactions that have got bodies since the last call."""
+        moved, self._moved = self._moved, {}
+        return tuple([_view(session) for session in moved.values()])
 
     def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
         if is_physical(vchannel):
@@ -322,11 +330,18 @@ class Transactions:
     def remember(self, finished: Iterable[FinishedTxn]) -> None:
         """Exactly these have ended, as far as anybody remembers, in this order."""
         self._ended = {each.outcome.txn.id: _finished(each) for each in finished}
+        self._turned.clear()
+
+    def give_up(self, txn_ids: Iterable[TxnId]) -> None:
+        """These may have lost bodies: whichever is still open is rolled back, and soon."""
+        for txn_id in txn_ids:
+            session = self._open.get(txn_id)
+            if session is not None:
+                self._expire(session)
 
     def renew(self, tick: TimeTick) -> None:
         """Whoever is open gets a whole lease from `tick` on: nobody could reach the log before."""
         self._placed.clear()
-        self._moved = dict(self._open)
         for session in self._open.values():
             session.last_tick = tick
 

@@ -10,7 +10,6 @@ Next: broker/core/sequencer.py
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.admission import Admission
@@ -40,19 +39,16 @@ from broker.node.messages import (
     AppendOutcome,
     ChannelFailed,
     CloseTick,
-    ExpireTxns,
-    FinishTxns,
     ProbeStorage,
-    ShowTxns,
     Truncate,
 )
 from broker.node.open_channels import OpenChannel, Saved
 from broker.node.parts import NodeParts
 from broker.node.refusals import refusal_of
-from broker.node.roster import MOVED_MAX, tell_roster
 from broker.node.shard_state import SealOverdue, SealSegments, ShardState
 from broker.node.tail import Tail
 from broker.node.takeover import taken_over
+from broker.node.txn_news import TxnNews
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 PROBE = ProbeStorage()
@@ -74,6 +70,7 @@ class Appender(Actor[AppenderMessage]):
     _tail: Tail
     _end: LogEnd
     _known: Known
+    _news: TxnNews
     _mvcc: MvccTicks
     _saved: Saved
     _shards: ShardState
@@ -87,7 +84,6 @@ class Appender(Actor[AppenderMessage]):
         self._backlog = Backlog(parts.limits.backlog_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
         self._groups = self._messages = 0
-        self._finishing: list[Envelope[AppenderMessage]] = []
 
     async def started(self, context: Context[AppenderMessage]) -> None:
         """Fence older terms, recover, and prove ownership by writing one tick."""
@@ -118,14 +114,15 @@ class Appender(Actor[AppenderMessage]):
                     await self._truncate()
                 case SealOverdue() | SealSegments() as about:
                     self._shards.seal(about, self._end.last_tick)
-                case ShowTxns() | ExpireTxns() | FinishTxns() as about:
-                    self._about_txns(about, envelope)
-                case _:
-                    assert_never(envelope.message)
+                case about:
+                    self._news.asked(about, envelope, self._end.last_tick)
         await self._commit_all(appends, closes=bool(closes))
         for envelope in closes:
             envelope.reply(self._admission.closed or self._tail.closed.tick)
-        self._tell(beats=bool(closes))
+        refusing = self._admission.closed is not None
+        if closes and not refusing:
+            self._news.stored(beats=True)
+        self._news.answer(refusing=refusing)
 
     async def _commit_all(
         self, appends: Sequence[Envelope[AppenderMessage]], *, closes: bool
@@ -136,20 +133,6 @@ class Appender(Actor[AppenderMessage]):
         due = self._known.transactions.rollbacks_due(()) or self._shards.shards.flushable()
         if not groups and (closes or due):
             await self._commit([], closes=closes)
-
-    def _about_txns(
-        self, about: ShowTxns | ExpireTxns | FinishTxns, envelope: Envelope[AppenderMessage]
-    ) -> None:
-        match about:
-            case ShowTxns():
-                envelope.reply(self._known.transactions.views())
-            case ExpireTxns():
-                self._known.transactions.expire(self._end.last_tick)
-            case FinishTxns():
-                self._known.transactions.closing = True
-                self._finishing.append(envelope)
-            case _:
-                assert_never(about)
 
     async def stopped(self) -> None:
         """Close the log."""
@@ -201,6 +184,7 @@ class Appender(Actor[AppenderMessage]):
         if bounds.first_id == bounds.next_id:
             self._saved.nothing_before = tick
         self._known.transactions.renew(tick)
+        self._news = TxnNews(self._context, self._known.transactions)
         self._mvcc = MvccTicks(tick)
         random = self._context.random
         self._shards = ShardState(recovered.shards, self._parts.headers, random)
@@ -252,6 +236,7 @@ class Appender(Actor[AppenderMessage]):
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             self._announce(tick)
         self._answer(group, sequenced.outcomes)
+        self._news.stored()
 
     def _sequence(
         self, messages: Sequence[NewMessage], first_tick: TimeTick, turn: Turn | None
@@ -295,16 +280,6 @@ class Appender(Actor[AppenderMessage]):
         closed = closed_tick(last.last_tick, self._end)
         self._tail.push(records, closed, self._context.clock.monotonic_s())
         self._shards.release(self._known.transactions.stored())
-
-    def _tell(self, *, beats: bool) -> None:
-        """Whoever watches over transactions, and who waits for the last of them to end."""
-        refusing, transactions = self._admission.closed is not None, self._known.transactions
-        if not refusing and (beats or transactions.moved_count >= MOVED_MAX):
-            tell_roster(self._context, transactions.take_moved())
-        if self._finishing and (refusing or transactions.open_count == 0):
-            for envelope in self._finishing:
-                envelope.reply(None)
-            self._finishing = []
 
     def _announce(self, tick: TimeTick) -> None:
         """Close a tick that nobody needs to find in the log."""

@@ -42,6 +42,7 @@ from broker.model.ids import PChannelName, Term
 from broker.node.keeper import KEEPER, KeeperMessage, MoveTo, StartScanner, channel_spec
 from broker.node.messages import (
     AssignChannel,
+    ChannelEvent,
     ChannelFailed,
     ChannelOpened,
     ChannelReleased,
@@ -52,6 +53,7 @@ from broker.node.messages import (
     Drain,
     FindScanner,
     GiveUpChannels,
+    KeeperCameBack,
     LatestMvcc,
     Locate,
     Located,
@@ -80,6 +82,8 @@ class Directory(Actor[DirectoryMessage]):
         self._parts = parts
         self._lifetimes: dict[PChannelName, Lifetime] = {}
         self._asked: dict[PChannelName, list[tuple[Stage, Asked]]] = {}
+        self._moving: dict[PChannelName, tuple[Stage, int]] = {}
+        """What a Keeper was told last, at its actor term, and has not done yet."""
         self._closing = False
 
     async def started(self, context: Context[DirectoryMessage]) -> None:
@@ -104,7 +108,13 @@ class Directory(Actor[DirectoryMessage]):
                     await self._expect(name, Stage(term, removed=True), envelope)
                 case OpenScanner() as request:
                     await self._open_scanner(request, envelope)
-                case ChannelOpened() | ChannelFailed() | ChannelReleased() | Terminated() as event:
+                case (
+                    ChannelOpened()
+                    | ChannelFailed()
+                    | ChannelReleased()
+                    | KeeperCameBack()
+                    | Terminated()
+                ) as event:
                     await self._learn(event)
                 case PauseConsumption(paused):
                     self._parts.pause.on = paused
@@ -180,9 +190,7 @@ class Directory(Actor[DirectoryMessage]):
                 await self._hand(name, MoveTo(removal))
                 self._settle(name)
 
-    async def _learn(
-        self, event: ChannelOpened | ChannelFailed | ChannelReleased | Terminated
-    ) -> None:
+    async def _learn(self, event: ChannelEvent | Terminated) -> None:
         match event:
             case ChannelOpened(channel):
                 self._serves(channel.name, channel.term)
@@ -190,8 +198,11 @@ class Directory(Actor[DirectoryMessage]):
                 await self._fails(name, term, refusal, final=final)
             case ChannelReleased(name, term):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
+                self._reached(name, Stage(term, removed=True))
                 self._settle(name)
                 self._parts.observer.closed(self._parts.node_id, name, term)
+            case KeeperCameBack(name, actor_term):
+                await self._move_again(name, actor_term)
             case Terminated(path, dead_term):
                 name = PChannelName(path.split("/")[-3])  # channel[name]/log/appender
                 self._parts.open_channels.withdraw(name, Term(dead_term))
@@ -204,6 +215,7 @@ class Directory(Actor[DirectoryMessage]):
     ) -> None:
         """Tell who waits. A final failure also ends the tries, unless a later stage is expected."""
         lifetime = self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
+        self._reached(name, Stage(term, removed=False))
         self._settle(name)
         if not final:
             return
@@ -212,8 +224,20 @@ class Directory(Actor[DirectoryMessage]):
         if removal >= lifetime.expected:
             await self._hand(name, MoveTo(removal))
 
+    async def _move_again(self, name: PChannelName, actor_term: int) -> None:
+        """A Keeper that died in the middle of a move has forgotten it."""
+        stage, told_term = self._moving.get(name, (None, actor_term))
+        if stage is not None and told_term < actor_term:
+            await self._hand(name, MoveTo(stage))
+
+    def _reached(self, name: PChannelName, stage: Stage) -> None:
+        expected, _ = self._moving.get(name, (None, 0))
+        if expected is not None and stage >= expected:
+            del self._moving[name]
+
     def _serves(self, name: PChannelName, term: Term) -> None:
         self._lifetimes[name] = opened(self._lifetime(name), term)
+        self._reached(name, Stage(term, removed=False))
         self._settle(name)
         found = self._parts.open_channels.find(name)
         if found is not None and found.channel.term == term:
@@ -240,6 +264,8 @@ class Directory(Actor[DirectoryMessage]):
         try:
             keeper = await self._keeper(name)
             keeper.tell(message)
+            if isinstance(message, MoveTo):
+                self._moving[name] = message.stage, keeper.term
         except ActorError as error:
             return Refusal(StreamingCode.INNER, f"{name}: try again: {error}")
         return None

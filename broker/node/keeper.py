@@ -39,11 +39,12 @@ from broker.node.messages import (
     ChannelReleased,
     CloseScanner,
     DirectoryMessage,
-    FinishTxns,
+    KeeperCameBack,
     OpenScanner,
     ScannerOpened,
 )
 from broker.node.parts import NodeParts
+from broker.node.txn_messages import FinishTxns, GoOnWithTxns
 
 KEEPER = "keeper"
 START_TRIES = 20
@@ -90,9 +91,18 @@ class Keeper(Actor[KeeperMessage]):
         self._numbers = count(1)
 
     async def started(self, context: Context[KeeperMessage]) -> None:
-        """Whatever is open stays as it is."""
+        """Whatever is open stays as it is, and goes on as it was before somebody began to close it.
+
+        A move that ended with an earlier incarnation comes again: the Directory knows of it.
+        """
         self._context = context
         self._channel_path = context.path.rpartition("/")[0]
+        opened = self._parts.open_channels.find(self._name)
+        with suppress(ActorError):
+            if opened is not None:
+                opened.appender.tell(GoOnWithTxns())
+        if context.term > 1:
+            self._parts.open_channels.report(KeeperCameBack(self._name, context.term))
 
     async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
         """Of several moves only the last one counts: the others were overtaken."""

@@ -12,13 +12,13 @@ import anyio
 from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
 from broker.core.delivery import Item
-from broker.core.lease import TxnView
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, ClosedTick, NewMessage
 from broker.model.position import Cursor, DeliverFilter, DeliverPolicy
 from broker.node.shard_state import SealOverdue, SealSegments
+from broker.node.txn_messages import AboutTxns
 
 AppendOutcome = Appended | Refusal
 
@@ -53,68 +53,9 @@ class Truncate:
     """A timer: drop what retention lets go."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShowTxns(Request[tuple[TxnView, ...]]):
-    """Every open transaction as it is now, the oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpireTxns:
-    """The lease of some transaction is over, as far as its actor can see: look, and end it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishTxns(Request[None]):
-    """Let no transaction begin any more; answered when none is open.
-
-    The channel is about to be closed. Ask with the deadline that its clients have; what is open
-    after that goes on with the next owner.
-    """
-
-
 AppenderMessage = (
-    AppendBatch
-    | CloseTick
-    | ProbeStorage
-    | Truncate
-    | ShowTxns
-    | ExpireTxns
-    | FinishTxns
-    | SealOverdue
-    | SealSegments
+    AppendBatch | CloseTick | ProbeStorage | Truncate | AboutTxns | SealOverdue | SealSegments
 )
-
-# ---- Roster and Transaction: the transactions of one pchannel ----------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class TxnsMoved:
-    """What a group did to transactions, once it was durable."""
-
-    views: tuple[TxnView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LookAround:
-    """A timer: ask which transactions are open."""
-
-
-RosterMessage = TxnsMoved | LookAround
-
-
-@dataclass(frozen=True, slots=True)
-class TxnMoved:
-    """How one transaction stands after a batch."""
-
-    view: TxnView
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseOver:
-    """A timer: compare the closed tick with the lease."""
-
-
-TransactionMessage = TxnMoved | LeaseOver
 
 # ---- TimeTick: one per pchannel --------------------------------------------------------------
 
@@ -374,11 +315,19 @@ class ChannelReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class KeeperCameBack:
+    """The Keeper of a pchannel was restarted, at this actor term: what it was told last is lost."""
+
+    name: PChannelName
+    actor_term: int
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUpChannels:
     """This node's lease is over: close every channel, whoever asked for it; none is awaited."""
 
 
-ChannelEvent = ChannelOpened | ChannelFailed | ChannelReleased
+ChannelEvent = ChannelOpened | ChannelFailed | ChannelReleased | KeeperCameBack
 
 DirectoryMessage = (
     Locate

@@ -1,7 +1,8 @@
 """Reads a log into the state that a restart goes on from: all of it, or what a snapshot has not.
 
 It only reads. A snapshot is a help and not a condition: what of it is damaged is told loudly, and
-then the whole log is read. Damage in the log itself, in what need not be read, is stepped over.
+then the whole log is read. Damage in the log itself is stepped over: a log must open. Transactions
+that are open there may have lost something, so whichever does not end further on is rolled back.
 Next: broker/core/recovery.py
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from broker.core.recovery import EffectOf, RecoveryState
 from broker.core.transaction import Transactions
 from broker.model.effect import Effect
-from broker.model.ids import MessageId, PChannelName
+from broker.model.ids import MessageId, PChannelName, TxnId
 from broker.model.record import Record
 from broker.model.snapshot import Snapshot
 from broker.node.limits import NodeLimits
@@ -63,20 +64,20 @@ def begin(
 
 
 async def read_through(replay: Replay, log: Log, transactions: Transactions) -> None:
-    """Read to the end of the log, learning who is open and who ended, too.
-
-    Raises Corrupt for damage where transactions may be open.
-    """
+    """Read to the end of the log, learning who is open and who ended, too."""
     bounds = log.bounds()
     needed = await _oldest_open(log, bounds)
+    doubtful: set[TxnId] = set()
     while replay.next_id < bounds.next_id:
         try:
             records = await log.read(replay.next_id, READ_BYTES)
         except Corrupt as damage:
-            if replay.next_id >= needed:
-                raise
             notes.warning("what came before the damage is not known any more: %s", damage)
-            replay.next_id = needed
+            if replay.next_id < needed:
+                replay.next_id = needed
+            else:
+                doubtful |= {view.context.id for view in transactions.views()}
+                replay.next_id = await _behind(log, replay.next_id, bounds.next_id)
             continue
         for record in records:
             transactions.replay(record)
@@ -84,6 +85,7 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
         transactions.stored()
         tell(replay.observe(records))
     transactions.remember(replay.state.finished.all())
+    transactions.give_up(doubtful)
 
 
 def effect_of(headers: Headers) -> EffectOf:
@@ -107,5 +109,35 @@ def tell(wrong: Sequence[str]) -> None:
 async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
     if bounds.first_id == bounds.next_id:
         return bounds.next_id
-    (newest,) = (await log.read(MessageId(bounds.next_id - 1), 1))[-1:]
+    try:
+        (newest,) = (await log.read(MessageId(bounds.next_id - 1), 1))[-1:]
+    except Corrupt:
+        return bounds.first_id
     return max(bounds.first_id, newest.last_confirmed_id)
+
+
+async def _behind(log: Log, damaged_id: MessageId, next_id: MessageId) -> MessageId:
+    """An id right behind damage, from which the log can be read again; its end when there is none.
+
+    Found by larger and larger steps and then by halving, because damage does not say how many
+    messages it took. Where a log has more of it nearby, all of that is stepped over at once.
+    """
+    bad, step = damaged_id, 1
+    while bad + step < next_id and not await _is_readable(log, MessageId(bad + step)):
+        bad, step = MessageId(bad + step), 2 * step
+    good = min(next_id, MessageId(bad + step))
+    while good - bad > 1:
+        middle = MessageId((bad + good) // 2)
+        if await _is_readable(log, middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+async def _is_readable(log: Log, message_id: MessageId) -> bool:
+    try:
+        await log.read(message_id, 1)
+    except Corrupt:
+        return False
+    return True

@@ -10,42 +10,54 @@ Next: broker/node/appender.py
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from actors import Actor, ActorError, Context, Envelope, Timer
+from actors import Actor, ActorError, Context, Envelope
 from broker.core.lease import TxnView, lease_left_ms
-from broker.core.txn_state import TxnState
-from broker.model.ids import PChannelName, TxnId
-from broker.node.messages import ExpireTxns, LeaseOver, ShowTxns, TransactionMessage, TxnMoved
+from broker.model.ids import PChannelName
 from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
+from broker.node.txn_messages import (
+    ExpireTxns,
+    LeaseOver,
+    ShowTxns,
+    TransactionMessage,
+    TxnEnded,
+    TxnMoved,
+)
 
 SHOW_S = 10.0
 LEASE_OVER = LeaseOver()
 
 
 class Transaction(Actor[TransactionMessage]):
-    """See the module."""
+    """See the module. `view`: how it stood when its actor was wanted first."""
 
     _context: Context[TransactionMessage]
 
-    def __init__(self, name: PChannelName, txn_id: TxnId, parts: NodeParts) -> None:
+    def __init__(self, name: PChannelName, view: TxnView, parts: NodeParts) -> None:
         self._name = name
-        self._txn_id = txn_id
+        self._view = view
         self._parts = parts
         self._age_ms_max = parts.limits.txns.age_ms_max
-        self._view: TxnView | None = None
-        self._timer: Timer | None = None
+        self._sure = True
 
     async def started(self, context: Context[TransactionMessage]) -> None:
-        """Look soon; the Roster usually tells how it stands before that."""
+        """The timer is set once a lease, and not moved by every body. Restarted, it looks soon."""
         self._context = context
-        self._look_again(self._parts.limits.tick_interval_s)
+        self._sure = context.term == 1
+        if self._sure:
+            left_ms = lease_left_ms(self._view, self._view.last_tick, self._age_ms_max)
+            context.after(left_ms / 1000, LEASE_OVER)
+        else:
+            context.after(self._parts.limits.tick_interval_s, LEASE_OVER)
 
     async def receive(self, batch: Sequence[Envelope[TransactionMessage]]) -> None:
         """Remember how it stands; when the lease seems over, make sure and have it ended."""
         for envelope in batch:
             match envelope.message:
                 case TxnMoved(view):
-                    self._take(view)
+                    self._view = view
+                case TxnEnded():
+                    self._context.stop()
                 case LeaseOver():
                     await self._check()
                 case _:
@@ -54,8 +66,6 @@ class Transaction(Actor[TransactionMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         """How it stands, as far as it was told."""
         view = self._view
-        if view is None:
-            return {}
         return {
             "vchannel": view.vchannel,
             "state": view.state.value,
@@ -65,29 +75,19 @@ class Transaction(Actor[TransactionMessage]):
             "last_tick": view.last_tick,
         }
 
-    def _take(self, view: TxnView) -> None:
-        first = self._view is None
-        self._view = view
-        if view.state is not TxnState.IN_FLIGHT:
-            self._context.stop()
-        elif first:
-            self._look_again(
-                lease_left_ms(view, view.last_tick, self._parts.limits.txns.age_ms_max) / 1000
-            )
-
     async def _check(self) -> None:
-        """Ticks decide. The timer is set once a lease, and not moved by every batch."""
+        """Ticks decide."""
         opened = self._parts.open_channels.find(self._name)
-        if opened is None:
-            self._look_again(self._parts.limits.tick_interval_s)
-            return
-        left_ms = self._left_ms(opened)
-        if left_ms <= 0:
-            await self._make_sure(opened)
+        left_ms = 0.0
+        if opened is not None:
             left_ms = self._left_ms(opened)
-        if left_ms <= 0:
-            self._have_ended(opened)
-        self._look_again(max(left_ms / 1000, self._parts.limits.tick_interval_s))
+            if left_ms <= 0 or not self._sure:
+                await self._make_sure(opened)
+                left_ms = self._left_ms(opened)
+            if left_ms <= 0:
+                self._have_ended(opened)
+        delay_s = max(left_ms / 1000, self._parts.limits.tick_interval_s)
+        self._context.after(delay_s, LEASE_OVER)
 
     def _have_ended(self, opened: OpenChannel) -> None:
         try:
@@ -101,20 +101,13 @@ class Transaction(Actor[TransactionMessage]):
             views = await opened.appender.ask(ShowTxns(), deadline_s=SHOW_S)
         except ActorError:
             return
-        found = [view for view in views if view.context.id == self._txn_id]
+        self._sure = True
+        txn_id = self._view.context.id
+        found = [view for view in views if view.context.id == txn_id]
         if found:
             self._view = found[0]
         else:
             self._context.stop()
 
     def _left_ms(self, opened: OpenChannel) -> float:
-        if self._view is None:
-            return 0.0
-        return lease_left_ms(
-            self._view, opened.tail.closed.tick, self._parts.limits.txns.age_ms_max
-        )
-
-    def _look_again(self, delay_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._context.after(delay_s, LEASE_OVER)
+        return lease_left_ms(self._view, opened.tail.closed.tick, self._age_ms_max)

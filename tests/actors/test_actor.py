@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors import Actor, ChildSpec, Envelope
+from actors import Actor, ChildSpec, Envelope, MailboxSpec, Overflow
 from tests.actors.troupe import Leave, Player, Raise, Say, Troupe, seeded, settle
 
 
@@ -26,6 +26,19 @@ async def test_the_randomness_of_an_actor_comes_from_the_seed_of_its_system() ->
             draws.append([player.context.random.random() for player in troupe.players])
     assert draws[0] == draws[1] != draws[2]
     assert draws[0][0] != draws[0][1]
+
+
+@seeded
+async def test_an_actor_can_see_that_messages_to_it_were_dropped() -> None:
+    async with Troupe() as troupe:
+        mailbox = MailboxSpec(bound=2, overflow=Overflow.SHED)
+        spec = troupe.child("a", mailbox=mailbox)
+        ref = await troupe.system.start_child("/root", spec)
+        context = troupe.player("a").context
+        assert context.shed == 0
+        for _ in range(5):
+            ref.tell(Say())
+        assert context.shed == 3
 
 
 @seeded

@@ -293,6 +293,37 @@ async def test_a_child_whose_asker_leaves_during_the_start_is_stopped_again() ->
 
 
 @seeded
+async def test_many_children_are_started_in_one_go_and_each_has_its_own_answer() -> None:
+    async with Troupe("taken") as troupe:
+        specs = [
+            troupe.child("a"),
+            troupe.child("taken"),
+            troupe.child("broken", on_start=refuse),
+            troupe.child("b"),
+        ]
+        a, taken, broken, b = await troupe.system.start_children("/root", specs)
+        assert (a, b) == (troupe.ref("a"), troupe.ref("b"))
+        assert isinstance(taken, NameTaken)
+        assert isinstance(broken, OSError)
+        assert troupe.terms() == {"taken": 1, "a": 1, "b": 1}
+        with pytest.raises(NoSuchActor, match="not a supervisor"):
+            await troupe.system.start_children("/root/a", specs)
+
+
+@seeded
+async def test_of_many_children_none_is_left_behind_when_their_asker_leaves() -> None:
+    async with Troupe() as troupe:
+        slow = troupe.child("slow", on_start=lambda _: anyio.sleep(10))
+        specs = [troupe.child("a"), troupe.child("broken", on_start=refuse), slow]
+        with anyio.move_on_after(1):
+            await troupe.system.start_children("/root", [*specs, troupe.child("never")])
+        await troupe.clock.sleep(20)
+        assert troupe.terms() == {}
+        assert "a@1 stopped" in troupe.journal
+        assert not [line for line in troupe.journal if line.startswith("never")]
+
+
+@seeded
 async def test_who_is_not_there_cannot_be_stopped_nor_be_a_supervisor() -> None:
     async with Troupe("a") as troupe:
         with pytest.raises(NoSuchActor):

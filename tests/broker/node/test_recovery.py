@@ -228,6 +228,61 @@ def test_a_snapshot_of_another_log_is_not_used(caplog: pytest.LogCaptureFixture)
     run_seeded(8, scenario)
 
 
+@pytest.mark.parametrize("damaged", [1, 5, 12])
+def test_damage_inside_an_open_transaction_ends_it_and_does_not_keep_a_log_closed(
+    damaged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`damaged`: so many records of its bodies, from its second one on."""
+
+    async def scenario() -> None:
+        wal = WatchedMemory()
+        async with running_node(wal, LIMITS) as world:
+            await world.assign()
+            hurt, ended = await begin(world), await begin(world)
+            lost: set[int] = set()
+            for number in range(14):
+                pair = [message(f"{number}/{at}", txn=hurt) for at in range(2)]
+                landed = appended(await world.append(*pair))
+                if 1 <= number <= damaged:
+                    lost |= {it.id for it in landed}
+            (whole,) = appended(await world.append(message("e", 0, 901, txn=ended)))
+            later = await begin(world, 1)
+            await world.remove()
+        wal.damaged = lost
+        async with running_node(wal, LIMITS) as world:  # of a node without its snapshots
+            assert await world.assign(term=2) is None
+            (refusal,) = await world.append(message("x", txn=hurt))
+            assert isinstance(refusal, Refusal)
+            assert refusal.code is StreamingCode.TRANSACTION_EXPIRED
+            (again,) = appended(await world.append(message("e", 0, 901, txn=ended)))
+            assert again == whole
+            appended(await world.append(message("1", 1, txn=later)))
+            appended(await world.append(message("e", 1, 901, txn=later)))
+            assert (await world.offsets()).open_txns == 0
+        assert [it.txn.id for it in wal.records if it.kind == 902 and it.txn] == [hurt.id]
+        assert "not known any more" in caplog.text
+
+    run_seeded(10, scenario)
+
+
+def test_a_log_whose_newest_records_are_damaged_opens() -> None:
+    async def scenario() -> None:
+        wal = WatchedMemory()
+        async with running_node(wal, LIMITS) as world:
+            await world.assign()
+            txn = await begin(world)
+            landed = appended(await world.append(message("1", txn=txn)))
+            await world.remove()
+        wal.damaged = set(range(landed[0].id, wal.records[-1].next_id))
+        async with running_node(wal, LIMITS) as world:
+            assert await world.assign(term=2) is None
+            (refusal,) = await world.append(message("2", txn=txn))
+            assert isinstance(refusal, Refusal)
+            appended(await world.append(message("plain")))
+
+    run_seeded(11, scenario)
+
+
 def test_damage_in_what_need_not_be_read_does_not_keep_a_log_closed() -> None:
     async def scenario() -> None:
         wal = WatchedMemory()

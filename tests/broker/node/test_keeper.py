@@ -1,0 +1,73 @@
+"""Moves of a pchannel that are cut short: what was asked for still comes about."""
+
+import asyncio
+
+import pytest
+
+from actors import ActorError
+from actors.testing import run_seeded
+from broker.model.ids import TxnId
+from broker.model.message import AppendedInTxn, NewMessage
+from broker.model.txn import TxnContext
+from broker.node.limits import NodeLimits
+from tests.broker.node.world import DIRECTORY, PCHANNEL, World, message, running_node
+
+LIMITS = NodeLimits(txn_finish_s=2.0)
+KEEPER = f"/root/node/channels/{PCHANNEL}/keeper"
+BEGIN = TxnContext(TxnId(0), 0)
+
+
+def begin() -> NewMessage:
+    return message("b", 0, 900, txn=BEGIN)
+
+
+async def closing(world: World) -> None:
+    """Until no transaction begins any more, because somebody waits for the open ones to end."""
+    while True:
+        (outcome,) = await world.append(begin())
+        if not isinstance(outcome, AppendedInTxn):
+            return
+        await world.clock.sleep(0.01)
+
+
+async def removed_in_vain(world: World) -> None:
+    with pytest.raises(ActorError):
+        await world.remove()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_removal_whose_keeper_dies_while_transactions_end_is_carried_out(seed: int) -> None:
+    async def scenario() -> None:
+        async with running_node(limits=LIMITS, seed=seed) as world:
+            await world.assign()
+            await world.append(begin())
+            async with asyncio.TaskGroup() as tasks:
+                removal = tasks.create_task(world.remove())
+                await closing(world)
+                world.system.kill(KEEPER)
+            assert removal.result() is None
+            assert ("closed", PCHANNEL, 1) in world.observer.events
+
+    run_seeded(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_transactions_begin_again_when_nobody_closes_the_channel_any_more(seed: int) -> None:
+    async def scenario() -> None:
+        async with running_node(limits=LIMITS, seed=seed) as world:
+            await world.assign()
+            await world.append(begin())
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(removed_in_vain(world))
+                await closing(world)
+                world.system.kill(DIRECTORY)  # who knows what was asked for
+                world.system.kill(KEEPER)
+            deadline_s = world.clock.monotonic_s() + 60
+            while world.clock.monotonic_s() < deadline_s:
+                (outcome,) = await world.append(begin())
+                if isinstance(outcome, AppendedInTxn):
+                    return
+                await world.clock.sleep(0.05)
+            pytest.fail("no transaction begins any more")
+
+    run_seeded(seed, scenario)
