@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 
 from broker.client import Client, TidemarkError, connect
 
 COLLECTION = "failover"
 APPEND_S = 30.0
-PAUSE_S = 0.002
+PAUSE_S = 0.02
 SETTLE_S = 30.0
 PAYLOAD = b"." * 1024
 
@@ -43,7 +44,7 @@ class Lane:
     over: anyio.Event = field(default_factory=anyio.Event)
 
     def mark(self) -> None:
-        """Its node is being killed."""
+        """Its node is dead: what is sent from now on is the next owner's."""
         self.killed_s, self.before_s, self.gap = time.monotonic(), self.last_s, None
         self.over = anyio.Event()
 
@@ -114,9 +115,11 @@ async def measure(address: str, kills: int, nodes: int, seed: int) -> tuple[list
                 victim = chosen.choice(sorted(set(owners.values())))
                 hit = [it for it in lanes if owners[it.vchannel.rpartition("_")[0]] == victim]
                 pids = await node_pids(log)
+                os.kill(pids[victim], signal.SIGKILL)
+                while alive(pids[victim]):
+                    await anyio.lowlevel.checkpoint()
                 for lane in hit:
                     lane.mark()
-                os.kill(pids[victim], signal.SIGKILL)
                 for lane in hit:
                     await lane.over.wait()
                 longest = max(lane.gap or 0.0 for lane in hit)
@@ -124,6 +127,14 @@ async def measure(address: str, kills: int, nodes: int, seed: int) -> tuple[list
                 print(f"kill {number + 1}: node {victim}, {len(hit)} pchannels, {longest:.3f} s")
             tasks.cancel_scope.cancel()
         return gaps, sum(it.acknowledged for it in lanes), sum(it.errors for it in lanes)
+
+
+def alive(pid: int) -> bool:
+    """Whether it can still do anything; one that is only not buried yet cannot."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def quantile(values: list[float], share: float) -> float:
