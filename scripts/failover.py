@@ -27,6 +27,8 @@ COLLECTION = "failover"
 APPEND_S = 30.0
 PAUSE_S = 0.02
 SETTLE_S = 30.0
+LAST_ANSWERS_S = 0.01
+"""Until what a dead node had written to its sockets is read."""
 PAYLOAD = b"." * 1024
 
 
@@ -44,18 +46,16 @@ class Lane:
     over: anyio.Event = field(default_factory=anyio.Event)
 
     def mark(self) -> None:
-        """Its node is dead: what is sent from now on is the next owner's."""
+        """Its node is dead, and its last answers are read: the next one is another owner's."""
         self.killed_s, self.before_s, self.gap = time.monotonic(), self.last_s, None
         self.over = anyio.Event()
 
-    def landed(self, sent_s: float) -> None:
-        """Only what was sent after the kill can be the next one."""
+    def landed(self) -> None:
+        """The first one after the kill ends the gap, whether it was sent before or after."""
         now_s = time.monotonic()
-        if self.killed_s is not None and sent_s > self.killed_s:
+        if self.killed_s is not None:
             self.gap, self.killed_s = now_s - self.before_s, None
             self.over.set()
-        elif self.killed_s is not None:
-            self.before_s = now_s
         self.last_s = now_s
         self.acknowledged += 1
 
@@ -63,14 +63,13 @@ class Lane:
 async def append_for_ever(log: Client, lane: Lane) -> None:
     """One after the other; what is cut off by a kill is sent again by the client."""
     while True:
-        sent_s = time.monotonic()
         try:
             await log.append(lane.vchannel, PAYLOAD, deadline_s=APPEND_S)
         except TidemarkError as error:
             lane.errors += 1
             print(f"{lane.vchannel}: {error}", file=sys.stderr)
         else:
-            lane.landed(sent_s)
+            lane.landed()
         await anyio.sleep(PAUSE_S)
 
 
@@ -118,6 +117,7 @@ async def measure(address: str, kills: int, nodes: int, seed: int) -> tuple[list
                 os.kill(pids[victim], signal.SIGKILL)
                 while alive(pids[victim]):
                     await anyio.lowlevel.checkpoint()
+                await anyio.sleep(LAST_ANSWERS_S)
                 for lane in hit:
                     lane.mark()
                 for lane in hit:
