@@ -4,6 +4,7 @@ Next: tests/chaos/storm/run.py
 """
 
 import argparse
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +24,10 @@ def main() -> int:
     parser.add_argument("--faults", default="", help="a,b,c; all of them when it is not given")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="a new folder for the data and the logs")
+    parser.add_argument("--tell", action="store_true", help="each fault when it is over")
     given = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    logging.getLogger("tests.chaos").setLevel(logging.INFO if given.tell else logging.ERROR)
     faults = tuple(filter(None, given.faults.split(",")))
     try:
         make_plan(given.seed, 1.0, faults)
@@ -33,6 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
         if given.keep:
             given.keep.mkdir(parents=True)
+        print(f"seed {given.seed}: {options.seconds:.0f} s of faults, then a minute at most")
         report = anyio.run(run_storm, options, given.keep or Path(folder))
     print("\n".join(table(report)))
     if report.violations:

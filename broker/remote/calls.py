@@ -51,6 +51,7 @@ class Calls:
     def __init__(self, host: str, port: int, metadata: Mapping[str, str]) -> None:
         self._address = f"{host}:{port}"
         self._metadata = dict(metadata)
+        self._closed = False
         self._channel = Channel(
             host,
             port,
@@ -61,6 +62,8 @@ class Calls:
 
     async def call(self, path: str, request: Wire, answer: type[W], *, deadline_s: float) -> W:
         """One request, one answer. Raises Unreachable, or Refused with what the peer said."""
+        if self._closed:  # the channel would connect again, and nobody would close that
+            raise Unreachable(f"{self._address} was given up; look again who is there now")
         with self._translated(deadline_s):
             async with (
                 asyncio.timeout(deadline_s),
@@ -79,7 +82,8 @@ class Calls:
         return received
 
     def close(self) -> None:
-        """Cut the connection; calls under way end as Unreachable."""
+        """Cut the connection; calls under way, and later ones, end as Unreachable."""
+        self._closed = True
         self._channel.close()
 
     @contextmanager

@@ -4,6 +4,7 @@ Every fault is taken back when it is over, and when the storm is ended before th
 Next: tests/chaos/storm/cluster.py
 """
 
+import logging
 import resource
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from anyio.abc import TaskGroup
 from broker.client import Client, TidemarkError
 from tests.chaos.storm.cluster import Cluster, Member
 from tests.chaos.storm.plan import Fault
+
+log = logging.getLogger("tests.chaos")
 
 DELAYS_S = (0.02, 0.1, 0.5)
 ASK_S = 10.0
@@ -60,7 +63,9 @@ class Storm:
         began_s = anyio.current_time()
         whom = await self._carry_out(fault)
         (self.struck if whom else self.missed)[fault.kind] += 1
-        self.told.append((began_s, f"{fault.kind} {whom or 'nobody'} {fault.lasts_s:.2f} s"))
+        told = f"{fault.kind} {whom or 'nobody'} {fault.lasts_s:.2f} s"
+        self.told.append((began_s, told))
+        log.info("%9.3f %s", began_s, told)
 
     async def _carry_out(self, fault: Fault) -> str:
         """Whom it struck; empty when there was nobody."""

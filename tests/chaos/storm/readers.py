@@ -57,7 +57,9 @@ class Readers:
             tasks.start_soon(self._read, name, vchannel, start)
             amid.append(name)
             if len(amid) > AMID_MAX:
-                self.running.pop(amid.pop(0)).cancel()
+                scope = self.running.pop(amid.pop(0), None)
+                if scope is not None:
+                    scope.cancel()
 
     async def _read(self, name: str, vchannel: str, start: Start) -> None:
         after = start.tick if isinstance(start, Cut) else (0 if start == "all" else None)
@@ -65,7 +67,7 @@ class Readers:
             self.running[name] = scope
             reader = await self._opened(vchannel, start)
             if reader is None:
-                del self.running[name]
+                self.running.pop(name, None)
                 return
             reading = Reading(name, vchannel, after, anyio.current_time())
             self.recorder.history.readings.append(reading)

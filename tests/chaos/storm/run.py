@@ -31,6 +31,10 @@ OWNERS_EVERY_S = 0.5
 SHOWN_MAX = 5
 
 
+class NotJudged(Exception):
+    """The cluster did not come to where its history can be judged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a run depends on, but for the machine."""
@@ -75,7 +79,7 @@ class Report:
 
 
 async def run_storm(options: Options, folder: Path) -> Report:
-    """Raises what kept it from being judged; nothing of it is left running."""
+    """Raises NotJudged or TimeoutError; nothing of it is left running."""
     cluster = Cluster(folder, options.nodes, options.pchannels)
     recorder = Recorder()
     try:
@@ -158,9 +162,12 @@ class _Run:
     async def _read_all(self) -> None:
         async with connect(self._storm.cluster.client_link.address) as log:
             for vchannel in self._options.vchannels:
-                with anyio.fail_after(READ_S):
-                    reader = log.read(vchannel, until="now")
-                    found = seen([it async for it in reader.messages()])
+                try:
+                    with anyio.fail_after(READ_S):
+                        reader = log.read(vchannel, until="now")
+                        found = seen([it async for it in reader.messages()])
+                except (TidemarkError, TimeoutError) as error:
+                    raise NotJudged(f"{vchannel} cannot be read to its end: {error!r}") from error
                 self._recorder.history.final[vchannel] = found
 
     async def _watch_owners(self) -> None:
