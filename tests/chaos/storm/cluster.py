@@ -21,6 +21,8 @@ from tests.chaos.storm.proxy import Link
 
 WATCH_S = 0.1
 COORDINATOR = "coordinator"
+BALANCE = {"balance_interval_s": "2", "min_rebalance_interval_s": "4"}
+"""Often: channels move from node to node under load, besides what is forced."""
 
 
 class Member:
@@ -74,7 +76,7 @@ class Cluster:
         self.client_link = Link("client-coordinator", ports.pop(), home)
         self.links = [self.client_link]
         data = {"data_dir": str(folder / "data"), "allow_chaos": "true", "log_level": "error"}
-        told = data | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
+        told = data | BALANCE | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
         self.coordinator = Member(COORDINATOR, (COORDINATOR,), told)
         self.nodes: list[Member] = []
         for number in range(1, nodes + 1):
