@@ -159,7 +159,10 @@ def closed_ticks_stay_closed(history: History) -> Iterator[Violation]:
 
 
 def cuts_divide(history: History) -> Iterator[Violation]:
-    """What was acknowledged before a cut is inside, what began after it is not."""
+    """What was acknowledged before a cut is inside, what began after it is not.
+
+    Not of broadcasts: the answer may tell where the second of two copies is.
+    """
     for cut in history.cuts:
         for done in history.operations:
             if done.outcome is not Outcome.ACKNOWLEDGED or done.sort == "broadcast":

@@ -37,7 +37,10 @@ def a_term_has_one_owner(history: History) -> Iterator[Violation]:
 
 
 def later_is_later(history: History) -> Iterator[Violation]:
-    """What began after another was acknowledged has the larger id and tick on their pchannel."""
+    """What began after another was acknowledged has the larger id and tick on their pchannel.
+
+    Not of broadcasts: the answer may tell where the second of two copies is.
+    """
     events = defaultdict[str, list[tuple[float, int, Place, bytes]]](list)
     for done in history.operations:
         if done.outcome is not Outcome.ACKNOWLEDGED or done.sort == "broadcast":

@@ -171,7 +171,8 @@ class _Run:
                 self._recorder.history.final[vchannel] = found
 
     async def _watch_owners(self) -> None:
-        history = self._recorder.history
+        """Whenever a channel has another owner or term than when it was last looked at."""
+        last = dict[str, Owned]()
         while True:
             try:
                 channels = await self._log.channels()
@@ -179,8 +180,9 @@ class _Run:
                 channels = []
             for it in channels:
                 owned = Owned(it.name, it.term, it.node_id)
-                if it.state == "assigned" and owned not in history.owned[-64:]:
-                    history.owned.append(owned)
+                if it.state == "assigned" and owned != last.get(it.name):
+                    last[it.name] = owned
+                    self._recorder.history.owned.append(owned)
             await anyio.sleep(OWNERS_EVERY_S)
 
 
