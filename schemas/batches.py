@@ -19,6 +19,10 @@ PROPERTY: Final = b"\x1a"
 """The tag of a shared property, in a request, in what is stored, and in what a reader gets."""
 STORED: Final = 1
 """`Form.STORED`; 0 is `Form.PAYLOADS`."""
+ARROW: Final = 3
+"""`Codec.ARROW`."""
+ARROW_ROWS: Final = 2
+"""`Form.ARROW_ROWS`."""
 
 
 class ScannedBatch(NamedTuple):

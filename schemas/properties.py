@@ -141,6 +141,8 @@ TRACE: Final = _bytes("_tc")
 """Bytes of a `messages.TraceContextHeader`."""
 ROW_KEY: Final = _bytes("tidemark.key")
 """Ours: the key of the row in the payload."""
+ROW_SCHEMA: Final = _decimal("tidemark.schema")
+"""Ours: which version of its collection's schema a row of Arrow has, from 1 on."""
 
 RESERVED_PREFIX: Final = "_"
 

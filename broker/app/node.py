@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import structlog
@@ -24,6 +25,7 @@ from broker.app.single import drain
 from broker.app.storage import metadata, segmented_wal
 from broker.config import Settings, split_address
 from broker.coordinator.founding import known_cluster
+from broker.coordinator.row_schemas import StoredRowSchemas
 from broker.coordinator.terms import StoredTerms
 from broker.data_folder import DataFolder
 from broker.edge.roles import node as node_role
@@ -37,6 +39,7 @@ from broker.node.membership import Membership, Retire
 from broker.node.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.process_memory import ProcessMemory
 from broker.remote.calls import Calls
 from broker.remote.coordinator import RemoteEnrolment, RemoteTicks
@@ -121,9 +124,11 @@ class _Tree:
         self.belonging = Belonging()
         self.parts: NodeParts
         self.found = Found()
+        self._row_schemas: RowSchemas = NoRowSchemas()
 
     def spec(self, store: SqliteMetaStore, identity: str) -> SupervisorSpec:
         """Membership comes last: whoever registers must be able to serve."""
+        self._row_schemas = StoredRowSchemas(store)
         ports = NodePorts(
             wal=segmented_wal(self._settings, self._folder, self.damages),
             terms=StoredTerms(store, self._node_id),
@@ -162,7 +167,7 @@ class _Tree:
         """The services over the tree."""
         return EdgeServer(
             facts(self._settings, self._node_id),
-            self.found.reaches,
+            replace(self.found.reaches, row_schemas=self._row_schemas),
             inside(system, self._settings, self.damages),
             edge_limits(self._settings),
             node_role,

@@ -7,6 +7,7 @@ Owns the order of starts and stops of a whole broker. What can go wrong at a sta
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 
@@ -23,6 +24,7 @@ from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
+from broker.coordinator.row_schemas import StoredRowSchemas
 from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
@@ -40,6 +42,7 @@ from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
@@ -104,9 +107,11 @@ class _Tree:
         self._node_id = NodeId(settings.node_id)
         self.parts: NodeParts
         self.found = Found()
+        self._row_schemas: RowSchemas = NoRowSchemas()
 
     def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
         """The coordinator needs the oracle first and the node last; so does a restart."""
+        self._row_schemas = StoredRowSchemas(store)
         find = self.found.find
         node = LocalNode(self._node_id, self._address, lambda: find(DIRECTORY))
         owners: dict[PChannelName, NodeControl] = dict.fromkeys(pchannels, node)
@@ -138,7 +143,8 @@ class _Tree:
         """The services over the tree."""
         told = facts(self._settings, self._node_id)
         seen = inside(system, self._settings, self.damages)
-        return EdgeServer(told, self.found.reaches, seen, edge_limits(self._settings))
+        reaches = replace(self.found.reaches, row_schemas=self._row_schemas)
+        return EdgeServer(told, reaches, seen, edge_limits(self._settings))
 
     def check_logs(self) -> None:
         """CannotStart when a log is damaged."""

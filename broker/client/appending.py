@@ -6,7 +6,7 @@ Next: broker/client/appends.py
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from broker.client.appends import Appends
 from broker.client.atomic import append_atomically
@@ -15,6 +15,7 @@ from broker.client.batch_producer import Ticket
 from broker.client.deadlines import Deadlines
 from broker.client.errors import BadTarget, InvalidArgument
 from broker.client.message import Appended, Key, Kind, Message
+from broker.client.row_pieces import split_rows
 from broker.client.targets import Shards, Targets
 from broker.client.txn import Txn
 from broker.model.ids import VChannelName
@@ -98,6 +99,33 @@ class Appending:
             raise BadTarget(f"a batch with keys is for one vchannel; {target} has more, name one")
         within_s = deadline_s or self._deadlines.append_s
         return await self._appends.batch(shards.choose(None), payloads, keys, properties, within_s)
+
+    async def append_arrow(
+        self,
+        target: str,
+        rows: Any,
+        *,
+        key: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Append the rows of a `pyarrow` RecordBatch or Table, and say where they landed.
+
+        Of a collection, the column `key` (whole numbers, texts or bytes) chooses the shard of each
+        row as the key of `append` does; without it batches take turns. Rows of one shard keep their
+        order. Larger ones go in several batches, each of which is stored whole or not at all; the
+        results are in the order of the rows on each vchannel. Always waits for all: when some
+        failed AppendsFailed has each result, when all did the first error is raised.
+
+        Raises SchemaVersionMismatch, which names every difference, for rows that are not what the
+        collection's schema says: same columns, types and order. BadTarget for a key that is no
+        column or cannot be a key. Needs `tidemark[arrow]`.
+        """
+        self._check_usable()
+        shards = self._targets.known(target) or await self._targets.resolve(target)
+        pieces = split_rows(rows, shards, key, self._appends.compression)
+        within_s = deadline_s or self._deadlines.append_s
+        return await self._appends.rows(pieces, properties, within_s)
 
     async def append_messages(
         self,

@@ -70,6 +70,7 @@ class Appends:
         resend: bool,
     ) -> None:
         self._tasks = tasks
+        self.compression = gathering.compression
         self._now_s = asyncio.get_running_loop().time
 
         def single(name: PChannelName) -> Producer:
@@ -114,6 +115,35 @@ class Appends:
         pending = producer.offer_batch(shared, payloads, given, deadline_at_s)
         landed = await _landed(vchannel, pending)
         return AppendedBatch(*landed, len(payloads))
+
+    async def rows(
+        self,
+        pieces: Iterable[tuple[VChannelName, int, bytes]],
+        properties: Mapping[str, str],
+        deadline_s: float,
+    ) -> list[AppendedBatch]:
+        """Append batches of Arrow rows, each a number of rows and its body; wait for all.
+
+        When some failed and others did not: AppendsFailed; when none landed: the first error.
+        """
+        deadline_at_s = self._now_s() + deadline_s
+        offered: list[tuple[VChannelName, Pending[Waiter]]] = []
+        counts: list[int] = []
+        try:
+            for vchannel, count, body in pieces:
+                _check_size(len(body))
+                shared = _shared(vchannel, Message(b"", properties=properties), deadline_s)
+                producer = self._batches.of(vchannel)
+                if not producer.has_room:
+                    await producer.wait_for_room(deadline_at_s)
+                pending = producer.offer_rows(shared, body, count, deadline_at_s)
+                offered.append((vchannel, pending))
+                counts.append(count)
+            results = [await _landed_or_failed(it) for it in offered]
+        except (asyncio.CancelledError, TidemarkError):
+            _abandon(offered)
+            raise
+        return _all_landed(results, counts)
 
     async def _gather(self, message: Message, shared: Shared, deadline_s: float) -> Ticket:
         producer = self._batches.of(shared.vchannel)
@@ -259,6 +289,21 @@ async def _landed(vchannel: VChannelName, pending: Pending[Waiter]) -> Appended:
         TimeTick(answer.tick),
         MessageId(answer.last_confirmed_id),
     )
+
+
+def _all_landed(
+    results: Sequence[Appended | TidemarkError], counts: Sequence[int]
+) -> list[AppendedBatch]:
+    batches = [
+        it if isinstance(it, TidemarkError) else AppendedBatch(*it, count)
+        for it, count in zip(results, counts, strict=True)
+    ]
+    landed = [it for it in batches if isinstance(it, AppendedBatch)]
+    if len(landed) == len(batches):
+        return landed
+    if landed:
+        raise AppendsFailed(batches)
+    raise next(it for it in batches if isinstance(it, TidemarkError))
 
 
 async def _landed_or_failed(offered: _Offered | TidemarkError) -> Appended | TidemarkError:

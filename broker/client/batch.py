@@ -7,13 +7,16 @@ Next: broker/client/batch_producer.py
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.client.errors import ProtocolBroken
 from broker.client.message import KEY_PROPERTY, Received
 from broker.model.batch import Keys
 from broker.model.ids import MessageId, TimeTick, VChannelName
-from schemas.batches import STORED, ReadBatch
+from schemas.arrow_ipc import BadArrow
+from schemas.arrow_json import rows_as_json
+from schemas.arrow_rows import decode_rows
+from schemas.batches import ARROW_ROWS, STORED, ReadBatch
 from schemas.entries import read_entry
 from schemas.fields import fields
 from schemas.packing import BadPacking, unpack
@@ -73,6 +76,8 @@ class MessageBatch:
         """The payload of each message. Raises ProtocolBroken on bytes that mean nothing."""
         if self._came.form == STORED:
             return [payload for payload, _ in self._stored]
+        if self.has_rows:
+            return self._as_json()
         return self._pieces
 
     @cached_property
@@ -94,8 +99,23 @@ class MessageBatch:
         came = self._came
         if came.form == STORED:
             return [_key(tags) for tags in self.tags]
+        if self.has_rows:
+            return [None] * len(self)
         keys = Keys(came.key_sizes, came.keys).split(len(came.sizes))
         return keys[came.first : came.end]
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the messages are Arrow rows; the payload of each is then a JSON object."""
+        return self._came.form == ARROW_ROWS
+
+    def rows(self, names: Sequence[str] | None = None) -> Any:
+        """The rows as a `pyarrow.RecordBatch`, with those columns of `names` that they have."""
+        assert self.has_rows, "these messages are no rows"
+        try:
+            return decode_rows(self._came.body, names).slice(self._came.first, len(self))
+        except BadArrow as error:
+            raise ProtocolBroken(str(error)) from error
 
     @property
     def vchannel(self) -> str:
@@ -122,6 +142,12 @@ class MessageBatch:
                 self.payloads, self.ids, self.ticks, self.tags, strict=True
             )
         ]
+
+    def _as_json(self) -> list[bytes]:
+        try:
+            return rows_as_json(self._came.body, self._came.first, self._came.end)
+        except BadArrow as error:
+            raise ProtocolBroken(str(error)) from error
 
     @cached_property
     def _pieces(self) -> list[bytes]:

@@ -26,7 +26,7 @@ from broker.client.producer import Producer, Waiter
 from broker.client.retry import Verdict
 from broker.model.failure import StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
-from schemas.batches import ScannedBatch, append_request, shared_properties
+from schemas.batches import ARROW, ScannedBatch, append_request, shared_properties
 from schemas.packing import codec_named, pack
 from schemas.wire import Produced, ProduceFailed
 
@@ -138,13 +138,28 @@ class BatchProducer(Producer):
         deadline_at_s: float,
     ) -> Pending[Waiter]:
         """Take a whole batch in. After what was gathered before it."""
+        request = encode_batch(shared, payloads, keys, self._codec, self._gathering.pack_bytes_min)
+        return self.offer_request(shared, request, len(payloads), deadline_at_s)
+
+    def offer_rows(
+        self, shared: Shared, body: bytes, rows: int, deadline_at_s: float
+    ) -> Pending[Waiter]:
+        """Take a batch of Arrow rows in. After what was gathered before it."""
+        batch = ScannedBatch(
+            vchannel=shared.vchannel, properties=shared.properties, type=shared.type, codec=ARROW
+        )
+        return self.offer_request(shared, append_request(batch, [body]), rows, deadline_at_s)
+
+    def offer_request(
+        self, shared: Shared, request: bytes, count: int, deadline_at_s: float
+    ) -> Pending[Waiter]:
+        """Take an AppendRequest of so many messages in."""
         if self._closing:
             raise ClosedClient("the client is closed")
         if shared in self._open:
             self._seal(shared)
-        request = encode_batch(shared, payloads, keys, self._codec, self._gathering.pack_bytes_min)
         waiter: Waiter = self._loop.create_future()
-        return self._put(Pending(request, deadline_at_s, waiter, count=len(payloads)))
+        return self._put(Pending(request, deadline_at_s, waiter, count=count))
 
     async def run(self) -> None:
         """Serves until closed or cancelled; then everybody who still waits is answered."""

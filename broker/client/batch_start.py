@@ -4,10 +4,10 @@ It asks the server what it must and opens nothing; "latest" and "now" become pos
 Next: broker/client/batch_subscription.py
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from broker.client.batch_subscription import BatchSubscription, Begin, Wanted
+from broker.client.batch_subscription import BatchSubscription, Begin, Only, Wanted
 from broker.client.errors import BadTarget, OutOfRange
 from broker.client.network import Network
 from broker.client.offsets import Offsets
@@ -26,14 +26,13 @@ async def plan_batches(
     offsets: Offsets,
     shards: Shards,
     bounds: tuple[BatchStart, BatchUntil | None],
-    types: Iterable[int],
+    only: Only,
 ) -> Sequence[BatchSubscription]:
     """Raises OutOfRange for an id that is not in the log, BadTarget for what means nothing."""
     by_pchannel: dict[PChannelName, list[VChannelName]] = {}
     for name in shards.vchannels:
         by_pchannel.setdefault(pchannel_of(name), []).append(name)
     start, until = bounds
-    kinds = tuple([int(it) for it in types])
     if isinstance(start, int) and len(by_pchannel) > 1:
         raise BadTarget("one id cannot start several pchannels: each has ids of its own")
     for pchannel in by_pchannel:
@@ -49,7 +48,7 @@ async def plan_batches(
                 start=_begin(start, held[pchannel]),
                 collection=shards.collection,
                 until_tick=_until(until, held[pchannel]),
-                types=kinds,
+                only=only,
             ),
         )
         for pchannel, names in by_pchannel.items()

@@ -51,9 +51,18 @@ class Wanted:
     pchannel: PChannelName
     vchannels: tuple[str, ...]
     start: "Begin"
+    only: "Only"
     collection: str | None = None
     until_tick: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Which messages: of these types, rows alone, of rows these columns; empty for all."""
+
     types: tuple[int, ...] = ()
+    rows: bool = False
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +159,11 @@ class BatchSubscription:
     def _request(self) -> v1.ReadRequest:
         wanted, at = self._wanted, self._position
         opening = v1.ReadOpen(
-            vchannels=list(wanted.vchannels), until_tick=wanted.until_tick, types=list(wanted.types)
+            vchannels=list(wanted.vchannels),
+            until_tick=wanted.until_tick,
+            types=list(wanted.only.types),
+            rows=wanted.only.rows,
+            columns=list(wanted.only.columns),
         )
         if at is not None:
             opening.position = v1.ReadPosition(

@@ -6,6 +6,7 @@ Next: broker/client/appending.py
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import anyio.lowlevel
 from anyio.abc import TaskGroup
@@ -16,7 +17,7 @@ from broker.client.appends import Appends
 from broker.client.barrier import CLUSTER, Barrier, KindName
 from broker.client.batch_producer import Gathering
 from broker.client.batch_start import BatchStart, BatchUntil, plan_batches
-from broker.client.batch_subscription import BatchSubscription
+from broker.client.batch_subscription import BatchSubscription, Only
 from broker.client.broadcast import Broadcasts
 from broker.client.collections import Collections
 from broker.client.deadlines import Deadlines
@@ -25,6 +26,7 @@ from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
 from broker.client.owners import Owners
+from broker.client.row_scanner import RowForm, RowScanner, schema_of_targets
 from broker.client.scanner import BatchScanner, Scanner
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
@@ -135,13 +137,51 @@ class Client(Appending):
         """
         self._check_usable()
         names = [target] if isinstance(target, str) else list(target)
+        only = Only(tuple([int(it) for it in types]))
 
         async def subscriptions() -> Sequence[BatchSubscription]:
             self._check_usable()
             shards = together([await self._targets.resolve(name) for name in names])
-            return await plan_batches(self._network, self._offsets, shards, (start, until), types)
+            return await plan_batches(self._network, self._offsets, shards, (start, until), only)
 
         return BatchScanner(subscriptions, self._tasks)
+
+    def read_arrow(
+        self,
+        target: str | Iterable[str],
+        *,
+        columns: Iterable[str] | None = None,
+        start: BatchStart = "all",
+        until: BatchUntil | None = None,
+        schema: Any = None,
+    ) -> RowScanner:
+        """The rows of a collection of Arrow rows, or of some of its vchannels: RecordBatches.
+
+        Each has the columns asked for, in that order (None: all that the collection has when the
+        reader is opened), then `_vchannel`, `_message_id` and `_time_tick`, and so the same schema,
+        `await scanner.schema()`. The broker sends no other columns. Rows from before a column was
+        added have null in it. What was appended otherwise than as Arrow is no row and left out.
+
+        `start`, `until`: as of `read_batches`. `schema`: the collection's, for who knows it, so
+        that nobody has to be asked. Raises BadTarget, at the first step, for a column that is not
+        there, and for targets that are not of one collection with a schema.
+        """
+        self._check_usable()
+        names = [target] if isinstance(target, str) else list(target)
+        wanted = None if columns is None else list(columns)
+
+        async def form() -> RowForm:
+            self._check_usable()
+            found = schema or await schema_of_targets(self._collections, names)
+            return RowForm(found, wanted)
+
+        async def subscriptions(shape: RowForm) -> Sequence[BatchSubscription]:
+            self._check_usable()
+            shards = together([await self._targets.resolve(name) for name in names])
+            only = Only(rows=True, columns=shape.asked)
+            return await plan_batches(self._network, self._offsets, shards, (start, until), only)
+
+        return RowScanner(form, subscriptions, self._tasks)
 
     def _reader(self, target: str, options: ReadOptions) -> Scanner:
         self._check_usable()

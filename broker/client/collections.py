@@ -4,11 +4,14 @@ It remembers nothing. Next: broker/edge/collections_service.py
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from broker.client.connection import Connection
-from broker.client.errors import ChannelNotExist, InvalidArgument, NoSuchCollection
-from broker.model.collection import Collection
+from broker.client.errors import BadTarget, ChannelNotExist, InvalidArgument, NoSuchCollection
+from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, VChannelName
+from schemas.arrow_columns import decode_schema, encode_schema
+from schemas.arrow_ipc import BadArrow
 from schemas.generated.tidemark import v1
 
 _SERVICE = "/tidemark.v1.Collections/"
@@ -29,16 +32,42 @@ class Collections:
         self._deadline_s = deadline_s
         self._dropped = dropped
 
-    async def create(self, name: str, *, shards: int = 1) -> Collection:
+    async def create(self, name: str, *, shards: int = 1, schema: Any = None) -> Collection:
         """Allot an id and one vchannel per shard, on the least loaded pchannels.
 
-        InvalidArgument when the name is taken or cannot be a collection's.
+        With a `schema` (a `pyarrow.Schema`) it takes Arrow rows of these columns; see
+        `append_arrow`. InvalidArgument when the name is taken or cannot be a collection's, and for
+        columns that it cannot have.
         """
         request = v1.CreateCollectionRequest(name=name, shards=shards)
+        if schema is not None:
+            request.arrow_schema = _encoded(schema)
         created = await self._connection.call(
             _SERVICE + "Create", request, v1.Collection, deadline_s=self._deadline_s
         )
         return _collection(created)
+
+    async def add_columns(self, name: str, columns: Any) -> Collection:
+        """Add nullable columns (a `pyarrow.Schema` of them) at the end of a collection's schema.
+
+        The rows of before have null in them, and writers of older versions may go on. Columns that
+        are there already, just so, are passed over, so it may be called again. NoSuchCollection;
+        InvalidArgument for a collection without a schema, a column that may not be null, or one
+        that is there with another type.
+        """
+        request = v1.AddColumnsRequest(name=name, arrow_columns=_encoded(columns))
+        try:
+            changed = await self._connection.call(
+                _SERVICE + "AddColumns", request, v1.Collection, deadline_s=self._deadline_s
+            )
+        except ChannelNotExist as error:
+            raise NoSuchCollection(error.cause, error.code) from None
+        return _collection(changed)
+
+    async def schema(self, name: str) -> Any:
+        """The newest schema of a collection's rows, a `pyarrow.Schema`; None when it has none."""
+        found = (await self.get(name)).schema
+        return None if found is None else decode_schema(found.arrow)
 
     async def get(self, name: str) -> Collection:
         """The collection of this name. Raises NoSuchCollection."""
@@ -77,10 +106,19 @@ class Collections:
         self._dropped(name)
 
 
+def _encoded(schema: Any) -> bytes:
+    try:
+        return encode_schema(schema)
+    except BadArrow as error:
+        raise BadTarget(str(error)) from None
+
+
 def _collection(found: v1.Collection) -> Collection:
+    schema = found.schema
     return Collection(
         name=found.name,
         id=CollectionId(found.id),
         vchannels=tuple(VChannelName(it) for it in found.vchannels),
         created_ms=found.created_ms,
+        schema=None if schema is None else RowSchema(schema.arrow, tuple(schema.widths)),
     )

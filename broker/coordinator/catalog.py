@@ -6,11 +6,13 @@ Next: broker/core/placement.py
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
 from broker.coordinator.messages import (
     CatalogMessage,
+    ChangeSchema,
     CreateCollection,
     DropCollection,
     GetCollection,
@@ -66,10 +68,10 @@ class Catalog(Actor[CatalogMessage]):
             except MetaError as error:
                 envelope.fail(Refused(StreamingCode.INNER, str(error)))
 
-    async def _answer(self, message: CatalogMessage) -> Collection | tuple[Collection, ...]:
+    async def _answer(self, message: CatalogMessage) -> Collection | tuple[Collection, ...] | None:
         match message:
-            case CreateCollection(name, shards):
-                return await self._create(name, shards)
+            case CreateCollection():
+                return await self._create(message)
             case GetCollection(name):
                 collection, _ = await self._get(name)
                 return collection
@@ -77,10 +79,13 @@ class Catalog(Actor[CatalogMessage]):
                 return await self._list()
             case DropCollection(name):
                 return await self._drop(name)
+            case ChangeSchema():
+                return await self._change(message)
             case _:
                 assert_never(message)
 
-    async def _create(self, name: str, shards: int) -> Collection:
+    async def _create(self, wanted: CreateCollection) -> Collection:
+        name, shards = wanted.name, wanted.shards
         if refusal := collection_name_refusal(name):
             raise Refused(refusal.code, refusal.cause)
         if not 1 <= shards <= SHARDS_MAX:
@@ -92,20 +97,22 @@ class Catalog(Actor[CatalogMessage]):
             if any(collection.name == name for collection in existing):
                 raise _invalid(f"collection '{name}' exists already; drop it, or choose a new name")
             try:
-                return await self._put(name, shards, existing)
+                return await self._put(wanted, existing)
             except Conflict:
                 continue
         raise MetaError(f"collection '{name}': lost {ATTEMPTS_MAX} races to create it")
 
-    async def _put(self, name: str, shards: int, existing: Iterable[Collection]) -> Collection:
+    async def _put(self, wanted: CreateCollection, existing: Iterable[Collection]) -> Collection:
         """One atomic write of the collection and the counter, so that no id is given out twice."""
         counter = await self._store.get(COLLECTION_ID_KEY)
         number = FIRST_COLLECTION_ID
         if counter is not None:
             number = decode_number(COLLECTION_ID_KEY, counter.value)
-        vchannels = self._placed(CollectionId(number), shards, existing)
-        collection = Collection(name, CollectionId(number), vchannels, self._clock.wall_ms())
-        key = collection_key(name)
+        vchannels = self._placed(CollectionId(number), wanted.shards, existing)
+        collection = Collection(
+            wanted.name, CollectionId(number), vchannels, self._clock.wall_ms(), wanted.schema
+        )
+        key = collection_key(wanted.name)
         await self._store.write(
             {key: encode_collection(collection), COLLECTION_ID_KEY: encode_number(number + 1)},
             expect={key: 0, COLLECTION_ID_KEY: counter.revision if counter else 0},
@@ -122,6 +129,18 @@ class Catalog(Actor[CatalogMessage]):
         return tuple(
             vchannel_name(pchannel, number, shard) for shard, pchannel in enumerate(placed)
         )
+
+    async def _change(self, wanted: ChangeSchema) -> Collection | None:
+        collection, revision = await self._get(wanted.name)
+        if collection.schema != wanted.before:
+            return None
+        changed = replace(collection, schema=wanted.after)
+        key = collection_key(wanted.name)
+        try:
+            await self._store.write({key: encode_collection(changed)}, expect={key: revision})
+        except Conflict:
+            return None
+        return changed
 
     async def _drop(self, name: str) -> Collection:
         for _ in range(ATTEMPTS_MAX):

@@ -10,7 +10,7 @@ from actors import Ref, Request
 from broker.core.assignment import PChannelMeta
 from broker.core.balance import Carried, Rules
 from broker.model.channel import Assignment, AssignmentVersion
-from broker.model.collection import Collection
+from broker.model.collection import Collection, RowSchema
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.nodes import Lease
 from broker.ports.ticks import TickRange
@@ -75,6 +75,7 @@ class CreateCollection(Request[Collection]):
 
     name: str
     shards: int
+    schema: RowSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,19 @@ class DropCollection(Request[Collection]):
     name: str
 
 
-CatalogMessage = CreateCollection | GetCollection | ListCollections | DropCollection
+@dataclass(frozen=True, slots=True)
+class ChangeSchema(Request[Collection | None]):
+    """Give a collection the next version of its schema; None when it is not as `before` any more.
+
+    What may follow what is for the caller to know. Refused(CHANNEL_NOT_EXIST) when there is none.
+    """
+
+    name: str
+    before: RowSchema
+    after: RowSchema
+
+
+CatalogMessage = CreateCollection | GetCollection | ListCollections | DropCollection | ChangeSchema
 
 # ---- Assigner ----------------------------------------------------------------------------------
 

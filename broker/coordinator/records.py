@@ -4,6 +4,7 @@ JSON, because it is little data that a person may have to read in an emergency. 
 store itself. Next: broker/coordinator/ledger.py
 """
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from broker.core.assignment import Owner, PChannelMeta
 from broker.core.membership import Member
 from broker.model.channel import AccessMode, PChannelState
-from broker.model.collection import Collection
+from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
 from broker.ports.meta import MetaError
 
@@ -103,6 +104,7 @@ def encode_collection(collection: Collection) -> bytes:
             "id": collection.id,
             "vchannels": collection.vchannels,
             "created_ms": collection.created_ms,
+            "schema": _encode_schema(collection.schema),
         }
     )
 
@@ -116,9 +118,23 @@ def decode_collection(key: str, value: bytes) -> Collection:
             id=CollectionId(fields["id"]),
             vchannels=tuple(VChannelName(name) for name in fields["vchannels"]),
             created_ms=fields["created_ms"],
+            schema=_decode_schema(fields.get("schema")),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(key, error) from error
+
+
+def _encode_schema(schema: RowSchema | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    return {"arrow": base64.b64encode(schema.arrow).decode(), "widths": schema.widths}
+
+
+def _decode_schema(fields: Any) -> RowSchema | None:
+    if fields is None:
+        return None
+    widths = tuple([int(width) for width in fields["widths"]])
+    return RowSchema(base64.b64decode(fields["arrow"], validate=True), widths)
 
 
 def encode_cluster(cluster: Cluster) -> bytes:

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from broker.edge.arrowable import Arrowable
 from broker.edge.batchable import Batchable
 from broker.edge.failures import refusal_of
 from broker.edge.gate import Session
@@ -21,7 +22,7 @@ from broker.edge.headers import producer_channel
 from broker.edge.limits import EdgeLimits
 from broker.edge.produce import BACKLOG_PAUSE_S, GONE_CODES, LEFT_GRACE_S, REQUEST_OVERHEAD_BYTES
 from broker.edge.reach import Reach
-from broker.model.batch import NewBatch, ticks_of
+from broker.model.batch import Codec, NewBatch, ticks_of
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer import OutOfSequence
@@ -37,14 +38,16 @@ TOGETHER_BYTES_MAX: Final = 2 * 1024 * 1024
 """Batches that arrived together go to the Appender together, up to this."""
 
 
-async def serve_append(session: Session, directory: Reach, limits: EdgeLimits) -> None:
+async def serve_append(
+    session: Session, directory: Reach, arrowable: Arrowable, limits: EdgeLimits
+) -> None:
     """The whole life of one stream; the refusals are those of `Locate` and of the header."""
     channel = producer_channel(session.metadata)
     located = await directory.demand(Locate(channel.name, channel.term))
     session.stream.pass_over(limits.passed_over_bytes_max)
     await session.stream.write_batch([b""])
     with session.meters.producing(channel.name):
-        await AppendStream(session, located, limits).run()
+        await AppendStream(session, located, arrowable, limits).run()
 
 
 @dataclass(slots=True)
@@ -70,11 +73,14 @@ class _Together:
 class AppendStream:
     """One reader, one writer of answers, and a task for all batches that arrived together."""
 
-    def __init__(self, session: Session, located: Located, limits: EdgeLimits) -> None:
+    def __init__(
+        self, session: Session, located: Located, arrowable: Arrowable, limits: EdgeLimits
+    ) -> None:
         self._session = session
         self._stream = session.stream
         self._located = located
         self._limits = limits
+        self._arrowable = arrowable
         self._batchable = Batchable(located.channel.name, limits.message_bytes_max)
         self._reading = anyio.CancelScope()
         self._failure: Refusal | None = None
@@ -109,7 +115,7 @@ class AppendStream:
         together = _Together([])
         try:
             for frame in frames:
-                verdict = self._verdict(frame)
+                verdict = await self._verdict(frame)
                 cost = REQUEST_OVERHEAD_BYTES
                 ticks = 0
                 if isinstance(verdict, NewBatch):
@@ -122,11 +128,14 @@ class AppendStream:
             if together.verdicts:
                 await self._hand_over(together, tasks)
 
-    def _verdict(self, frame: bytes) -> NewBatch | Refusal:
+    async def _verdict(self, frame: bytes) -> NewBatch | Refusal:
         if isinstance(frame, Oversize):
             error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
             return Refusal(StreamingCode.INVALID_ARGUMENT, f"{error}; split the batch")
-        return self._batchable.judge(scan_append_request(frame))
+        batch = scan_append_request(frame)
+        if batch.codec == Codec.ARROW:
+            return await self._arrowable.judge(batch, self._batchable)
+        return self._batchable.judge(batch)
 
     async def _hand_over(self, together: _Together, tasks: TaskGroup) -> None:
         backlog, size = self._located.backlog, together.cost

@@ -6,6 +6,7 @@ a payload.
 Next: broker/edge/append.py
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -21,13 +22,15 @@ from schemas.batches import ScannedBatch, shared_properties
 from schemas.entries import read_entry
 from schemas.fields import fields
 from schemas.packing import BadPacking, unpack
-from schemas.properties import HEADER, ROW_KEY, VERSION, BadProperty
+from schemas.properties import HEADER, ROW_KEY, ROW_SCHEMA, VERSION, BadProperty
 from schemas.varint import Malformed
 
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
 VCHANNEL_BYTES_MAX: Final = 256
 _REMEMBERED_BYTES_MAX: Final = 1024
 _CODECS: Final = frozenset(int(codec) for codec in Codec)
+_OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Batchable:
@@ -39,26 +42,46 @@ class Batchable:
 
     def judge(self, batch: ScannedBatch) -> NewBatch | Refusal:
         """The batch as an Appender takes it, or the code and cause for its producer."""
-        keys = Keys(batch.key_sizes, batch.keys)
-        kind = batch.type or MessageType.INSERT
+        refusal = self.refusal(batch)
+        if refusal is not None:
+            return refusal
         unpacked = sum(batch.sizes) + len(batch.keys)
-        cause = self._misplaced(batch) or _unknown(batch, kind) or _wrong_sizes(batch, keys)
+        cause = _wrong_sizes(batch)
         if not cause and unpacked > self._bytes_max:
             cause = f"a batch of {unpacked} bytes is over the limit of {self._bytes_max}; split it"
             return Refusal(StreamingCode.UNRECOVERABLE, cause)
         cause = cause or _wrong_packing(batch)
         if cause:
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+        return self.accepted(batch, batch.sizes, unpacked)
+
+    def refusal(self, batch: ScannedBatch) -> Refusal | None:
+        """What is wrong with a batch of any kind, body and sizes aside."""
+        cause = self._misplaced(batch) or _unknown(batch)
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause) if cause else None
+
+    def accepted(
+        self,
+        batch: ScannedBatch,
+        sizes: tuple[int, ...],
+        unpacked: int,
+        more: Mapping[str, str] = _NOTHING,
+    ) -> NewBatch | Refusal:
+        """A batch whose body is good, unless its properties are not. `more`: the log's own."""
+        kind = batch.type or MessageType.INSERT
         properties = _stored(batch.vchannel, kind, batch.properties)
         if isinstance(properties, Refusal):
             return properties
+        if more:
+            properties += shared_properties(more.items())
         producer = ProducerPart(batch.producer, batch.sequence) if batch.producer else None
+        keys = Keys(batch.key_sizes, batch.keys)
         return NewBatch(
             batch.vchannel,
             kind,
             batch.body,
             unpacked + len(properties),
-            sizes=batch.sizes,
+            sizes=sizes,
             part=BatchPart(properties, Codec(batch.codec), keys, producer),
         )
 
@@ -72,8 +95,9 @@ class Batchable:
         )
 
 
-def _wrong_sizes(batch: ScannedBatch, keys: Keys) -> str:
+def _wrong_sizes(batch: ScannedBatch) -> str:
     """What was meant as a negative size is, without its sign, far more than the body has."""
+    keys = Keys(batch.key_sizes, batch.keys)
     count, unpacked = len(batch.sizes), sum(batch.sizes)
     if not 0 < count <= BATCH_MESSAGES_MAX:
         return f"a batch of {count} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
@@ -87,7 +111,8 @@ def _wrong_sizes(batch: ScannedBatch, keys: Keys) -> str:
     return ""
 
 
-def _unknown(batch: ScannedBatch, kind: int) -> str:
+def _unknown(batch: ScannedBatch) -> str:
+    kind = batch.type or MessageType.INSERT
     if kind not in PLAIN_TYPES:
         return f"messages of type {kind} cannot come in a batch; append them one by one"
     if batch.codec not in _CODECS:
@@ -128,7 +153,7 @@ def _made(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
         for _, first, stop in fields(own, 0, len(own)):
             key, value = read_entry(own[first:stop])
             reserved = key[:1] == "_" and key not in (VERSION.key, HEADER.key)
-            if reserved or key == ROW_KEY.key:
+            if reserved or key in _OURS:
                 raise BadProperty(key, value, "the name is reserved")
             properties[key] = value
         HEADER.read(properties)

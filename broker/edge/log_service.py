@@ -10,6 +10,7 @@ from grpclib.const import Handler
 
 from broker.core.naming import pchannel_of
 from broker.edge.append import serve_append
+from broker.edge.arrowable import Arrowable
 from broker.edge.gate import Gate, Session
 from broker.edge.reach import Reach
 from broker.edge.read import serve_read
@@ -17,6 +18,7 @@ from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, TimeTick
 from broker.node.messages import ChannelView, Describe, LatestMvcc, Locate
+from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Log/"
@@ -25,9 +27,10 @@ SERVICE = "/tidemark.v1.Log/"
 class LogService:
     """Append, Read, Describe, Seek, Advance, Mvcc."""
 
-    def __init__(self, gate: Gate, directory: Reach) -> None:
+    def __init__(self, gate: Gate, directory: Reach, schemas: RowSchemas) -> None:
         self._gate = gate
         self._directory = directory
+        self._arrowable = Arrowable(schemas, gate.limits.message_bytes_max)
 
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
@@ -42,7 +45,7 @@ class LogService:
 
     async def append(self, session: Session) -> None:
         """A stream of batches to one pchannel."""
-        await serve_append(session, self._directory, self._gate.limits)
+        await serve_append(session, self._directory, self._arrowable, self._gate.limits)
 
     async def read(self, session: Session) -> None:
         """A stream of batches from one pchannel."""

@@ -11,6 +11,7 @@ import anyio
 
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
 from broker.model.failure import Refusal, Refused
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 
 R = TypeVar("R")
 
@@ -51,7 +52,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Reaches:
-    """The actors that the edge asks."""
+    """The actors that the edge asks, and where it finds what the rows of a collection are."""
 
     directory: Reach
     assigner: Reach
@@ -60,3 +61,4 @@ class Reaches:
     hard_barrier: Reach
     broadcaster: Reach
     balancer: Reach
+    row_schemas: RowSchemas = NoRowSchemas()

@@ -2,7 +2,7 @@
 
 Owns the reader's cursor and its credit. Never cuts a batch: one goes out whole, with the range of
 messages that is meant, so a credit may be exceeded by one batch.
-Next: broker/edge/pulling.py
+Next: broker/edge/slices.py
 """
 
 from collections.abc import Iterable
@@ -20,6 +20,7 @@ from broker.edge.limits import EdgeLimits
 from broker.edge.meters import StreamMeter
 from broker.edge.pulling import Puller
 from broker.edge.reach import Reach
+from broker.edge.slices import RowsWanted, batch_of
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
@@ -36,6 +37,7 @@ from broker.model.position import (
 from broker.model.record import Slice
 from broker.node.messages import Delivery, Locate, Located, OpenScanner
 from broker.transport import ServerBatchStream
+from schemas.arrow_columns import COLUMNS_MAX
 from schemas.batches import STORED, Position, ReadBatch, read_batch, read_response
 from schemas.frames import frame_head
 from schemas.generated.tidemark import v1
@@ -55,10 +57,12 @@ async def serve_read(session: Session, directory: Reach, limits: EdgeLimits) -> 
     wanted = requests[0].open
     if wanted is None:
         raise _invalid("the first request of a Read stream must open it")
+    rows = _rows_wanted(wanted)
     opening, cursor = await _opening(wanted, located)
     opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])
     stream = ReadStream(session.stream, TimeTick(wanted.until_tick), credit_bytes)
+    stream.rows = rows
     puller = Puller(directory, opening, opened.scanner)
     with session.meters.consuming(channel.name) as meter:
         stream.meter = meter
@@ -77,6 +81,7 @@ class ReadStream:
 
     def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
         self.meter = StreamMeter()
+        self.rows: RowsWanted | None = None
         self._stream = stream
         self._until = until
         self._credit_bytes = credit_bytes
@@ -127,9 +132,9 @@ class ReadStream:
                 return self._ended(parts), True
             match item:
                 case Slice():
-                    parts += _frame(read_response(read_batch(_batch(self._cut(item)))))
+                    parts += self._slice(self._cut(item))
                 case DeliveredInTxn():
-                    if item.begins is None:
+                    if item.begins is None and self.rows is None:
                         members.append(item)
                 case Delivered():  # the commit, whose members are here or came before
                     parts += _transaction(members)
@@ -144,6 +149,10 @@ class ReadStream:
             position = _position(delivery.cursor)
             parts += _frame(read_response(closed_tick=closed, position=position))
         return b"".join(parts), False
+
+    def _slice(self, part: Slice) -> list[bytes]:
+        batch = batch_of(part) if self.rows is None else self.rows.batch_of(part)
+        return [] if batch is None else _frame(read_response(read_batch(batch)))
 
     def _ended(self, parts: list[bytes]) -> bytes:
         return b"".join(parts + _frame(read_response(closed_tick=self._until, end=True)))
@@ -227,29 +236,12 @@ def _position(cursor: Cursor) -> Position:
     return Position(cursor.next_id, cursor.tick, cursor.open_id or 0, cursor.inside)
 
 
-def _batch(part: Slice) -> ReadBatch:
-    record, batch = part.record, part.record.batch
-    plain = ReadBatch(
-        vchannel=record.vchannel,
-        sizes=record.sizes,
-        message_id=record.base_id,
-        tick=record.base_tick,
-        last_confirmed_id=record.last_confirmed_id,
-        type=record.kind,
-        form=STORED,
-        first=part.first,
-        end=part.end,
-        body=record.body,
-    )
-    if batch is None:
-        return plain
-    return plain._replace(
-        form=0,
-        properties=batch.properties,
-        codec=batch.codec,
-        key_sizes=batch.keys.sizes,
-        keys=batch.keys.body,
-    )
+def _rows_wanted(wanted: v1.ReadOpen) -> RowsWanted | None:
+    if wanted.columns and not wanted.rows:
+        raise _invalid("columns are those of rows: ask for rows, too")
+    if len(wanted.columns) > COLUMNS_MAX:
+        raise _invalid(f"{len(wanted.columns)} columns; a collection has at most {COLUMNS_MAX}")
+    return RowsWanted(frozenset(wanted.columns)) if wanted.rows else None
 
 
 def _transaction(members: Iterable[DeliveredInTxn]) -> list[bytes]:

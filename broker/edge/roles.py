@@ -89,7 +89,7 @@ def _of_channels(gate: Gate, offer: Offer) -> Sequence[Service]:
     return (
         HandlerService(gate, directory, facts.wal_name, facts.node_id),
         NodeManagerService(gate, directory),
-        LogService(gate, directory),
+        LogService(gate, directory, offer.reaches.row_schemas),
     )
 
 

@@ -1,11 +1,15 @@
 """The messages of a batch one by one, in the form that Milvus's consumers read.
 
 Owns the making of that form, which nobody stored: payload, what all share, the key. Unpacks a
-packed body once for each delivery that holds some of it. Next: schemas/splice.py
+packed body once for each delivery that holds some of it; of rows it makes JSON.
+Next: schemas/splice.py
 """
 
+from itertools import accumulate, pairwise
+
 from broker.model.batch import Codec
-from broker.model.record import Record, Slice
+from broker.model.record import Slice
+from schemas.arrow_json import rows_as_json
 from schemas.entries import write_entry
 from schemas.packing import unpack
 from schemas.properties import ROW_KEY
@@ -15,21 +19,20 @@ from schemas.wire import consume_message
 
 
 def consume_slice(part: Slice) -> list[bytes]:
-    """A ConsumeResponse for each message. Raises BadPacking, which an append was refused for."""
+    """A ConsumeResponse for each message. Raises BadPacking, BadArrow.
+
+    Both are what an append was refused for.
+    """
     record, batch = part.record, part.record.batch
     assert batch is not None
-    payloads = payloads_of(record)
     keys = batch.keys.split(len(record.sizes))
-    start = sum(record.sizes[: part.first])
     messages: list[bytes] = []
-    for index in range(part.first, part.end):
-        size = record.sizes[index]
+    for index, payload in enumerate(payloads_of(part), part.first):
         stored = [batch.properties]
-        if size:
-            stored = [STORED_PAYLOAD, varint(size), payloads[start : start + size], *stored]
+        if payload:
+            stored = [STORED_PAYLOAD, varint(len(payload)), payload, *stored]
         if (key := keys[index]) is not None:
             stored.append(write_entry(STORED_PROPERTY, ROW_KEY.key, ROW_KEY.encode(key)))
-        start += size
         messages.append(
             consume_message(
                 record.base_id + index,
@@ -42,9 +45,15 @@ def consume_slice(part: Slice) -> list[bytes]:
     return messages
 
 
-def payloads_of(record: Record) -> bytes:
-    """The body of a batch, unpacked. Raises BadPacking."""
-    assert record.batch is not None
-    if record.batch.codec is Codec.NONE:
-        return record.body
-    return unpack(record.batch.codec, record.body, sum(record.sizes))
+def payloads_of(part: Slice) -> list[bytes]:
+    """The payload of each message. Raises BadPacking, BadArrow."""
+    record, batch = part.record, part.record.batch
+    assert batch is not None
+    body = record.body
+    if batch.codec is Codec.ARROW:
+        return rows_as_json(body, part.first, part.end)
+    if batch.codec is not Codec.NONE:
+        body = unpack(batch.codec, body, sum(record.sizes))
+    start = sum(record.sizes[: part.first])
+    ends = list(accumulate(record.sizes[part.first : part.end], initial=start))
+    return [body[first:end] for first, end in pairwise(ends)]

@@ -12,11 +12,12 @@ from broker.model.producer import ProducerPart
 
 
 class Codec(IntEnum):
-    """How a body is packed. A body of Arrow IPC will be a form of its own, beside these."""
+    """How a body is packed. That of ARROW is one record batch of rows, each of them a message."""
 
     NONE = 0
     LZ4 = 1
     ZSTD = 2
+    ARROW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class BatchPart:
     """What a stored record of a batch says beside its sizes and its body, which is payloads alone.
 
     `properties` holds entries of field 3 of `milvus.proto.common.ImmutableMessage`, which all the
-    messages share. With a `codec` the body is packed, and the sizes are those of what is unpacked.
+    messages share. With a `codec` the body is packed, and the sizes are those of what is unpacked;
+    those of rows are about what each takes as text.
     """
 
     properties: bytes

@@ -76,7 +76,10 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
         ),
         (
             v1.CollectionsBase,
-            [f"{OURS}Collections/{method}" for method in ("Create", "Drop", "Get", "List")],
+            [
+                f"{OURS}Collections/{method}"
+                for method in ("AddColumns", "Create", "Drop", "Get", "List")
+            ],
         ),
         (
             v1.TimeSyncBase,

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -13,6 +13,7 @@ from broker.coordinator.founding import found_cluster
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
+from broker.coordinator.row_schemas import StoredRowSchemas
 from broker.coordinator.terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
@@ -134,7 +135,7 @@ async def small_broker(
     )
     async with System(spec) as system:
         running.append(system)
-        reaches = _reaches(find)
+        reaches = replace(_reaches(find), row_schemas=StoredRowSchemas(store))
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         edge = EdgeServer(facts, reaches, Inside(system, chaos_allowed=True), limits)
         await edge.start(HOST, 0)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -11,14 +12,18 @@ from actors.testing import EPOCH_MS, VirtualClock, run_seeded
 from broker.coordinator.catalog import Catalog
 from broker.coordinator.messages import (
     CatalogMessage,
+    ChangeSchema,
     CreateCollection,
     DropCollection,
     GetCollection,
     ListCollections,
 )
+from broker.coordinator.row_schemas import StoredRowSchemas
 from broker.core.naming import pchannel_of
 from broker.meta.memory import MemoryMetaStore
+from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import CollectionId
 from broker.ports.meta import MetaStore
 from tests.broker.coordinator.fakes import NAMES, ShakyStore
 
@@ -50,6 +55,29 @@ def test_a_collection_gets_an_id_and_one_vchannel_per_shard_on_different_pchanne
         assert (made.name, made.id, made.created_ms) == ("flights", 100, EPOCH_MS)
         assert made.vchannels == tuple(f"{name}_100v{i}" for i, name in enumerate(NAMES))
         assert await catalog.ask(GetCollection("flights"), deadline_s=WITHIN_S) == made
+
+    run(scenario)
+
+
+def test_a_schema_is_changed_by_who_knows_it_as_it_is_and_found_by_the_id_of_its_collection() -> (
+    None
+):
+    first, second = RowSchema(b"one", (1,)), RowSchema(b"two", (1, 2))
+
+    async def scenario(_: System, catalog: Ref[CatalogMessage], store: ShakyStore) -> None:
+        schemas = StoredRowSchemas(store)
+        made = await catalog.ask(CreateCollection("rows", 1, first), deadline_s=WITHIN_S)
+        plain = await catalog.ask(CreateCollection("plain", 1), deadline_s=WITHIN_S)
+        assert await schemas.newest(made.id) == first
+        change = ChangeSchema("rows", first, second)
+        changed = await catalog.ask(change, deadline_s=WITHIN_S)
+        assert changed == replace(made, schema=second)
+        assert await catalog.ask(change, deadline_s=WITHIN_S) is None
+        assert await schemas.newest(made.id) == second
+        assert await schemas.newest(plain.id) is None
+        assert await schemas.newest(CollectionId(7)) is None
+        with pytest.raises(Refused):
+            await catalog.ask(ChangeSchema("none", first, second), deadline_s=WITHIN_S)
 
     run(scenario)
 

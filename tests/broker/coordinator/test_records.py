@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from broker.coordinator import records
 from broker.core.assignment import Owner, PChannelMeta
 from broker.model.channel import AccessMode, PChannelState
-from broker.model.collection import Collection
+from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
 from broker.ports.meta import MetaError
 
@@ -30,6 +30,8 @@ collections = st.builds(
     id=numbers.map(CollectionId),
     vchannels=st.lists(st.text().map(VChannelName), max_size=3).map(tuple),
     created_ms=numbers,
+    schema=st.none()
+    | st.builds(RowSchema, st.binary(), st.lists(st.integers(1, 9), max_size=3).map(tuple)),
 )
 
 

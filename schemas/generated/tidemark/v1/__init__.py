@@ -7,6 +7,7 @@ __all__ = (
     "ActorInfo",
     "ActorsRequest",
     "ActorsResponse",
+    "AddColumnsRequest",
     "AdminBase",
     "AdminStub",
     "AdvanceRequest",
@@ -91,6 +92,7 @@ __all__ = (
     "ResourceKey",
     "RetryBroadcastRequest",
     "RetryBroadcastResponse",
+    "RowSchema",
     "SeekRequest",
     "SeekResponse",
     "SkipBroadcastRequest",
@@ -172,6 +174,12 @@ class Codec(betterproto2.Enum):
     One Zstandard frame that says how large its content is.
     """
 
+    ARROW = 3
+    """
+    The messages are rows of a collection: the body is an Arrow IPC stream of a schema message and
+    one record batch, without an end; its buffers may be packed as Arrow does it. No sizes, no keys.
+    """
+
 
 class Durability(betterproto2.Enum):
     FSYNC = 0
@@ -189,6 +197,12 @@ class Form(betterproto2.Enum):
     STORED = 1
     """
     Each message is fields 2 and 3 of a milvus.proto.common.ImmutableMessage.
+    """
+
+    ARROW_ROWS = 2
+    """
+    An Arrow IPC stream, as in Codec.ARROW; all rows of the batch, `first` and `end` count them.
+    The property `tidemark.schema` is the version of the collection's schema.
     """
 
 
@@ -250,6 +264,21 @@ class ActorsResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "ActorsResponse", ActorsResponse)
+
+
+@dataclass(eq=False, repr=False)
+class AddColumnsRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    arrow_columns: "bytes" = betterproto2.field(2, betterproto2.TYPE_BYTES)
+    """
+    An Arrow IPC schema message of the new columns.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AddColumnsRequest", AddColumnsRequest
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -715,6 +744,13 @@ class Collection(betterproto2.Message):
     Unix milliseconds.
     """
 
+    schema: "RowSchema | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    None when its messages are not rows.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "Collection", Collection)
 
@@ -746,6 +782,11 @@ class CreateCollectionRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     shards: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+
+    arrow_schema: "bytes" = betterproto2.field(3, betterproto2.TYPE_BYTES)
+    """
+    An Arrow IPC schema message, for a collection of rows.
+    """
 
 
 default_message_pool.register_message(
@@ -1326,6 +1367,19 @@ class ReadOpen(betterproto2.Message):
     A milvus.proto.messages.MessageType each; none for all.
     """
 
+    rows: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+    """
+    Rows alone: batches of codec ARROW, and nothing else.
+    """
+
+    columns: "list[str]" = betterproto2.field(
+        9, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Of rows only these columns, in the order of their schema; those that a batch has not are left
+    out. None: all.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ReadOpen", ReadOpen)
 
@@ -1557,6 +1611,22 @@ class RetryBroadcastResponse(betterproto2.Message):
 default_message_pool.register_message(
     "tidemark.v1", "RetryBroadcastResponse", RetryBroadcastResponse
 )
+
+
+@dataclass(eq=False, repr=False)
+class RowSchema(betterproto2.Message):
+    arrow: "bytes" = betterproto2.field(1, betterproto2.TYPE_BYTES)
+    """
+    The newest version, as an Arrow IPC schema message.
+    """
+
+    widths: "list[int]" = betterproto2.field(2, betterproto2.TYPE_INT32, repeated=True)
+    """
+    Version v, from 1 on, is the first widths[v - 1] columns.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "RowSchema", RowSchema)
 
 
 @dataclass(eq=False, repr=False)
@@ -2075,6 +2145,28 @@ class CollectionsStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Collections/Drop",
             message,
             DropCollectionResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def add_columns(
+        self,
+        message: "AddColumnsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "Collection":
+        """
+        Adds nullable columns at the end of the schema: its next version. Those that it has, just so,
+        are passed over, so a repeat changes nothing.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Collections/AddColumns",
+            message,
+            Collection,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -2755,6 +2847,14 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def add_columns(self, message: "AddColumnsRequest") -> "Collection":
+        """
+        Adds nullable columns at the end of the schema: its next version. Those that it has, just so,
+        are passed over, so a repeat changes nothing.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_create(
         self, stream: "grpclib.server.Stream[CreateCollectionRequest, Collection]"
     ) -> None:
@@ -2789,6 +2889,14 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
         response = await self.drop(request)
         await stream.send_message(response)
 
+    async def __rpc_add_columns(
+        self, stream: "grpclib.server.Stream[AddColumnsRequest, Collection]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.add_columns(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Collections/Create": grpclib.const.Handler(
@@ -2814,6 +2922,12 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 DropCollectionRequest,
                 DropCollectionResponse,
+            ),
+            "/tidemark.v1.Collections/AddColumns": grpclib.const.Handler(
+                self.__rpc_add_columns,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AddColumnsRequest,
+                Collection,
             ),
         }
 

@@ -1,0 +1,29 @@
+"""The schemas of collections as the metadata store has them, for nodes in any process.
+
+Owns nothing; it never writes. Next: broker/coordinator/records.py
+"""
+
+from broker.coordinator.records import COLLECTION_PREFIX, decode_collection
+from broker.model.collection import RowSchema
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import CollectionId
+from broker.ports.meta import MetaError, MetaStore
+
+
+class StoredRowSchemas:
+    """RowSchemas (`broker/ports/row_schemas.py`). Collections are found by their names alone, so
+    all of them are read for one; nobody asks per batch."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+
+    async def newest(self, collection: CollectionId) -> RowSchema | None:
+        """See RowSchemas."""
+        try:
+            for key, entry in await self._store.list(COLLECTION_PREFIX):
+                found = decode_collection(key, entry.value)
+                if found.id == collection:
+                    return found.schema
+        except MetaError as error:
+            raise Refused(StreamingCode.INNER, str(error)) from error
+        return None

@@ -1,0 +1,272 @@
+"""Arrow rows against a whole broker: what goes in comes out, whichever way it is read."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from broker.client import (
+    BadTarget,
+    Client,
+    Gathering,
+    InvalidArgument,
+    NoSuchCollection,
+    SchemaVersionMismatch,
+    connect,
+)
+from broker.core.sharding import shard_of
+from tests.local_broker import local_broker
+
+SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string()), ("x", pa.float64())])
+NUMBERS = count()
+OURS = ["_vchannel", "_message_id", "_time_tick"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a broker that runs in a thread and a loop of its own, for all tests together."""
+    folder = tmp_path_factory.mktemp("broker")
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(local_broker(folder, pchannels=5)) as broker,
+    ):
+        yield broker.address
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a collection that no other test has."""
+    return f"rows_{next(NUMBERS)}"
+
+
+def table(rows: int, first: int = 0) -> Any:
+    numbers = range(first, first + rows)
+    columns = {
+        "k": list(numbers),
+        "t": [f"t{it}" for it in numbers],
+        "x": [it / 2 for it in numbers],
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+async def read(log: Client, target: Any, **options: Any) -> Any:
+    scanner = log.read_arrow(target, **({"until": "now"} | options))
+    async with asyncio.timeout(60):
+        schema = await scanner.schema()
+        return pa.Table.from_batches([rows async for rows in scanner], schema=schema)
+
+
+async def test_rows_come_back_as_they_were_with_where_they_are(address: str, name: str) -> None:
+    async with connect(address) as log:
+        (shard,) = (await log.collections.create(name, schema=SCHEMA)).vchannels
+        (landed,) = await log.append_arrow(name, table(100))
+        found = await read(log, name)
+        assert found.schema.names == [*SCHEMA.names, *OURS]
+        assert found.drop_columns(OURS).equals(table(100))
+        assert set(found["_vchannel"].to_pylist()) == {shard}
+        assert found["_message_id"].to_pylist() == list(range(landed.id, landed.id + 100))
+        assert found["_time_tick"].to_pylist() == list(range(landed.tick, landed.tick + 100))
+        assert (await read(log, shard)).equals(found)
+
+
+async def test_each_row_goes_to_the_shard_of_its_key_and_keeps_its_order(
+    address: str, name: str
+) -> None:
+    async with connect(address) as log:
+        shards = (await log.collections.create(name, shards=5, schema=SCHEMA)).vchannels
+        for key in ("k", "t"):
+            landed = await log.append_arrow(name, table(3000), key=key)
+            assert sum(it.messages for it in landed) == 3000
+            for at, shard in enumerate(shards):
+                ticks = [it.tick for it in landed if it.vchannel == shard]
+                found = await read(log, shard, start=("tick", min(ticks)))
+                mine = [it for it in table(3000).to_pylist() if shard_of(it[key], 5) == at]
+                assert found.drop_columns(OURS).to_pylist() == mine
+
+
+async def test_columns_that_are_not_asked_for_stay_on_the_broker(address: str, name: str) -> None:
+    columns = {f"c{at}": [at] * 1000 for at in range(10)}
+    wide = pa.table(columns)
+    async with connect(address) as log:
+        await log.collections.create(name, schema=wide.schema)
+        await log.append_arrow(name, wide)
+        sizes = []
+        for wanted in (None, ["c7", "c2"]):
+            async with (
+                log.read_batches(name, until="now") as _,
+                log.read_arrow(name, columns=wanted, until="now") as scanner,
+            ):
+                found = [rows async for rows in scanner]
+            sizes.append(sum(it.nbytes for it in found))
+            assert [it.schema.names for it in found] == [[*(wanted or columns), *OURS]]
+            assert found[0].column(0).to_pylist() == [7 if wanted else 0] * 1000
+        assert sizes[0] > sizes[1]
+
+
+async def test_a_column_that_is_added_is_null_in_the_rows_of_before(
+    address: str, name: str
+) -> None:
+    new = pa.field("new", pa.list_(pa.int8()))
+    async with connect(address) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        await log.append_arrow(name, table(2))
+        changed = await log.collections.add_columns(name, pa.schema([new]))
+        assert changed.schema is not None
+        assert changed.schema.widths == (3, 4)
+        assert await log.collections.add_columns(name, pa.schema([new])) == changed
+        assert await log.collections.schema(name) == SCHEMA.append(new)
+        await log.append_arrow(name, table(2).append_column(new, pa.array([[1], [2]], new.type)))
+        await log.append_arrow(name, table(1))  # by who has not heard of it yet
+        assert (await read(log, name, columns=["new"]))["new"].to_pylist() == [
+            None, None, [1], [2], None,
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (pa.schema([pa.field("n", pa.int8(), nullable=False)]), "must be nullable"),
+        (pa.schema([("k", pa.int32())]), "'k' is int64 already"),
+        (pa.schema([("_time_tick", pa.int64())]), "reserved"),
+        (pa.schema([("d", pa.dictionary(pa.int8(), pa.string()))]), "dictionaries"),
+    ],
+)
+async def test_a_schema_takes_only_new_columns_that_may_be_null(
+    address: str, name: str, columns: Any, says: str
+) -> None:
+    async with connect(address) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        with pytest.raises(InvalidArgument, match=says):
+            await log.collections.add_columns(name, columns)
+        assert await log.collections.schema(name) == SCHEMA
+
+
+async def test_columns_need_a_collection_that_has_some(address: str, name: str) -> None:
+    async with connect(address) as log:
+        with pytest.raises(NoSuchCollection):
+            await log.collections.add_columns(name, SCHEMA)
+        await log.collections.create(name + "_plain")
+        with pytest.raises(InvalidArgument, match="no schema"):
+            await log.collections.add_columns(name + "_plain", SCHEMA)
+        with pytest.raises(InvalidArgument, match="no schema"):
+            await log.append_arrow(name + "_plain", table(1))
+        with pytest.raises(BadTarget, match="schema"):
+            await read(log, name + "_plain")
+        with pytest.raises(InvalidArgument, match="0 columns"):
+            await log.collections.create(name + "_none", schema=pa.schema([]))
+        with pytest.raises(BadTarget, match=r"no pyarrow\.Schema"):
+            await log.collections.create(name + "_none", schema={"a": "int"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (table(1).drop_columns(["t"]), "column 't' .string. is missing"),
+        (table(1).append_column("z", [[1]]), "column 'z' .int64. is not in it; add_columns"),
+        (table(1).select(["t", "k", "x"]), "the order"),
+        (table(1).set_column(0, "k", pa.array([1], pa.int32())), "'k' is int32, not int64"),
+    ],
+)
+async def test_rows_that_do_not_fit_are_refused_with_each_difference(
+    address: str, name: str, rows: Any, says: str
+) -> None:
+    async with connect(address) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        with pytest.raises(SchemaVersionMismatch, match=says):
+            await log.append_arrow(name, rows)
+        (landed,) = await log.append_arrow(name, table(1))
+        assert landed.messages == 1
+        assert (await read(log, name)).num_rows == 1
+
+
+async def test_null_is_refused_where_it_may_not_be(address: str, name: str) -> None:
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False)])
+    async with connect(address) as log:
+        await log.collections.create(name, schema=schema)
+        await log.append_arrow(name, pa.table({"k": [1, 2]}))
+        with pytest.raises(SchemaVersionMismatch, match="may not be null, 1 of 2"):
+            await log.append_arrow(name, pa.table({"k": [1, None]}))
+
+
+async def test_a_reader_of_messages_gets_each_row_as_json_with_the_same_ids(
+    address: str, name: str
+) -> None:
+    async with connect(address) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        (landed,) = await log.append_arrow(name, table(3), properties={"own": "p"})
+        await log.append(name, b"plain")
+        singly = [it async for it in log.read(name, until="now").messages()]
+        async with asyncio.timeout(60):
+            batches = [it async for it in log.read_batches(name, until="now") if len(it)]
+        together = [message for batch in batches for message in batch.messages]
+        assert [json.loads(it.payload) for it in singly[:3]] == table(3).to_pylist()
+        assert [it.payload for it in singly[3:]] == [b"plain"]
+        assert [it[:6] for it in singly] == [it[:6] for it in together]
+        assert [it.id for it in singly[:3]] == [landed.id + at for at in range(3)]
+        assert singly[0].tags["tidemark.schema"] == "1"
+        assert singly[0].properties["own"] == "p"
+        assert [batch.has_rows for batch in batches] == [True, False]
+        assert (await read(log, name)).num_rows == 3
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+async def test_packed_rows_stay_packed_until_they_are_read(
+    address: str, name: str, compression: str
+) -> None:
+    async with connect(address, gathering=Gathering(compression=compression)) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        await log.append_arrow(name, table(5000))
+        found = await read(log, name, columns=["x", "k"])
+        assert found.drop_columns(OURS).equals(table(5000).select(["x", "k"]))
+        first = await anext(log.read(name, until="now").messages())
+        assert json.loads(first.payload) == {"k": 0, "t": "t0", "x": 0.0}
+
+
+async def test_a_large_table_goes_in_batches_that_fit(address: str, name: str) -> None:
+    heavy = pa.table({"b": [bytes([it]) * 900_000 for it in range(20)] + [b""] * 20_000})
+    async with connect(address) as log:
+        await log.collections.create(name, schema=heavy.schema)
+        landed = await log.append_arrow(name, heavy)
+        assert sum(it.messages for it in landed) == heavy.num_rows
+        assert (await read(log, name))["b"].equals(heavy["b"])
+
+
+async def test_a_read_ends_inside_a_batch_and_the_next_one_begins_there(
+    address: str, name: str
+) -> None:
+    async with connect(address) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        (landed,) = await log.append_arrow(name, table(10))
+        head = await read(log, name, until=landed.tick + 3)
+        rest = await read(log, name, start=("tick", landed.tick + 4))
+        assert head["k"].to_pylist() == [0, 1, 2, 3]
+        assert rest["k"].to_pylist() == [4, 5, 6, 7, 8, 9]
+
+
+async def test_what_is_no_row_no_key_and_no_column_is_told_at_once(address: str, name: str) -> None:
+    async with connect(address) as log:
+        await log.collections.create(name, shards=2, schema=SCHEMA)
+        for rows, key, says in (
+            ([1, 2], None, "list is no pyarrow"),
+            (table(0), None, "no rows"),
+            (table(1), "z", "no column 'z'"),
+            (table(1), "x", "'x' is double"),
+        ):
+            with pytest.raises(BadTarget, match=says):
+                await log.append_arrow(name, rows, key=key)
+        for columns in (["z"], ["k", "k"]):
+            with pytest.raises(BadTarget, match="cannot be read; there are"):
+                await read(log, name, columns=columns)
+
+
+async def test_categories_are_appended_as_what_they_stand_for(address: str, name: str) -> None:
+    async with connect(address) as log:
+        await log.collections.create(name, schema=SCHEMA)
+        rows = table(50).set_column(1, "t", table(50)["t"].dictionary_encode())
+        await log.append_arrow(name, rows, key="t")
+        assert (await read(log, name))["t"].equals(table(50)["t"])
