@@ -79,7 +79,7 @@ def stream(*batches: Any, schema: Any = None) -> bytes:
     with pa.ipc.new_stream(sink, schema or batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 NUMBERED = encode_rows(pa.record_batch({"n": pa.array([7] * 111, pa.int32())}))  # 444 bytes
