@@ -6,6 +6,7 @@ Next: broker/client/appends.py
 """
 
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from broker.client.errors import BadTarget, MessageTooLarge
@@ -13,7 +14,7 @@ from broker.client.targets import Shards
 from broker.core.sharding import hash_text
 from broker.model.ids import VChannelName
 from schemas.arrow_columns import arrow, flat
-from schemas.arrow_ipc import BadArrow
+from schemas.arrow_ipc import SCHEMA_BYTES_MAX, BadArrow
 from schemas.arrow_rows import TEXT_BYTES_MAX, VALUE_TEXT_BYTES, encode_rows
 
 ROWS_MAX: Final = 8192
@@ -43,7 +44,7 @@ def split_rows(
             raise BadTarget("there are no rows to append")
         if key is not None:
             _check_key(table.schema, key)
-        return _pieces(_plain(table.unify_dictionaries()), shards, key, compression)
+        return _pieces(_plain(table), shards, key, compression)
     except BadArrow as error:
         raise BadTarget(str(error)) from None
 
@@ -59,6 +60,8 @@ def _pieces(
 def _plain(table: Any) -> Any:
     """Columns of a dictionary hold the values themselves, as the collection has them."""
     pa = arrow()
+    if not any(map(pa.types.is_dictionary, table.schema.types)):
+        return table
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in table.columns
@@ -69,20 +72,30 @@ def _plain(table: Any) -> Any:
 def _rows_at_once(table: Any) -> int:
     """How many rows of about the same size are a batch that is neither too large nor too many."""
     row_bytes = max(1, int(table.nbytes) // int(table.num_rows))
-    names = sum([VALUE_TEXT_BYTES + 6 * len(field.name) for field in flat(table.schema)])
-    return max(1, min(ROWS_MAX, BODY_BYTES // row_bytes, TEXT_BYTES_MAX // 4 // names))
+    return max(1, min(ROWS_MAX, BODY_BYTES // row_bytes, _rows_as_text(table.schema)))
+
+
+@lru_cache(maxsize=64)
+def _rows_as_text(schema: Any) -> int:
+    """How many rows a server takes together, whose names it counts for each."""
+    names = sum([VALUE_TEXT_BYTES + 6 * len(field.name) for field in flat(schema)])
+    return TEXT_BYTES_MAX // 4 // max(1, names)
 
 
 def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Iterator[Piece]:
     """Halved until each fits: rows need not be of the same size."""
-    if part.nbytes > BODY_BYTES_MAX // 2 and part.num_rows > 1:
+    body = encode_rows(part, compression)
+    size = part.nbytes if compression else len(body)
+    if size <= BODY_BYTES_MAX // 2:
+        yield vchannel, part.num_rows, body
+    elif part.num_rows > 1:
         half = part.num_rows // 2
         yield from _bodies(vchannel, part.slice(0, half), compression)
         yield from _bodies(vchannel, part.slice(half), compression)
-        return
-    if part.nbytes > BODY_BYTES_MAX:
-        raise MessageTooLarge(f"one row of {part.nbytes} bytes; at most {BODY_BYTES_MAX} may be")
-    yield vchannel, part.num_rows, encode_rows(part, compression)
+    elif size <= BODY_BYTES_MAX - SCHEMA_BYTES_MAX:
+        yield vchannel, 1, body
+    else:
+        raise MessageTooLarge(f"one row of {size} bytes; a server takes {BODY_BYTES_MAX} together")
 
 
 # ---- shards ---------------------------------------------------------------------------------
@@ -155,6 +168,7 @@ def _hash_int64(keys: Any) -> Any:
     return _and(pc.bit_wise_xor(state, pc.shift_right(state, _u64(16))), 0x7FFFFFFF)
 
 
+@cache
 def _u64(number: int) -> Any:
     return arrow().scalar(number, arrow().uint64())
 
