@@ -124,23 +124,27 @@ class Appends:
     ) -> list[AppendedBatch]:
         """Append batches of Arrow rows, each a number of rows and its body; wait for all.
 
-        When some failed and others did not: AppendsFailed; when none landed: the first error.
+        When some failed and others did not: AppendsFailed; when none landed: the first error. What
+        comes after a piece that cannot be made or sent is not tried.
         """
         deadline_at_s = self._now_s() + deadline_s
-        offered: list[tuple[VChannelName, Pending[Waiter]]] = []
+        offered: list[_Offered | TidemarkError] = []
         counts: list[int] = []
         try:
-            for vchannel, count, body in pieces:
-                _check_size(len(body))
-                shared = _shared(vchannel, Message(b"", properties=properties), deadline_s)
-                producer = self._batches.of(vchannel)
-                if not producer.has_room:
-                    await producer.wait_for_room(deadline_at_s)
-                pending = producer.offer_rows(shared, body, count, deadline_at_s)
-                offered.append((vchannel, pending))
-                counts.append(count)
+            try:
+                for vchannel, count, body in pieces:
+                    counts.append(count)
+                    shared = _shared(vchannel, Message(b"", properties=properties), deadline_s)
+                    producer = self._batches.of(vchannel)
+                    if not producer.has_room:
+                        await producer.wait_for_room(deadline_at_s)
+                    pending = producer.offer_rows(shared, body, count, deadline_at_s)
+                    offered.append((vchannel, pending))
+            except TidemarkError as error:
+                offered.append(error)
+                counts = [*counts, 0][: len(offered)]
             results = [await _landed_or_failed(it) for it in offered]
-        except (asyncio.CancelledError, TidemarkError):
+        except asyncio.CancelledError:
             _abandon(offered)
             raise
         return _all_landed(results, counts)

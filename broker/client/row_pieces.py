@@ -22,6 +22,7 @@ BODY_BYTES: Final = 1024 * 1024
 """Aimed at. A smaller one costs more calls, a larger one waits longer for its turn."""
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 _WORD: Final = 0xFFFFFFFF
+_INT64_MAX: Final = (1 << 63) - 1
 
 Piece = tuple[VChannelName, int, bytes]
 """Where to, how many rows, and the body for them."""
@@ -43,7 +44,7 @@ def split_rows(
         if not table.num_rows:
             raise BadTarget("there are no rows to append")
         if key is not None:
-            _check_key(table.schema, key)
+            _check_key(table, key)
         return _pieces(_plain(table), shards, key, compression)
     except BadArrow as error:
         raise BadTarget(str(error)) from None
@@ -101,14 +102,16 @@ def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Itera
 # ---- shards ---------------------------------------------------------------------------------
 
 
-def _check_key(schema: Any, key: str) -> None:
-    types = arrow().types
+def _check_key(table: Any, key: str) -> None:
+    types, schema = arrow().types, table.schema
     if len(schema.get_all_field_indices(key)) != 1:
         raise BadTarget(f"the rows have no column {key!r} to be the key; they have {schema.names}")
     kind = schema.field(key).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_integer(kind) or _is_text(kind)):
         raise BadTarget(f"column {key!r} is {kind}; a key is whole numbers, texts or bytes")
+    if types.is_uint64(kind) and (arrow().compute.max(table[key]).as_py() or 0) > _INT64_MAX:
+        raise BadTarget(f"column {key!r} has keys that do not fit a signed 64-bit integer")
 
 
 def _is_text(kind: Any) -> bool:
@@ -156,7 +159,7 @@ def _hash_int64(keys: Any) -> Any:
     """`hash_int64` over an array: sums and products of 32 bits, in words of 64."""
     pa = arrow()
     pc = pa.compute
-    wide = keys if pa.types.is_uint64(keys.type) else keys.cast(pa.int64()).view(pa.uint64())
+    wide = keys.cast(pa.int64()).view(pa.uint64())
     state = pa.scalar(0, pa.uint64())
     for word in (_and(wide, _WORD), pc.shift_right(wide, _u64(32))):
         mixed = _times(_rotate(_times(word, 0xCC9E2D51), 15), 0x1B873593)

@@ -113,4 +113,4 @@ def test_no_two_properties_share_a_key() -> None:
     found = [p.key for p in vars(properties).values() if isinstance(p, Property | Flag)]
     assert len(found) == len(set(found)) == 20
     reserved = [key for key in found if key.startswith(properties.RESERVED_PREFIX)]
-    assert set(found) - set(reserved) == {"tidemark.key"}
+    assert set(found) - set(reserved) == {"tidemark.key", "tidemark.schema"}
