@@ -17,10 +17,18 @@ from dataclasses import dataclass, field, replace
 from broker.core.finished_txns import FinishedTxns
 from broker.core.naming import is_control_channel
 from broker.core.producers import ProducerLimits, Producers
-from broker.core.recovery_objects import Objects
+from broker.core.recovery_objects import SCHEMA_KEPT_MS, Objects
+from broker.core.segments import DROPPED_MAX
 from broker.core.transaction import TxnLimits
 from broker.model.effect import Deleted, Effect, Inserted
-from broker.model.ids import MessageId, SegmentId, TimeTick, TxnId, VChannelName
+from broker.model.ids import (
+    TICK_LOGICAL_BITS,
+    MessageId,
+    SegmentId,
+    TimeTick,
+    TxnId,
+    VChannelName,
+)
 from broker.model.message import BODY_TYPES, MessageType
 from broker.model.producer import Produced
 from broker.model.record import Record
@@ -215,16 +223,27 @@ class RecoveryState:
     def _bury(self, saved: WalCheckpoint) -> None:
         """Let go of what is at its end and stored as such; replays begin behind it."""
         objects, gone = self.objects, self._gone
-        for name, vchannel in list(objects.vchannels.items()):
-            ended = vchannel.state is VChannelState.DROPPED and vchannel.tick <= saved.tick
-            if ended and name not in objects.changed_vchannels:
+        for name in self._dropped_long_ago(saved.tick):
+            if name not in objects.changed_vchannels:
                 del objects.vchannels[name]
                 gone.vchannels.append(name)
         for id, segment in list(objects.segments.items()):
             ended = segment.state is SegmentState.FLUSHED and segment.tick <= saved.tick
             if ended and id not in objects.changed_segments:
-                del objects.segments[id]
+                objects.forget_segment(id)
                 gone.segments.append(id)
+
+    def _dropped_long_ago(self, tick: TimeTick) -> list[VChannelName]:
+        """A dropped vchannel is known for as long as rows may be late for it, if they are few."""
+        dropped = [
+            (each.tick, each.name)
+            for each in self.objects.vchannels.values()
+            if each.state is VChannelState.DROPPED and each.tick <= tick
+        ]
+        old = tick - (SCHEMA_KEPT_MS << TICK_LOGICAL_BITS)
+        too_many = max(0, len(dropped) - DROPPED_MAX)
+        dropped.sort()
+        return [name for at, (ended, name) in enumerate(dropped) if at < too_many or ended <= old]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ What cannot be, such as rows for a segment that nobody created, is told and othe
 Next: broker/core/recovery.py
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import assert_never
@@ -42,6 +42,9 @@ from broker.model.snapshot import (
 SCHEMA_KEPT_MS = 24 * 3600 * 1000
 """A schema that was replaced longer ago is of no more use to anybody."""
 
+SCHEMAS_MAX = 256
+"""Of one vchannel, however often its schema changes: all are saved with each of its changes."""
+
 
 class Objects:
     """See the module. `changed_…`: what is not as it was when it was last saved."""
@@ -50,7 +53,10 @@ class Objects:
         self, vchannels: Iterable[VChannelSnapshot] = (), segments: Iterable[SegmentSnapshot] = ()
     ) -> None:
         self.vchannels = {each.name: each for each in vchannels}
-        self.segments = {each.id: each for each in segments}
+        self.segments: dict[SegmentId, SegmentSnapshot] = {}
+        self._on: dict[VChannelName, set[SegmentId]] = {}
+        for each in segments:
+            self._keep(each)
         self.changed_vchannels: set[VChannelName] = set()
         self.changed_segments: set[SegmentId] = set()
 
@@ -68,8 +74,24 @@ class Objects:
 
     def put_segment(self, changed: SegmentSnapshot) -> None:
         """Replace it, or add it."""
-        self.segments[changed.id] = changed
+        self._keep(changed)
         self.changed_segments.add(changed.id)
+
+    def forget_segment(self, id: SegmentId) -> None:
+        """It is of no more use."""
+        gone = self.segments.pop(id)
+        on = self._on[gone.vchannel]
+        on.discard(id)
+        if not on:
+            del self._on[gone.vchannel]
+
+    def segments_on(self, vchannel: VChannelName) -> list[SegmentSnapshot]:
+        """In the order of their ids."""
+        return [self.segments[id] for id in sorted(self._on.get(vchannel, ()))]
+
+    def _keep(self, segment: SegmentSnapshot) -> None:
+        self.segments[segment.id] = segment
+        self._on.setdefault(segment.vchannel, set()).add(segment.id)
 
 
 class _Step:
@@ -90,7 +112,7 @@ class _Step:
             case Inserted() | Deleted() | SegmentCreated() | SegmentFlushed():
                 self._of_segment(effect)
             case AllFlushed():
-                self._flush(lambda _: True)
+                self._flush(list(self._objects.segments.values()))
             case _:
                 self._of_collection(effect)
 
@@ -141,18 +163,15 @@ class _Step:
             changed = self._changed(before, effect)
             if changed is not before:
                 self._objects.put_vchannel(replace(changed, tick=self._tick))
+        ours = self._objects.segments_on(self._name)
         match effect:
             case CollectionDropped():
-                self._flush(lambda segment: segment.vchannel == self._name)
+                self._flush(ours)
             case PartitionDropped(_, partition_id):
-                self._flush(
-                    lambda segment: (
-                        (segment.vchannel, segment.partition_id) == (self._name, partition_id)
-                    )
-                )
+                self._flush([each for each in ours if each.partition_id == partition_id])
             case SchemaChanged() | Truncated() | ManuallyFlushed():
                 ids = frozenset(effect.segment_ids)
-                self._flush(lambda segment: segment.id in ids and segment.vchannel == self._name)
+                self._flush([each for each in ours if each.id in ids])
             case PartitionCreated() | CollectionAltered():
                 return
             case _:
@@ -161,7 +180,7 @@ class _Step:
     def _changed(self, before: VChannelSnapshot, effect: Effect) -> VChannelSnapshot:
         match effect:
             case CollectionDropped():
-                return replace(before, state=VChannelState.DROPPED)
+                return replace(before, state=VChannelState.DROPPED, partition_ids=(), schemas=())
             case PartitionCreated(_, partition_id):
                 if partition_id in before.partition_ids:
                     self._complain(f"has partition {partition_id} already, which is created")
@@ -201,11 +220,10 @@ class _Step:
 
     def _count_deletes(self, effect: Deleted) -> None:
         """Deletes name no segment: they belong to the one that gathers them, if there is one."""
-        wanted = (self._name, SegmentLevel.DELETES)
         found = [
             segment
-            for segment in self._objects.segments.values()
-            if (segment.vchannel, segment.level) == wanted and self._grew(segment)
+            for segment in self._objects.segments_on(self._name)
+            if segment.level is SegmentLevel.DELETES and self._grew(segment)
         ]
         if found:
             newest = max(found, key=lambda segment: segment.created_tick)
@@ -267,9 +285,8 @@ class _Step:
             return False
         return found.state is VChannelState.NORMAL or found.tick >= self._tick
 
-    def _flush(self, concerns: Callable[[SegmentSnapshot], bool]) -> None:
-        found = [each for each in self._objects.segments.values() if concerns(each)]
-        for segment in found:
+    def _flush(self, segments: Sequence[SegmentSnapshot]) -> None:
+        for segment in segments:
             self._flush_one(segment)
 
     def _flush_one(self, segment: SegmentSnapshot) -> None:
@@ -297,4 +314,5 @@ def _still_of_use(schemas: tuple[SchemaStart, ...]) -> tuple[SchemaStart, ...]:
     """Without those that were replaced too long before the newest one."""
     old = schemas[-1].start_tick - (SCHEMA_KEPT_MS << TICK_LOGICAL_BITS)
     ends = pairwise(schemas)
-    return (*[each for each, following in ends if following.start_tick > old], schemas[-1])
+    of_use = [each for each, following in ends if following.start_tick > old]
+    return (*of_use[1 - SCHEMAS_MAX :], schemas[-1])

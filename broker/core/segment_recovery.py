@@ -38,12 +38,11 @@ def recovered_shards(
     for txn_id, (vchannel, effects) in pending.items():
         for effect in effects:
             for segment in _of(effect, vchannel, grown):
-                segment.rows += effect.rows
-                segment.size_bytes += effect.size_bytes if isinstance(effect, Inserted) else 0
-                segment.held_by.add(txn_id)
+                size_bytes = effect.size_bytes if isinstance(effect, Inserted) else 0
+                segment.add(effect.rows, size_bytes, txn_id)
     for segment in grown.values():
         shards.restore(segment)
-    for each in vchannels:
+    for each in sorted(vchannels, key=lambda it: it.tick):  # the oldest is forgotten first
         if each.state is VChannelState.DROPPED:
             shards.drop_collection(each.name)
     return shards

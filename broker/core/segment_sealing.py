@@ -74,8 +74,8 @@ class SegmentLimits:
 class Segment:
     """What grows in one partition of one vchannel, or its deletes.
 
-    `held_by`: open transactions with rows in it. `sealed`: why it takes no more rows. `binlogs`:
-    files that were made of it, as far as whoever makes them says so.
+    `held_by`: open transactions with rows in it, and how many rows and bytes. `sealed`: why it
+    takes no more rows. `binlogs`: files that were made of it, as far as whoever makes them says so.
     """
 
     id: SegmentId
@@ -91,11 +91,19 @@ class Segment:
     size_bytes: int = 0
     binlogs: int = 0
     sealed: Sealing | None = None
-    held_by: set[TxnId] = field(default_factory=set)
+    held_by: dict[TxnId, tuple[int, int]] = field(default_factory=dict)
 
     def takes(self, rows: int, size_bytes: int) -> bool:
         """Whether these fit in."""
         return self.rows + rows <= self.rows_max and self.size_bytes + size_bytes <= self.bytes_max
+
+    def add(self, rows: int, size_bytes: int, txn_id: TxnId | None) -> None:
+        """They are in it; those of a transaction until it is known whether they stay."""
+        self.rows += rows
+        self.size_bytes += size_bytes
+        if txn_id is not None:
+            held_rows, held_bytes = self.held_by.get(txn_id, (0, 0))
+            self.held_by[txn_id] = held_rows + rows, held_bytes + size_bytes
 
 
 def overdue(segment: Segment, tick: TimeTick, limits: SegmentLimits) -> Sealing | None:

@@ -177,18 +177,20 @@ class Shards:
         self, segment: Segment, rows: int, size_bytes: int, tick: TimeTick, txn_id: TxnId | None
     ) -> None:
         """Rows were placed in it; those of a transaction hold it until `release`."""
-        segment.rows += rows
-        segment.size_bytes += size_bytes
+        if txn_id is not None and txn_id not in segment.held_by:
+            self._held.setdefault(txn_id, []).append(segment)
+        segment.add(rows, size_bytes, txn_id)
         segment.modified_tick = tick
         self.growing_bytes += size_bytes
-        if txn_id is not None and txn_id not in segment.held_by:
-            segment.held_by.add(txn_id)
-            self._held.setdefault(txn_id, []).append(segment)
 
-    def release(self, txn_id: TxnId) -> None:
-        """The transaction is resolved, and that is durable."""
+    def release(self, txn_id: TxnId, *, committed: bool) -> None:
+        """The transaction is resolved, and that is durable; without a commit its rows are not."""
         for segment in self._held.pop(txn_id, ()):
-            segment.held_by.discard(txn_id)
+            rows, size_bytes = segment.held_by.pop(txn_id)
+            if not committed:
+                segment.rows -= rows
+                segment.size_bytes -= size_bytes
+                self.growing_bytes -= 0 if segment.sealed else size_bytes
 
     def seal(self, segment: Segment, why: Sealing) -> None:
         """It takes no more rows, and is flushed once no transaction holds it."""

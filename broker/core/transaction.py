@@ -218,12 +218,12 @@ class Transactions:
         self._placed.append(session)
         self._forget(outcome.tick)
 
-    def stored(self) -> tuple[TxnId, ...]:
+    def stored(self) -> tuple[Session, ...]:
         """What was placed is durable; the transactions that are resolved by it."""
         resolved, self._placed = self._placed, []
         for session in resolved:
             session.state = after(session.state, TxnEvent.STORED)
-        return tuple([session.context.id for session in resolved])
+        return tuple(resolved)
 
     @property
     def moved_count(self) -> int:

@@ -12,9 +12,11 @@ from typing import assert_never
 from broker.core.segment_sealing import Sealing
 from broker.core.segment_turn import Turn, Verdict, turn_of
 from broker.core.segments import Shards
+from broker.core.transaction import Session
+from broker.core.txn_state import TxnState
 from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import SegmentId, TimeTick, TxnId
+from broker.model.ids import SegmentId, TimeTick
 from broker.model.message import NewMessage
 from broker.ports.headers import BadHeader, Headers
 
@@ -54,10 +56,11 @@ class ShardState:
             case _:
                 assert_never(about)
 
-    def release(self, resolved: Sequence[TxnId]) -> None:
+    def release(self, resolved: Sequence[Session]) -> None:
         """Those that are resolved, durably, hold no segments any more."""
-        for txn_id in resolved:
-            self.shards.release(txn_id)
+        for each in resolved:
+            committed = each.state is TxnState.COMMITTED
+            self.shards.release(each.context.id, committed=committed)
 
     def _read(self, message: NewMessage) -> Verdict:
         """UNRECOVERABLE when nobody could: older clients repeat any other refusal for ever."""

@@ -76,13 +76,19 @@ def _shards(state: RecoveryState, transactions: Transactions, limits: NodeLimits
 
 
 async def _saved(name: PChannelName, claim: Claim, replay: Replay) -> WalCheckpoint | None:
-    """So that nobody has to read the whole log again. If it fails, the Recovery actor does it."""
+    """So that nobody has to read the whole log again. If it fails, the Recovery actor does it.
+
+    Unless what is stored is of another log: once this one has grown, nobody could tell any more.
+    """
     change = replay.state.take()
     if not change.checkpoint.tick and claim.snapshot.checkpoint is None:
         return None  # a new log
     try:
         await claim.save(change)
     except (MetaError, Superseded) as error:
+        if claim.snapshot.checkpoint is not None:
+            cause = f"{name}: the snapshot of another log could not be replaced: {error}"
+            raise Refused(StreamingCode.INNER, cause) from error
         notes.warning("%s: the first snapshot could not be saved: %s", name, error)
         return None
     return change.checkpoint

@@ -16,6 +16,7 @@ from broker.model.failure import StreamingCode as Code
 from broker.model.message import Delivered
 from broker.model.position import FromAll
 from broker.node.messages import CloseScanner, Delivery, Locate, OpenScanner, Pull
+from broker.ports.callbacks import Callbacks
 from schemas.broadcast_header import (
     BroadcastHeader,
     HeaderKey,
@@ -83,9 +84,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(**given: Any) -> AsyncIterator[World]:
+async def world(
+    callbacks: Callbacks | None = None, *, node_acks: bool = True, **given: Any
+) -> AsyncIterator[World]:
     async with (
-        small_broker(pchannels=3, **given) as broker,
+        small_broker(pchannels=3, broadcasts=(callbacks or {}, node_acks), **given) as broker,
         connected(broker) as peer,
     ):
         yield World(broker, peer)

@@ -29,6 +29,7 @@ from broker.meta.recovery import StoredRecovery
 from broker.model.ids import NodeId, PChannelName
 from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
+from broker.node.limits import NodeLimits
 from broker.node.messages import CollectStatus
 from broker.node.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
@@ -92,10 +93,13 @@ async def small_broker(
     limits: EdgeLimits | None = None,
     wal: Wal | None = None,
     store: MetaStore | None = None,
-    callbacks: Callbacks | None = None,
-    node_acks: bool = True,
+    broadcasts: tuple[Callbacks, bool] = ({}, True),
+    node_limits: NodeLimits | None = None,
 ) -> AsyncIterator[SmallBroker]:
-    """Started, every pchannel serving; stopped in order on leaving."""
+    """Started, every pchannel serving; stopped in order on leaving.
+
+    `broadcasts`: what is called at their ends, and whether nodes acknowledge their copies.
+    """
     wal = wal or MemoryWal()
     store = store or MemoryMetaStore()
     names = pchannel_names(CLUSTER, pchannels)
@@ -120,15 +124,14 @@ async def small_broker(
         memory=ProcessMemory(),
     )
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
-    copies = NodeCopies(lambda: _all_at(names, node))
-    broadcast = BroadcastParts(copies, callbacks or {}, node_acks)
-    coordinator = CoordinatorParts(store, LiveNodes([node]), names, broadcast=broadcast)
+    parts = BroadcastParts(NodeCopies(lambda: _all_at(names, node)), *broadcasts)
+    coordinator = CoordinatorParts(store, LiveNodes([node]), names, broadcast=parts)
     timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     spec = SupervisorSpec(
         "root",
         children=(
-            node_spec(node_parts(NODE, ports)),
+            node_spec(node_parts(NODE, ports, node_limits)),
             coordinator_tree(coordinator, "/root"),
             timesync_tree(timesync, "/root"),
         ),

@@ -12,6 +12,7 @@ from broker.core.segment_turn import Verdict, turn_of
 from broker.core.segments import Shards
 from broker.core.sequencer import Known, LogEnd, Sequenced, sequence
 from broker.core.transaction import Transactions
+from broker.core.txn_state import TxnState
 from broker.model.effect import (
     ALL_PARTITIONS,
     AllFlushed,
@@ -142,8 +143,9 @@ class ShardLog:
         assert result.end.last_tick < self.end.last_tick + 1 + count
         self.records += result.records
         self.end = result.end
-        for txn_id in self.transactions.stored():
-            self.shards.release(txn_id)
+        for each in self.transactions.stored():
+            committed = each.state is TxnState.COMMITTED
+            self.shards.release(each.context.id, committed=committed)
         return result
 
     def effects(self, first: int = 0) -> list[tuple[Record, TimeTick, Verdict]]:

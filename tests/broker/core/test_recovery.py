@@ -8,6 +8,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from broker.core.recovery import RecoveryState
+from broker.core.recovery_objects import SCHEMA_KEPT_MS
+from broker.core.segments import DROPPED_MAX
+from broker.core.transaction import Transactions
 from broker.model.batch import BatchPart
 from broker.model.effect import (
     CollectionCreated,
@@ -18,7 +21,7 @@ from broker.model.effect import (
     SegmentFlushed,
     SegmentLevel,
 )
-from broker.model.ids import MessageId, PartitionId, SegmentId, TimeTick
+from broker.model.ids import MessageId, PartitionId, SegmentId, TimeTick, VChannelName
 from broker.model.message import MessageType
 from broker.model.producer import Produced
 from broker.model.snapshot import (
@@ -31,7 +34,18 @@ from broker.model.snapshot import (
     VChannelState,
     WalCheckpoint,
 )
-from tests.broker.core.made_logs import CONTROL, C, Log, Naive, V, assert_same, random_log
+from tests.broker.core.made_logs import (
+    CONTROL,
+    LIMITS,
+    MS,
+    C,
+    Log,
+    Naive,
+    P,
+    V,
+    assert_same,
+    random_log,
+)
 
 ONE = PartitionId(1)
 
@@ -230,11 +244,61 @@ def test_what_is_at_its_end_leaves_the_memory_once_saved_and_then_the_store() ->
     assert [each.state for each in first.segments] == [SegmentState.FLUSHED]
     assert state.objects.vchannels
     state.saved(first)
-    assert not state.objects.vchannels
     assert not state.objects.segments
+    assert state.objects.vchannels[VChannelName(V[0])].schemas == ()
     second = state.take()
-    assert (second.gone_vchannels, second.gone_segments) == ((V[0],), (segment,))
+    assert (second.gone_vchannels, second.gone_segments) == ((), (segment,))
     assert state.take().gone_segments == ()
+
+
+def test_a_dropped_vchannel_is_known_for_a_day_and_of_many_the_newest() -> None:
+    log = Log()
+    collection(log)
+    log.add(V[0], CollectionDropped(C))
+    day = SCHEMA_KEPT_MS * MS
+    log.store("", MessageType.TIME_TICK, [b""], later=day - 3 * DROPPED_MAX)
+    state = log.state()
+    observed(log, state)
+    state.saved(state.take())
+    assert list(state.objects.vchannels) == [V[0]]
+    for number in range(DROPPED_MAX):
+        log.add(f"{P}_8v{number}", CollectionCreated(C, (ONE,), b"", 1))
+        log.add(f"{P}_8v{number}", CollectionDropped(C))
+    observed(log, state, since=4)
+    state.saved(state.take())
+    assert len(state.objects.vchannels) == DROPPED_MAX
+    assert state.take().gone_vchannels == (V[0],)
+    log.store("", MessageType.TIME_TICK, [b""], later=day)
+    observed(log, state, since=len(log.records) - 1)
+    state.saved(state.take())
+    assert not state.objects.vchannels
+    assert len(state.take().gone_vchannels) == DROPPED_MAX
+
+
+@settings(max_examples=1000, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.integers(0, 2**32))
+def test_a_log_cut_at_any_checkpoint_has_every_open_transaction_and_every_row_whole(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    log = random_log(rng, rng.randint(1, 60))
+    store, state = Store(), log.state()
+    for record in log.records:
+        state.observe(record)
+        if rng.random() < 0.2:
+            store.write(state.take(), rng.choice((1, 99, 99)), rng)
+            state = replayed(log, store, log.records.index(record) + 1)
+    left = [record for record in log.records if record.next_id > state_start(store)]
+    whole, cut = Transactions(LIMITS), Transactions(LIMITS)
+    for transactions, records in ((whole, log.records), (cut, left)):
+        for record in records:
+            transactions.replay(record)
+    assert cut.views() == whole.views()
+    again = log.state(store.load())
+    for record in left:
+        again.observe(record)
+    assert_same(again.snapshot(), Naive(log))
+    assert again.pending().keys() == {view.context.id for view in whole.views()}
 
 
 def test_a_snapshot_of_another_log_is_renounced_whole() -> None:

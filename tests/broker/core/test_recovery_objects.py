@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.recovery_objects import SCHEMA_KEPT_MS, Objects
+from broker.core.recovery_objects import SCHEMA_KEPT_MS, SCHEMAS_MAX, Objects
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -97,6 +97,15 @@ def test_a_schema_is_kept_as_long_as_somebody_may_read_by_it() -> None:
     assert [each.version for each in objects.vchannels[V].schemas] == [2, 3, 4, 5]
     objects.apply(V, [SchemaChanged(C, b"6", 6)], TimeTick(40 + day + day // 2))
     assert [each.version for each in objects.vchannels[V].schemas] == [3, 4, 5, 6]
+
+
+def test_however_often_a_schema_changes_only_so_many_are_kept() -> None:
+    objects = Objects()
+    objects.apply(V, [CollectionCreated(C, (), b"", 0)], TimeTick(1))
+    for version in range(1, SCHEMAS_MAX + 10):
+        objects.apply(V, [SchemaChanged(C, b"s", version)], TimeTick(1 + version))
+    versions = [each.version for each in objects.vchannels[V].schemas]
+    assert versions == list(range(10, SCHEMAS_MAX + 10))
 
 
 def test_members_of_a_transaction_share_a_tick_and_all_count_once() -> None:

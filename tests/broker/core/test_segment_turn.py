@@ -186,6 +186,21 @@ def test_after_its_drop_a_collection_takes_no_more_rows_and_may_be_created_again
     NaiveReader(LIMITS).read(log)
 
 
+def test_rows_that_are_rolled_back_make_room_for_others() -> None:
+    log = opened()
+    log.group(log.message(rows(2, 20)))
+    (outcome,) = log.group(begin()).outcomes
+    assert isinstance(outcome, AppendedInTxn)
+    log.group(log.message(rows(6, 60), txn=outcome.txn))
+    (segment,) = log.shards.growing()
+    assert (segment.rows, segment.size_bytes, log.shards.growing_bytes) == (8, 80, 80)
+    log.group(NewMessage(V[0], MessageType.ROLLBACK_TXN, b"end", 3, txn=outcome.txn))
+    assert (segment.rows, segment.size_bytes, log.shards.growing_bytes) == (2, 20, 20)
+    log.group(log.message(rows(7, 70)))
+    assert len(set(segments_of(log))) == 1
+    NaiveReader(LIMITS).read(log)
+
+
 def test_only_so_many_dropped_collections_are_remembered() -> None:
     log = ShardLog()
     for number in range(4100):

@@ -283,6 +283,27 @@ def test_a_log_whose_newest_records_are_damaged_opens() -> None:
     run_seeded(11, scenario)
 
 
+def test_a_snapshot_of_another_log_is_replaced_before_this_one_grows() -> None:
+    async def scenario() -> None:
+        meta = Flaky(MemoryMetaStore())
+        store = StoredRecovery(meta)
+        async with running_node(WatchedMemory(), LIMITS, recovery=store) as world:
+            await world.assign()
+            await world.append(message("x"), message("y"))
+        wal = WatchedMemory()
+        meta.writes_left = 1
+        async with running_node(wal, LIMITS, recovery=store) as world:
+            refusal = await world.assign(term=2)
+            assert isinstance(refusal, Refusal)
+            assert "of another log could not be replaced" in refusal.cause
+            assert not wal.records
+            meta.writes_left = None
+            assert (await world.locate()).channel.term > 2
+            appended(await world.append(message("z")))
+
+    run_seeded(8, scenario)
+
+
 def test_damage_in_what_need_not_be_read_does_not_keep_a_log_closed() -> None:
     async def scenario() -> None:
         wal = WatchedMemory()
