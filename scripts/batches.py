@@ -5,7 +5,9 @@ Never starts a server. Every figure is of durable messages a second, as that fil
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
+import pyarrow as pa
 import uvloop
 
 from broker.client import Client, connect
@@ -14,6 +16,7 @@ BODY = bytes(range(256)) * 4
 BATCH = 1000
 BATCHES_IN_FLIGHT = 4
 ROUND_S_MAX = 120
+ROWS = "bench_rows"
 VCHANNEL = "by-dev-rootcoord-dml_1_2v0"
 
 
@@ -27,6 +30,10 @@ class Batches:
     def append(self, messages: int) -> float:
         """Four tasks, each with one batch of 1,000 under way."""
         return within(self._append(messages))
+
+    def append_arrow(self, messages: int) -> float:
+        """Four tasks, each with one batch of 1,000 rows under way; ten times as many rows."""
+        return within(self._append_arrow(messages * 10))
 
     def append_singly(self, tasks: int, messages: int) -> float:
         """So many tasks, each with one append of one message under way; the client gathers them."""
@@ -47,6 +54,23 @@ class Batches:
             started = asyncio.get_running_loop().time()
             await _load(log, messages)
             return messages / (asyncio.get_running_loop().time() - started)
+
+    async def _append_arrow(self, rows: int) -> float:
+        batch = rows_of(BATCH)
+        async with connect(self._address) as log:
+            if ROWS not in [it.name for it in await log.collections.list()]:
+                await log.collections.create(ROWS, schema=batch.schema)
+            await log.append_arrow(ROWS, batch)
+
+            async def batches() -> None:
+                for _ in range(rows // BATCH // BATCHES_IN_FLIGHT):
+                    await log.append_arrow(ROWS, batch)
+
+            started = asyncio.get_running_loop().time()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(BATCHES_IN_FLIGHT):
+                    group.create_task(batches())
+            return rows / (asyncio.get_running_loop().time() - started)
 
     async def _append_singly(self, tasks: int, messages: int) -> float:
         async with connect(self._address) as log:
@@ -98,6 +122,13 @@ async def _batches(log: Client, batches: int) -> None:
 async def _one_by_one(log: Client, messages: int) -> None:
     for _ in range(messages):
         await log.append(VCHANNEL, BODY)
+
+
+def rows_of(count: int) -> Any:
+    """Ten columns, 100 bytes a row."""
+    numbers = {f"n{at}": pa.array(range(at, at + count), pa.int64()) for at in range(8)}
+    texts = {name: [f"{name}-{at % 50:010}" for at in range(count)] for name in ("here", "away")}
+    return pa.record_batch(numbers | texts)
 
 
 def within(work: Awaitable[float]) -> float:

@@ -102,6 +102,7 @@ def field_of(folder: Path, address: str, redis: Any) -> Iterator[Contender]:
         name = f"… with {100 // TXN_SHARE} % in transactions of {size}"
         yield Contender(f"Tidemark Produce, {name}", "append", partial(run.append_mixed, size))
     yield Contender("Tidemark append_batch, 1,000 a batch", "append", batches.append)
+    yield Contender("Tidemark append_arrow, 1,000 rows of 100 B", "append", batches.append_arrow)
     for tasks in (256, 1000):
         name = f"Tidemark append, {tasks:,} tasks"
         yield Contender(name, "append", partial(batches.append_singly, tasks))

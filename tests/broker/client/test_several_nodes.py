@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+
 from broker.client import Client, connect
 from broker.client.admin import Admin
 from tests.broker_process import BrokerProcess
@@ -21,3 +23,19 @@ async def test_a_pause_of_consumption_reaches_every_node(tmp_path: Path) -> None
             assert await paused_nodes(log) == [True, True]
             await log.resume_consumption()
             assert await paused_nodes(log) == [False, False]
+
+
+async def test_every_node_knows_the_columns_of_a_collection_and_those_that_are_added(
+    tmp_path: Path,
+) -> None:
+    narrow = pa.table({"k": range(400)})
+    wide = narrow.append_column("new", [["x"] * 400])
+    with BrokerProcess(tmp_path / "data", nodes="2", pchannels="4") as broker:
+        async with connect(broker.address) as log:
+            await log.collections.create("rows", shards=4, schema=narrow.schema)
+            assert len(await log.append_arrow("rows", narrow, key="k")) == 4
+            await log.collections.add_columns("rows", pa.schema([("new", pa.string())]))
+            assert len(await log.append_arrow("rows", wide, key="k")) == 4
+            found = [rows async for rows in log.read_arrow("rows", columns=["new"], until="now")]
+            values = [it for rows in found for it in rows.column(0).to_pylist()]
+            assert sorted(values, key=str) == [None] * 400 + ["x"] * 400
