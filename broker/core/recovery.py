@@ -223,10 +223,9 @@ class RecoveryState:
     def _bury(self, saved: WalCheckpoint) -> None:
         """Let go of what is at its end and stored as such; replays begin behind it."""
         objects, gone = self.objects, self._gone
-        for name in self._dropped_long_ago(saved.tick):
-            if name not in objects.changed_vchannels:
-                del objects.vchannels[name]
-                gone.vchannels.append(name)
+        for name in self._dropped_long_ago(saved.tick):  # what changed since has a later tick
+            del objects.vchannels[name]
+            gone.vchannels.append(name)
         for id, segment in list(objects.segments.items()):
             ended = segment.state is SegmentState.FLUSHED and segment.tick <= saved.tick
             if ended and id not in objects.changed_segments:
