@@ -64,7 +64,7 @@ class Calls:
         """One request, one answer. Raises Unreachable, or Refused with what the peer said."""
         if self._closed:  # the channel would connect again, and nobody would close that
             raise Unreachable(f"{self._address} was given up; look again who is there now")
-        with self._translated(deadline_s):
+        with self._translated(deadline_s), self._left_closed():
             async with (
                 asyncio.timeout(deadline_s),
                 self._channel.request(
@@ -85,6 +85,15 @@ class Calls:
         """Cut the connection; calls under way, and later ones, end as Unreachable."""
         self._closed = True
         self._channel.close()
+
+    @contextmanager
+    def _left_closed(self) -> Iterator[None]:
+        """A call that was connecting while the channel was closed has opened it again."""
+        try:
+            yield
+        finally:
+            if self._closed:
+                self._channel.close()
 
     @contextmanager
     def _translated(self, deadline_s: float) -> Iterator[None]:

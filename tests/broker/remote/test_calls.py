@@ -1,6 +1,7 @@
 """Calls of another process, and what is left of them once they were given up."""
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import SocketStream
 
@@ -30,3 +31,29 @@ async def test_who_was_given_up_is_not_connected_to_again() -> None:
             await calls.call(HEALTH, v1.HealthRequest(), v1.HealthResponse, deadline_s=GUARD_S)
         assert len(came) == 1
         tasks.cancel_scope.cancel()
+
+
+async def test_a_call_that_connects_while_its_peer_is_given_up_leaves_no_connection() -> None:
+    gone = anyio.Event()
+
+    async def read_on(stream: SocketStream) -> None:
+        async with stream:
+            async for _ in stream:
+                pass
+        gone.set()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    calls = Calls("127.0.0.1", listener.extra(anyio.abc.SocketAttribute.local_port), {})
+
+    async def call() -> None:
+        with pytest.raises(Unreachable):
+            await calls.call(HEALTH, v1.HealthRequest(), v1.HealthResponse, deadline_s=0.5)
+
+    with anyio.fail_after(GUARD_S):
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, read_on)
+            tasks.start_soon(call)
+            await anyio.lowlevel.checkpoint()
+            calls.close()
+            await gone.wait()
+            tasks.cancel_scope.cancel()
