@@ -225,7 +225,7 @@ class Supervisor(Actor[SupervisorMessage]):
         slot.attempts += 1
         slot.retry = self._context.after(delay_s, Retry(slot.spec.name))
         level = logging.INFO if isinstance(exit.error, PlannedRestart) else logging.WARNING
-        log.log(level, "%s restarts in %.3f s; it %s", slot.path, delay_s, exit)
+        log.log(level, "%s restarts in %.3f s: %s", slot.path, delay_s, exit)
 
     async def _revive(self, name: str) -> None:
         origin = self._slot.children[name]

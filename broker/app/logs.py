@@ -21,8 +21,13 @@ NOISY: Final = ("aiosqlite", "asyncio")
 """Libraries whose lines below a warning tell nobody anything."""
 
 
-def configure_logs(levels: str, form: str, stream: TextIO | None = None) -> None:
-    """`levels`: "warning", or "warning,broker.node=debug"; `form`: "console" or "json"."""
+def configure_logs(
+    levels: str, form: str, stream: TextIO | None = None, *, node: int | None = None
+) -> None:
+    """`levels`: "warning", or "warning,broker.node=debug"; `form`: "console" or "json".
+
+    `node`: stands in each line, for processes that share one stderr.
+    """
     stream = stream or sys.stderr
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, ProcessorFormatter.wrap_for_formatter],
@@ -30,7 +35,7 @@ def configure_logs(levels: str, form: str, stream: TextIO | None = None) -> None
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(form, colors=_wants_colors(stream)))
+    handler.setFormatter(_formatter(form, node, colors=_wants_colors(stream)))
     logging.basicConfig(handlers=[handler], force=True)
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -54,12 +59,18 @@ class LateCalls(logging.Filter):
         return True
 
 
-def _formatter(form: str, *, colors: bool) -> ProcessorFormatter:
+def _formatter(form: str, node: int | None, *, colors: bool) -> ProcessorFormatter:
+    def add_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        if node is not None:
+            event.setdefault("node", node)
+        return event
+
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_identity,
+        add_node,
     ]
     last: list[Processor] = [ProcessorFormatter.remove_processors_meta]
     if form == "json":

@@ -101,7 +101,11 @@ async def _identity(store: SqliteMetaStore, settings: Settings) -> str:
             if cluster is not None and cluster.identity:
                 return cluster.identity
             if not waiting:
-                log.warning("no cluster here yet: waiting", data=str(settings.data_dir))
+                log.warning(
+                    "no coordinator has begun this data folder yet: waiting for one",
+                    data=str(settings.data_dir),
+                    seconds_max=FOUNDED_S_MAX,
+                )
             waiting = True
             await anyio.sleep(FOUNDED_POLL_S)
     raise CannotStart(

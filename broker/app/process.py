@@ -56,7 +56,7 @@ def serve_node(settings: Settings, *, leashed: bool) -> None:
     """The same for a node; with `leashed` also until its stdin is closed."""
     if not settings.coordinator:
         raise CannotStart("a node needs a coordinator; pass --coordinator HOST:PORT")
-    _run(settings, _hold_node, run_node, leashed=leashed)
+    _run(settings, _hold_node, run_node, leashed=leashed, node=settings.node_id)
 
 
 def _hold_all(settings: Settings) -> AbstractContextManager[DataFolder]:
@@ -67,8 +67,15 @@ def _hold_node(settings: Settings) -> AbstractContextManager[DataFolder]:
     return hold_node(settings.data_dir, settings.node_id)
 
 
-def _run(settings: Settings, hold_folder: Hold, role: Role, *, leashed: bool = False) -> None:
-    configure_logs(settings.log_level, settings.log_format)
+def _run(
+    settings: Settings,
+    hold_folder: Hold,
+    role: Role,
+    *,
+    leashed: bool = False,
+    node: int | None = None,
+) -> None:
+    configure_logs(settings.log_level, settings.log_format, node=node)
     for name in misspelt(os.environ):
         log.warning("no such setting: this environment variable is ignored", name=name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -11,6 +11,7 @@ import typer
 
 from broker.cli import actors, broadcasts, collection, consumption, wal
 from broker.cli.options import (
+    AllowChaos,
     Cluster,
     DataDir,
     Json,
@@ -64,7 +65,9 @@ def _say_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say it and exit."),
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """A write-ahead-log broker: durable ordered channels with time ticks."""
@@ -81,10 +84,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
         int | None,
         typer.Option(metavar="N", help="Start so many node processes, and watch over them."),
     ] = None,
-    allow_chaos: Annotated[
-        bool | None,
-        typer.Option("--allow-chaos", help="Let `tidemark actors kill` end actors; for practice."),
-    ] = None,
+    allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
@@ -108,12 +108,14 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
 
 
 @app.command()
-def coordinator(
+def coordinator(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
     listen: Listen = None,
     cluster: Cluster = None,
     pchannels: PChannels = None,
     log_format: LogFormat = None,
+    allow_chaos: AllowChaos = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run the coordinator only; start its nodes with `tidemark node`. Clients connect to it."""
     from broker.cli.serving import run_coordinator
@@ -124,19 +126,26 @@ def coordinator(
         "cluster": cluster,
         "pchannels": pchannels,
         "log_format": log_format,
+        "allow_chaos": allow_chaos,
+        "metrics_port": metrics_port,
     }
     run_coordinator({name: value for name, value in given.items() if value is not None})
 
 
 @app.command()
-def node(
+def node(  # noqa: PLR0913 - each is an option of the command line
     coordinator: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="The coordinator it belongs to.")
     ] = None,
-    node_id: Annotated[int | None, typer.Option(help="Its own number, from 1 on.")] = None,
+    node_id: Annotated[
+        int | None, typer.Option(help="Its own number, from 1 on; 1 by default.")
+    ] = None,
     data_dir: DataDir = None,
     listen: Listen = None,
+    cluster: Cluster = None,
     log_format: LogFormat = None,
+    allow_chaos: AllowChaos = None,
+    metrics_port: MetricsPort = None,
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
     """Run a node only, on the data folder of its coordinator."""
@@ -147,7 +156,10 @@ def node(
         "node_id": node_id,
         "data_dir": data_dir,
         "listen": listen,
+        "cluster": cluster,
         "log_format": log_format,
+        "allow_chaos": allow_chaos,
+        "metrics_port": metrics_port,
     }
     run_node({name: value for name, value in given.items() if value is not None}, leashed=leash)
 

@@ -34,6 +34,10 @@ PChannels = Annotated[
 LogFormat = Annotated[
     str | None, typer.Option(metavar="console|json", help="For people, or one object a line.")
 ]
+AllowChaos = Annotated[
+    bool | None,
+    typer.Option("--allow-chaos", help="Let `tidemark actors kill` end actors; for practice."),
+]
 MetricsPort = Annotated[
     int | None,
     typer.Option(metavar="PORT", help="Serve Prometheus metrics on 127.0.0.1; off by default."),

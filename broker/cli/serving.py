@@ -3,6 +3,7 @@
 Next: broker/app/process.py
 """
 
+import re
 import tomllib
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,9 @@ from pydantic import ValidationError
 from broker.app import CannotStart, serve, serve_coordinator, serve_node
 from broker.cli.session import USAGE, fail
 from broker.config import CONFIG_FILE, Settings
+
+CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
+"""A pattern that is a list of words."""
 
 
 def run_server(given: dict[str, Any]) -> None:
@@ -26,18 +30,28 @@ def run_coordinator(given: dict[str, Any]) -> None:
 
 def run_node(given: dict[str, Any], *, leashed: bool) -> None:
     """The same as a node."""
-    _run(given, lambda settings: serve_node(settings, leashed=leashed))
+    settings = _settings(given)
+    if not settings.coordinator:
+        fail("a node needs a coordinator; pass --coordinator HOST:PORT", USAGE)
+    _serve(settings, lambda settings: serve_node(settings, leashed=leashed))
 
 
 def _run(given: dict[str, Any], role: Callable[[Settings], None]) -> None:
+    _serve(_settings(given), role)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
     try:
-        settings = Settings(**given)
+        return Settings(**given)
     except ValidationError as error:
         fail(_refusal(error), USAGE)
     except OSError as error:
         fail(f"cannot read {CONFIG_FILE}: {error.strerror}", USAGE)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         fail(f"{CONFIG_FILE} is no TOML: {error}", USAGE)
+
+
+def _serve(settings: Settings, role: Callable[[Settings], None]) -> None:
     try:
         role(settings)
     except CannotStart as error:
@@ -49,5 +63,10 @@ def _refusal(error: ValidationError) -> str:
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{name!r} in {CONFIG_FILE} is no setting"
-    reason, value = first["msg"].removeprefix("Value error, "), repr(first["input"])
-    return f"setting {name}: {reason}" + ("" if value in reason else f", not {value}")
+    reason, value = first["msg"], repr(first["input"])
+    if first["type"] == "value_error":  # ours, which name the value themselves
+        return f"setting {name}: {reason.removeprefix('Value error, ')}"
+    choices = CHOICES.fullmatch(first.get("ctx", {}).get("pattern", ""))
+    if choices:
+        reason = "must be " + " or ".join(choices[1].split("|"))
+    return f"setting {name}: {reason.replace('Input should', 'must')}, not {value}"

@@ -117,11 +117,12 @@ def _kind_label(alike: Sequence[ActorInfo]) -> Text:
         label.append(f"  mailbox {fullest.mailbox_depth}/{fullest.mailbox_bound}")
         label.append(f"  handled {sum(it.handled for it in alike)}")
     restarts = sum(it.restarts for it in alike)
-    return label.append(f"  restarts {restarts}", style="red" if restarts else "dim")
+    return label.append(f"  restarts {restarts}", style="red") if restarts else label
 
 
 def _name(alike: Sequence[ActorInfo]) -> tuple[str, str]:
-    name = kind_of(alike[0].path)
+    path = alike[0].path
+    name = "node process" if path.startswith("/node-") and "/" not in path[1:] else kind_of(path)
     return (name if len(alike) == 1 else f"{name} x{len(alike)}"), _style(alike[0])
 
 

@@ -194,7 +194,13 @@ class Admin:
                 v1.MvccResponse,
                 deadline_s=self._deadline_s,
             )
-        except (ChannelNotExist, ProtocolBroken) as error:
+        except ProtocolBroken as error:
+            where = self._connection.address
+            raise NotLocal(
+                f"{vchannel} is not served by {where}, which serves no channels: connect to the"
+                " node that `tidemark channels` shows for it"
+            ) from error
+        except ChannelNotExist as error:
             where = self._connection.address
             raise NotLocal(f"{vchannel} is not served by {where}: {error}") from error
         return TimeTick(answer.time_tick)

@@ -14,7 +14,7 @@ from broker.client.batch import AppendedBatch
 from broker.client.batch_producer import Ticket
 from broker.client.deadlines import Deadlines
 from broker.client.errors import BadTarget, InvalidArgument
-from broker.client.message import Appended, Key, Kind, Message
+from broker.client.message import Appended, Key, Kind, Message, check_messages
 from broker.client.row_pieces import split_rows
 from broker.client.targets import Shards, Targets
 from broker.client.txn import Txn
@@ -149,6 +149,7 @@ class Appending:
         every message stands for itself, which is the faster way to load much.
         """
         self._check_usable()
+        messages = check_messages(messages)
         shards = self._targets.known(target) or await self._targets.resolve(target)
         append = append_atomically if atomic else Appends.many
         return await append(self._appends, shards, messages, deadline_s or self._deadlines.append_s)
@@ -166,7 +167,8 @@ class Appending:
         It must be a tick that was given out: of an acknowledgement, a cut, a barrier. One from the
         future is refused with InvalidArgument; nothing is appended then.
         """
-        above = [replace(each, barrier_time_tick=barrier_time_tick) for each in messages]
+        given = check_messages(messages)
+        above = [replace(each, barrier_time_tick=barrier_time_tick) for each in given]
         return await self.append_messages(target, above, deadline_s=deadline_s)
 
     def txn(

@@ -5,7 +5,7 @@ Next: broker/client/producer.py
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypedDict
@@ -48,6 +48,15 @@ class Message:
         check_payload(self.payload)
         if not 0 <= self.barrier_time_tick <= TICK_MAX:
             raise ValueError(f"barrier_time_tick {self.barrier_time_tick} is no time tick")
+
+
+def check_messages(messages: Iterable[Message]) -> list[Message]:
+    """All of them; TypeError for one that is no Message."""
+    found = list(messages)
+    for each in found:
+        if not isinstance(each, Message):
+            raise TypeError(f"a message must be a Message, not {type(each).__name__}")
+    return found
 
 
 class Kind(TypedDict, total=False):

@@ -23,6 +23,7 @@ from broker.model.ids import MessageId, TimeTick
 from broker.model.position import FromAll, StartFrom
 
 Start = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
+ENDS = (Mapping, Cut)
 Until = Literal["now"] | Mapping[str, int] | Cut
 
 
@@ -46,6 +47,8 @@ async def plan(
     several vchannels, DeadlineExceeded when nobody serves one of them: a reader waits for a channel
     that moves as long as it must, but one that never was there is better told at the start.
     """
+    if not (options.until is None or options.until == "now" or isinstance(options.until, ENDS)):
+        raise BadTarget(f"{options.until!r} is no end; use 'now', a mapping to ids, or a cut")
     for name in shards.vchannels:
         await network.assignments.locate(pchannel_of(name), deadline_s=network.open_s)
     starts = {name: _start_of(name, shards, options.start) for name in shards.vchannels}

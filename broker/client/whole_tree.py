@@ -37,16 +37,17 @@ class WholeTree:
                 known = {it.name for it in found.troubles}
                 troubles = [it for it in told.troubles if it.name not in known]
                 damages, unlisted = told.damages, told.damages_unlisted
-                state = told.state
+                state, paused = told.state, told.consumption_paused
             else:
                 troubles = [ChannelTrouble(f"node {node_id}", UNREACHABLE, str(told))]
-                damages, unlisted, state = (), 0, "degraded"
+                damages, unlisted, state, paused = (), 0, "degraded", False
             found = replace(
                 found,
                 state=found.state if state == "healthy" or found.state != "healthy" else "degraded",
                 troubles=(*found.troubles, *troubles),
                 damages=(*found.damages, *damages),
                 damages_unlisted=found.damages_unlisted + unlisted,
+                consumption_paused=found.consumption_paused or paused,
             )
         return found
 

@@ -226,10 +226,12 @@ class Barriers(Actor[BarrierMessage]):
     def _look_round(self) -> None:
         now_s = self._now_s()
         for group in list(self._groups.values()):
+            began = group.passed != 0 or group.name != CLUSTER_BARRIER
             removed = group.remove_overdue(now_s)
             if removed:
                 self._removals += len(removed)
-                log.warning("barrier %s goes on without %s", group.name, ", ".join(removed))
+                level = logging.WARNING if began else logging.INFO  # at a start they are only late
+                log.log(level, "barrier %s goes on without %s", group.name, _shown(removed))
                 self._tell(group)
             if group.idle_since_s is not None and now_s - group.idle_since_s > FORGET_S:
                 del self._groups[group.name]

@@ -70,7 +70,7 @@ def test_signals_after_the_first_change_nothing(tmp_path: Path) -> None:
     ("line", "sentence"),
     [
         ("retention_byte = 5", "'retention_byte' in tidemark.toml is no setting"),
-        ("pchannels = 0", "setting pchannels: Input should be greater than 0"),
+        ("pchannels = 0", "setting pchannels: must be greater than 0, not 0"),
     ],
 )
 def test_a_setting_that_is_unknown_or_out_of_bounds_is_named(

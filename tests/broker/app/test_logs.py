@@ -24,10 +24,10 @@ def configured() -> Iterator[Configure]:
     before = root.handlers[:], root.level
     named: list[logging.Logger] = []
 
-    def configure(levels: str = "info", form: str = "json") -> io.StringIO:
+    def configure(levels: str = "info", form: str = "json", node: int | None = None) -> io.StringIO:
         named.extend(logging.getLogger(it.partition("=")[0]) for it in levels.split(",")[1:])
         written = io.StringIO()
-        configure_logs(levels, form, written)
+        configure_logs(levels, form, written, node=node)
         return written
 
     yield configure
@@ -128,3 +128,10 @@ def test_a_call_that_came_too_late_is_one_line_for_who_wants_to_know(
     ] * count
     logging.getLogger("grpclib.server").error("Application error")
     assert lines(written)[-1]["event"] == "Application error"
+
+
+def test_lines_of_a_node_process_name_the_node(configured: Configure) -> None:
+    written = configured(node=2)
+    logging.getLogger("actors").warning("heard")
+    structlog.get_logger("broker.node").warning("heard", node=7)
+    assert [it["node"] for it in lines(written)] == [2, 7]

@@ -18,11 +18,13 @@ async def paused_nodes(log: Client) -> list[bool]:
 async def test_a_pause_of_consumption_reaches_every_node(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", nodes="2", pchannels="4") as broker:
         async with connect(broker.address) as log:
-            assert await paused_nodes(log) == [False, False]
+            assert not any(await paused_nodes(log))
             await log.pause_consumption()
-            assert await paused_nodes(log) == [True, True]
+            assert all(await paused_nodes(log))
+            assert (await log.health()).consumption_paused
             await log.resume_consumption()
-            assert await paused_nodes(log) == [False, False]
+            assert not any(await paused_nodes(log))
+            assert not (await log.health()).consumption_paused
 
 
 async def test_every_node_knows_the_columns_of_a_collection_and_those_that_are_added(

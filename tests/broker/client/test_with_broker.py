@@ -364,3 +364,13 @@ async def test_the_latest_tick_of_a_vchannel_is_that_of_its_newest_visible_messa
         assert not raised.value.retriable
         with pytest.raises(InvalidArgument):
             await log.get_latest_mvcc_timestamp_if_local("")
+
+
+async def test_what_is_no_end_and_no_message_is_told_as_that(broker: str) -> None:
+    async with connect(broker) as log:
+        with pytest.raises(BadTarget, match="'soon' is no end"):
+            async for _ in log.read(VCHANNEL, until="soon"):  # type: ignore[arg-type]
+                pass
+        for atomic in (True, False):
+            with pytest.raises(TypeError, match="must be a Message, not bytes"):
+                await log.append_messages(VCHANNEL, [b"x"], atomic=atomic)  # type: ignore[list-item]

@@ -2,6 +2,8 @@
 
 import itertools
 
+import pytest
+
 from broker.core import tso
 from broker.timesync.messages import CLUSTER_BARRIER
 from tests.broker.timesync.fakes import (
@@ -44,7 +46,9 @@ def test_the_slowest_pchannel_decides() -> None:
     play(2, scenario)
 
 
-def test_a_pchannel_that_stands_still_is_named_then_left_out_and_comes_back() -> None:
+def test_a_pchannel_that_stands_still_is_named_then_left_out_and_comes_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(world: World) -> None:
         stands_at = world.pchannels.stuck[NAMES[1]] = tick_at(0.3)
         await world.clock.sleep(6.0)
@@ -67,9 +71,12 @@ def test_a_pchannel_that_stands_still_is_named_then_left_out_and_comes_back() ->
         assert world.statistics(SOFT)["removals"] == 1
 
     play(3, scenario)
+    assert f"barrier cluster goes on without {NAMES[1]}" in caplog.messages
 
 
-def test_a_pchannel_that_nobody_serves_is_waited_for_and_then_not() -> None:
+def test_a_pchannel_that_nobody_serves_is_waited_for_and_then_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(world: World) -> None:
         world.system.kill(SOFT)
         world.pchannels.absent = {NAMES[0]}
@@ -82,6 +89,7 @@ def test_a_pchannel_that_nobody_serves_is_waited_for_and_then_not() -> None:
         assert view.removed == (NAMES[0],)
 
     play(4, scenario)
+    assert not [it for it in caplog.messages if "goes on without" in it]  # late at a start, no more
 
 
 def test_looks_that_fail_are_counted_and_made_again() -> None:
