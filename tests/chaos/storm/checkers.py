@@ -4,10 +4,12 @@ Pure. What is documented as weaker is judged as documented: of a broadcast's cop
 in a log twice, a reader shows the first it comes to. Next: tests/chaos/storm/order.py
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
+from typing import NamedTuple
 
 from tests.chaos.storm.history import History, Operation, Outcome, Place, Reading, Seen
 
@@ -163,18 +165,41 @@ def cuts_divide(history: History) -> Iterator[Violation]:
 
     Not of broadcasts: the answer may tell where the second of two copies is.
     """
-    for cut in history.cuts:
-        for done in history.operations:
-            if done.outcome is not Outcome.ACKNOWLEDGED or done.sort == "broadcast":
-                continue
+    ended, began = dict[str, list[Timed]](), dict[str, list[Timed]]()
+    for done in history.operations:
+        if done.outcome is Outcome.ACKNOWLEDGED and done.sort != "broadcast":
             for payload, place in acknowledged_places(done):
-                if place.vchannel not in cut.vchannels:
-                    continue
-                left_out = done.ended_s < cut.began_s and place.tick > cut.tick
-                let_in = done.began_s > cut.ended_s and place.tick <= cut.tick
-                if left_out or let_in:
-                    text = f"{cut} does not divide {done.sort} {payload!r} at {place}"
-                    yield Violation("cut", text, place.vchannel, (payload,))
+                name = place.vchannel
+                ended.setdefault(name, []).append(Timed(done.ended_s, place.tick, payload))
+                began.setdefault(name, []).append(Timed(-done.began_s, -place.tick, payload))
+    largest = {name: _newest(found) for name, found in ended.items()}
+    smallest = {name: _newest(found) for name, found in began.items()}
+    for cut in history.cuts:
+        for name in cut.vchannels:
+            inside = _before(largest.get(name, []), cut.began_s)
+            outside = _before(smallest.get(name, []), -cut.ended_s)
+            if inside is not None and inside.tick > cut.tick:
+                yield Violation("cut", f"{cut} leaves {inside} out", name, (inside.payload,))
+            if outside is not None and -outside.tick <= cut.tick:
+                yield Violation("cut", f"{cut} holds {outside}", name, (outside.payload,))
+
+
+class Timed(NamedTuple):
+    """A message and when it was asked for, or acknowledged."""
+
+    at_s: float
+    tick: int
+    payload: bytes
+
+
+def _newest(found: list[Timed]) -> list[Timed]:
+    """For each time the largest tick until then."""
+    return list(accumulate(sorted(found), lambda a, b: Timed(b.at_s, *max(a[1:], b[1:]))))
+
+
+def _before(newest: list[Timed], at_s: float) -> Timed | None:
+    index = bisect_left(newest, at_s, key=lambda it: it.at_s)
+    return newest[index - 1] if index else None
 
 
 def calls_end_in_time(history: History) -> Iterator[Violation]:
