@@ -25,6 +25,7 @@ log = logging.getLogger("tests.chaos")
 
 DELAYS_S = (0.02, 0.1, 0.5)
 ASK_S = 10.0
+AGAIN_S = 0.2
 SLOW_DISK = """
 import os, sys
 block = bytes(4 << 20)
@@ -92,15 +93,18 @@ class Storm:
         return members[fault.choices[0] % len(members)]
 
     async def _kill_actor(self, fault: Fault) -> str:
-        try:
-            with anyio.fail_after(ASK_S):
-                found = await self.log.actors()
-                paths = sorted(it.path for it in found if it.path.count("/") > 1)
-                path = paths[fault.choices[0] % len(paths)]
-                await self.log.kill_actor(path)
-        except (TidemarkError, TimeoutError, ZeroDivisionError):
-            return ""
-        return path
+        """Asked for again while there is nobody to answer."""
+        with anyio.move_on_after(ASK_S):
+            while True:
+                try:
+                    found = await self.log.actors()
+                    paths = sorted(it.path for it in found if it.path.count("/") > 1)
+                    path = paths[fault.choices[0] % len(paths)]
+                    await self.log.kill_actor(path)
+                    return path
+                except TidemarkError:
+                    await anyio.sleep(AGAIN_S)
+        return ""
 
     async def _disturb(self, fault: Fault) -> str:
         link = self.cluster.links[fault.choices[0] % len(self.cluster.links)]
