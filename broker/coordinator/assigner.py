@@ -41,7 +41,7 @@ from broker.ports.meta import MetaStore
 WATCH_S = 1.0
 """How long one NextAssignment waits before it is answered None, and the edge may look round."""
 
-GATHERING_S = 10.0
+GATHERING_S = 60.0
 """After this the nodes that are there get all channels, whoever was expected."""
 
 WATCH_CHECK_S = 0.25
