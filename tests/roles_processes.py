@@ -74,13 +74,13 @@ class RoleProcess:
         assert line.startswith("tidemark ready "), f"{line}{self.process.communicate(timeout=9)[1]}"
         return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
 
-    async def complaint(self) -> str:
-        """What it says when it does not start."""
+    async def complaint(self, code: int = 1) -> str:
+        """What it says when it does not start; `code`: 2 where the command itself is wrong."""
         with anyio.fail_after(GUARD_S):
             _, said = await anyio.to_thread.run_sync(
                 self.process.communicate, abandon_on_cancel=True
             )
-        assert self.process.returncode == 1, said
+        assert self.process.returncode == code, said
         return [line for line in said.splitlines() if line.startswith("tidemark: ")][-1]
 
     def terminate(self) -> int:

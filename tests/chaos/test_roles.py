@@ -72,4 +72,4 @@ async def test_wrong_starts_are_told_what_is_wrong_and_change_nothing(tmp_path: 
             assert worker.terminate() == 0
         assert first.terminate() == 0
     with RoleProcess("node", "--data-dir", str(data)) as alone:
-        assert "pass --coordinator HOST:PORT" in await alone.complaint()
+        assert "pass --coordinator HOST:PORT" in await alone.complaint(code=2)
