@@ -43,6 +43,10 @@ _CREATE = (
 )
 
 
+_FIRST_READ = "SELECT count(*) FROM sqlite_schema"
+"""A transaction sees the file as it is when it first reads a table; a PRAGMA alone is none."""
+
+
 class SqliteMetaStore:
     """A MetaStore (`broker/ports/meta.py`) over one file; made by `open`, ended by `close`.
 
@@ -122,10 +126,10 @@ class SqliteMetaStore:
                 yield
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
+    async def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> AsyncIterator[None]:
         """Take the write lock at once, so that what was checked still holds at the commit."""
         try:
-            await self._connection.execute("BEGIN IMMEDIATE")
+            await self._connection.execute(begin)
             yield
             await self._connection.execute("COMMIT")
         except BaseException:
@@ -166,7 +170,10 @@ class SqliteMetaStore:
     async def _prepare(self, busy_timeout_ms: int) -> None:
         await self._connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms:d}")
         await self._connection.execute("PRAGMA synchronous = FULL")
-        if not await self._is_ours():
+        # From one moment: another process may be writing the schema just now.
+        async with self._transaction("BEGIN"), self._connection.execute(_FIRST_READ):
+            ours = await self._is_ours()
+        if not ours:
             await self._use_journal()
             await self._create()
 
