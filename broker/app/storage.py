@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import anyio
 import structlog
 
 from broker.app.failures import CannotStart
@@ -26,6 +27,8 @@ from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.settings import SegmentedSettings
 from broker.wal.watched import Unreadable
 
+LEAD_AGAIN_S = 0.5
+
 log = structlog.get_logger("tidemark")
 
 
@@ -41,14 +44,27 @@ async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
 
 
 async def found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> LedStore:
-    """The metadata for the coordinator of a cluster of these pchannels. Raises CannotStart."""
+    """The metadata for the coordinator of a cluster of these pchannels. Raises CannotStart.
+
+    Waits while metadata that were founded before take no writes, as everything behind it does.
+    """
     try:
         await found_cluster(store, pchannels)
-        return await lead(store)
     except Refused as refused:
         raise CannotStart(refused.refusal.cause) from refused
     except MetaError as error:
         raise CannotStart(str(error)) from error
+    told = False
+    while True:
+        try:
+            return await lead(store)
+        except Refused as refused:
+            raise CannotStart(refused.refusal.cause) from refused
+        except MetaError as error:
+            if not told:
+                log.warning("waiting for the metadata to take writes", error=str(error))
+            told = True
+            await anyio.sleep(LEAD_AGAIN_S)
 
 
 def segmented_wal(settings: Settings, folder: DataFolder, damages: Damages) -> SegmentedWal:
