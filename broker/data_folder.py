@@ -101,7 +101,8 @@ def _check_layout(root: Path) -> None:
 
 
 def _write_durably(path: Path, text: str) -> None:
-    draft = path.with_suffix(".new")
+    # A coordinator and its nodes may find the folder new at the same moment.
+    draft = path.with_suffix(f".{os.getpid()}.new")
     with draft.open("w") as file:
         file.write(text)
         file.flush()
