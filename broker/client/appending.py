@@ -4,6 +4,7 @@ It finds the vchannels of a target and hands the rest on.
 Next: broker/client/appends.py
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -23,7 +24,7 @@ from broker.model.ids import VChannelName
 NO_PROPERTIES: Mapping[str, str] = {}
 
 
-class Appending:
+class Appending(ABC):
     """The methods of a `Client` that append; see there for what all of them raise."""
 
     def __init__(self, appends: Appends, targets: Targets, deadlines: Deadlines) -> None:
@@ -195,6 +196,6 @@ class Appending:
 
         return Txn(self._appends, vchannel, keepalive_ms, deadline_s or self._deadlines.append_s)
 
+    @abstractmethod
     def _check_usable(self) -> None:
         """Raises ForkedClient or ClosedClient."""
-        raise NotImplementedError
