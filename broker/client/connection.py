@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol, Self, TypeVar
 
-from grpclib.client import Channel
 from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
@@ -28,6 +27,7 @@ from broker.client.errors import (
 from broker.model.failure import StreamingCode
 from broker.transport import (
     CallStatus,
+    Channel,
     ClientBatchStream,
     MessageCodec,
     Stalled,

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, Self, TypeVar
 
-from grpclib.client import Channel
 from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
 from broker.model.failure import Refused, StreamingCode
-from broker.transport import MessageCodec
+from broker.transport import Channel, MessageCodec
 from broker.transport.codec import RawDetailsCodec
 from schemas.status import read_status_details
 from schemas.wire import Malformed

@@ -9,12 +9,14 @@ fails loudly when grpclib or h2 change there.
 
 from broker.transport.calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
 from broker.transport.codec import MessageCodec
+from broker.transport.dialling import Channel
 from broker.transport.listener import Listener, ListenerLimits
 from broker.transport.streams import BatchStream, Stalled, StreamGone
 
 __all__ = [
     "BatchStream",
     "CallStatus",
+    "Channel",
     "ClientBatchStream",
     "Listener",
     "ListenerLimits",

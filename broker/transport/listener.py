@@ -29,6 +29,7 @@ from hyperframe.exceptions import HyperframeError
 from broker.transport.codec import MessageCodec, RawDetailsCodec
 from broker.transport.methods import Methods
 from broker.transport.timeouts import with_a_moment
+from broker.transport.untraced import untrace
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -181,6 +182,7 @@ class PeerConnection(H2Protocol):
         wire.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
         h2_connection = H2Connection(config=self.h2_config)
         h2_connection.local_settings = self._settings()
+        untrace(h2_connection)
         h2_connection.max_inbound_frame_size = HTTP_FRAME_BYTES_MAX
         h2_connection.initiate_connection()
         h2_connection.increment_flow_control_window(self._limits.connection_window_bytes - 65535)

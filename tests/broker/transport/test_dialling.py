@@ -1,0 +1,23 @@
+"""What our channel offers a server in the first bytes of a connection."""
+
+from h2.settings import SettingCodes
+
+from broker.transport import Channel, MessageCodec
+from broker.transport.listener import HTTP_FRAME_BYTES_MAX
+from tests.broker.transport.echo import HOST, call, serving
+from tests.broker.transport.test_streams import collected
+
+
+async def test_a_server_may_send_frames_as_large_as_it_takes_itself() -> None:
+    async with serving() as (listener, _):
+        channel = Channel(HOST, listener.port, codec=MessageCodec())
+        try:
+            async with call(channel) as stream:
+                body = bytes(500_000)
+                await stream.write_batch([body])
+                assert await collected(stream, 1) == [body]
+                (served,) = listener._connections
+                sent = served.connection._connection.remote_settings
+                assert sent[SettingCodes.MAX_FRAME_SIZE] == HTTP_FRAME_BYTES_MAX
+        finally:
+            channel.close()
