@@ -106,7 +106,7 @@ class _Tree:
             broadcast=BroadcastParts(NodeCopies(self._owners), {}, settings.node_acks),
         )
         self._offsets = ClusterOffsets(self._nodes, pchannels)
-        timesync = TimesyncParts(self._offsets, pchannels, timesync_timing(settings))
+        timesync = TimesyncParts(store, self._offsets, pchannels, timesync_timing(settings))
         children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
         return SupervisorSpec("root", children=children)
 

@@ -20,6 +20,7 @@ MEMBERSHIP = f"{ROOT}/membership"
 NEWS = f"{ROOT}/news"
 SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
 HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
+CURSORS = f"{ROOT}/timesync/cursors"
 
 
 class Found:
@@ -33,6 +34,7 @@ class Found:
             catalog=self.reach(CATALOG),
             soft_barrier=self.reach(SOFT_BARRIER),
             hard_barrier=self.reach(HARD_BARRIER),
+            cursors=self.reach(CURSORS),
             broadcaster=self.reach(BROADCASTER),
             balancer=self.reach(BALANCER),
         )

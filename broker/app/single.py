@@ -136,7 +136,7 @@ class _Tree:
         parts = self.parts = node_parts(self._node_id, ports, node_limits(self._settings))
         source = LocalClosedTicks(pchannels, lambda: find(DIRECTORY))
         timing = timesync_timing(self._settings)
-        timesync = timesync_tree(TimesyncParts(source, pchannels, timing), ROOT)
+        timesync = timesync_tree(TimesyncParts(store, source, pchannels, timing), ROOT)
         return SupervisorSpec("root", children=(coordinator, node_spec(parts), timesync))
 
     def edge(self, system: System) -> EdgeServer:

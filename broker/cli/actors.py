@@ -3,23 +3,12 @@
 Next: broker/cli/tree.py
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from broker.cli.groups import ShowsByDefault
 from broker.cli.options import Json, Server
-
-
-class ShowsByDefault(TyperGroup):
-    """`tidemark actors /root/node` is `tidemark actors show /root/node`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command there when it was left out."""
-        if not args or (args[0] not in self.commands and args[0] != "--help"):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
-
 
 app = typer.Typer(
     cls=ShowsByDefault,

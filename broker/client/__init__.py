@@ -14,6 +14,7 @@ from broker.client.broadcast import Broadcasted, BroadcastInfo, Broadcasts, Lock
 from broker.client.client import Client
 from broker.client.collections import Collections
 from broker.client.connect import DEFAULT_SERVER, connect
+from broker.client.cursor import Cursor
 from broker.client.deadlines import Deadlines
 from broker.client.errors import (
     AppendsFailed,
@@ -24,6 +25,7 @@ from broker.client.errors import (
     ChannelNotExist,
     ClosedClient,
     ConnectionLost,
+    CursorMovedBack,
     DeadlineExceeded,
     ForkedClient,
     InvalidArgument,
@@ -31,6 +33,7 @@ from broker.client.errors import (
     InvalidTransactionState,
     MessageTooLarge,
     NoSuchCollection,
+    NoSuchCursor,
     NotLocal,
     OperationIgnored,
     OutcomeUnknown,
@@ -58,6 +61,7 @@ from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.collection import Collection
 from broker.model.cut import Cut
+from broker.model.named_cursor import CursorView
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -85,6 +89,9 @@ __all__ = [
     "Collection",
     "Collections",
     "ConnectionLost",
+    "Cursor",
+    "CursorMovedBack",
+    "CursorView",
     "Cut",
     "Damage",
     "DeadlineExceeded",
@@ -101,6 +108,7 @@ __all__ = [
     "MessageBatch",
     "MessageTooLarge",
     "NoSuchCollection",
+    "NoSuchCursor",
     "NotLocal",
     "OperationIgnored",
     "OutOfRange",

@@ -20,6 +20,7 @@ from broker.client.batch_start import BatchStart, BatchUntil, plan_batches
 from broker.client.batch_subscription import BatchSubscription, Only
 from broker.client.broadcast import Broadcasts
 from broker.client.collections import Collections
+from broker.client.cursor import Cursor, Cursors
 from broker.client.deadlines import Deadlines
 from broker.client.errors import ClosedClient, ForkedClient
 from broker.client.network import Network
@@ -37,6 +38,7 @@ from broker.model.barrier import BarrierView
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, VChannelName
+from broker.model.named_cursor import CursorView
 
 NO_PROPERTIES: Mapping[str, str] = {}
 
@@ -73,6 +75,7 @@ class Client(Appending):
         self._tree = WholeTree(network, self._admin, deadline_s=deadlines.call_s)
         self._collections = collections
         self._time_sync = TimeSync(coordinator, owners, deadline_s=deadlines.call_s)
+        self._cursors = Cursors(coordinator, deadline_s=deadlines.call_s)
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 
     @property
@@ -205,11 +208,7 @@ class Client(Appending):
         Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
         errors with `retriable` while a pchannel has no owner.
         """
-        self._check_usable()
-        names = [targets] if isinstance(targets, str) else list(targets)
-        resolved = [(await self._targets.resolve(name)).vchannels for name in names]
-        channels = dict.fromkeys(channel for shards in resolved for channel in shards)
-        return await self._time_sync.cut(list(channels), tick or 0)
+        return await self._time_sync.cut(await self._channels_of(targets), tick or 0)
 
     def barrier(self, name: str = CLUSTER, kind: KindName | None = None) -> Barrier:
         """Ticks that hold for several programs, or for all pchannels: join, report, watch.
@@ -226,6 +225,16 @@ class Client(Appending):
         """Every barrier there is, soft ones first, by name."""
         self._check_usable()
         return await self._time_sync.barriers()
+
+    def cursor(self, name: str) -> Cursor:
+        """A position that the server keeps under this name: `move`, `get`, `drop`."""
+        self._check_usable()
+        return Cursor(self._cursors, self._channels_of, name)
+
+    async def cursors(self) -> list[CursorView]:
+        """Every cursor there is, by name, with how far it is behind."""
+        self._check_usable()
+        return await self._cursors.list()
 
     # ---- questions ------------------------------------------------------------------------------
 
@@ -301,6 +310,12 @@ class Client(Appending):
         """
         self._check_usable()
         return await self._tree.kill(path, term)
+
+    async def _channels_of(self, targets: str | Iterable[str]) -> list[str]:
+        """The vchannels of the targets, each once."""
+        self._check_usable()
+        names = [targets] if isinstance(targets, str) else list(targets)
+        return list(together([await self._targets.resolve(name) for name in names]).vchannels)
 
     async def _pause_consumption(self, *, paused: bool) -> None:
         self._check_usable()

@@ -175,6 +175,18 @@ class NoSuchCollection(ServerRefusal):
     expected = StreamingCode.CHANNEL_NOT_EXIST
 
 
+class NoSuchCursor(ServerRefusal):
+    """No cursor has this name."""
+
+    expected = StreamingCode.CHANNEL_NOT_EXIST
+
+
+class CursorMovedBack(ServerRefusal):
+    """A cursor that is further already was to go to a smaller tick; it stays where it is."""
+
+    expected = StreamingCode.INVALID_REQUEST_SEQ
+
+
 class TransactionExpired(ServerRefusal):
     """The transaction is gone; begin a new one."""
 
@@ -225,7 +237,7 @@ class UnknownRefusal(ServerRefusal):
     retriable = True
 
 
-_BY_MEANING = (NoSuchCollection, NotLocal)
+_BY_MEANING = (NoSuchCollection, NotLocal, NoSuchCursor, CursorMovedBack)
 """Made where it is known what the code means there."""
 
 _BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {

@@ -59,6 +59,7 @@ class Reaches:
     catalog: Reach
     soft_barrier: Reach
     hard_barrier: Reach
+    cursors: Reach
     broadcaster: Reach
     balancer: Reach
     row_schemas: RowSchemas = NoRowSchemas()

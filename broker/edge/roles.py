@@ -17,6 +17,7 @@ from broker.edge.broadcasts_service import BroadcastsService
 from broker.edge.cluster_service import ClusterReaches, ClusterService
 from broker.edge.collections_service import CollectionsService
 from broker.edge.copies_service import CopiesService
+from broker.edge.cursors_service import CursorsService
 from broker.edge.gate import Gate
 from broker.edge.handler import HandlerService
 from broker.edge.inside import Inside
@@ -101,4 +102,5 @@ def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
         BroadcastsService(gate, reaches.broadcaster),
         CollectionsService(gate, reaches.catalog),
         TimeSyncService(gate, reaches),
+        CursorsService(gate, reaches.cursors),
     )

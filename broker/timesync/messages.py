@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from actors import Request
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.ids import PChannelName, TimeTick
+from broker.model.named_cursor import CursorView
 
 CLUSTER_BARRIER = "cluster"
 """The soft barrier whose peers are the pchannels; nobody else may join it."""
@@ -129,3 +130,43 @@ class Poll:
 
 
 TickProducerMessage = Poll
+
+# ---- Cursors -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCursor(Request[CursorView]):
+    """Everything up to `tick` on the channels is processed; durable when answered.
+
+    A new name makes a cursor. `channels`: what it is about from now on; none: as before. The same
+    tick again is fine. Refused: INVALID_REQUEST_SEQ for a tick below the cursor's;
+    CHANNEL_NOT_EXIST without channels for a name that is new, and for a channel of no pchannel;
+    INVALID_ARGUMENT for a bad name or a tick from the future; INNER while the tick is not known to
+    be closed on all channels, when there are too many cursors, and when nothing can be recorded.
+    """
+
+    name: str
+    channels: tuple[str, ...]
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class GetCursor(Request[CursorView]):
+    """One cursor. Refused(CHANNEL_NOT_EXIST) when there is none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListCursors(Request[tuple[CursorView, ...]]):
+    """All of them, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropCursor(Request[None]):
+    """Forget it; durable when answered. Refused(CHANNEL_NOT_EXIST) when there is none."""
+
+    name: str
+
+
+CursorMessage = MoveCursor | GetCursor | ListCursors | DropCursor

@@ -3,6 +3,7 @@
     timesync (one_for_one)
     ├─ soft_barrier
     ├─ hard_barrier
+    ├─ cursors
     └─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
 
 It only describes them. Next: broker/timesync/tick_producer.py
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.model.ids import PChannelName
 from broker.ports.closed_ticks import ClosedTicks
+from broker.ports.meta import MetaStore
+from broker.timesync.cursors import Cursors
 from broker.timesync.hard_barrier import HardBarrier
 from broker.timesync.soft_barrier import SoftBarrier
 from broker.timesync.tick_producer import TickProducer
@@ -22,13 +25,18 @@ from broker.timesync.timing import TimesyncTiming
 TIMESYNC = "timesync"
 SOFT_BARRIER = "soft_barrier"
 HARD_BARRIER = "hard_barrier"
+CURSORS = "cursors"
 TICK_PRODUCER = "tick_producer"
 
 
 @dataclass(frozen=True, slots=True)
 class TimesyncParts:
-    """What time synchronisation stands on; `pchannels` are all there are."""
+    """What time synchronisation stands on; `pchannels` are all there are.
 
+    `store`: where cursors are kept, written to under the coordinator's term.
+    """
+
+    store: MetaStore
     source: ClosedTicks
     pchannels: Sequence[PChannelName]
     timing: TimesyncTiming = field(default_factory=TimesyncTiming)
@@ -44,6 +52,11 @@ def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
         children=(
             ChildSpec(SOFT_BARRIER, lambda: SoftBarrier(parts.pchannels, parts.timing), mailbox),
             ChildSpec(HARD_BARRIER, HardBarrier, mailbox),
+            ChildSpec(
+                CURSORS,
+                lambda: Cursors(parts.store, parts.source, parts.pchannels),
+                MailboxSpec(bound=1024),
+            ),
             ChildSpec(
                 TICK_PRODUCER,
                 lambda: TickProducer(

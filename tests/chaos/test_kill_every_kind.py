@@ -45,6 +45,7 @@ KINDS = (
     f"{LOG}/transactions/*",
     "/root/node/directory",
     "/root/node/memory_watch",
+    "/root/timesync/cursors",
     "/root/timesync/hard_barrier",
     "/root/timesync/soft_barrier",
     "/root/timesync/tick_producer",

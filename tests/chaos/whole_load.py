@@ -6,7 +6,7 @@ over by itself ends the test.
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -104,8 +104,9 @@ class Load:
         tasks.start_soon(self._ask, "cut", lambda: self._log.cut(vchannels))
         tasks.start_soon(self._ask, "collections", self._log.collections.list)
         tasks.start_soon(self._ask, "health", self._log.health)
+        tasks.start_soon(self._ask, "cursor", lambda: self._move_cursor(vchannels))
         tasks.start_soon(self._report)
-        await until(lambda: len(self.calls.counts) == 7 and min(self.calls.counts.values()) > 1)
+        await until(lambda: len(self.calls.counts) == 8 and min(self.calls.counts.values()) > 1)
 
     def finish(self) -> None:
         """Callers end after what they are at."""
@@ -157,6 +158,10 @@ class Load:
                 report = partial(peer.report, tick, deadline_s=STEP_S_MAX)
                 await self.calls.timed("report", report)
                 await anyio.sleep(POLL_S)
+
+    async def _move_cursor(self, vchannels: Sequence[str]) -> None:
+        cut = await self._log.cut(vchannels)
+        await self._log.cursor("copied").move(cut.tick, vchannels, deadline_s=STEP_S_MAX)
 
     async def _watch_cluster(self) -> None:
         last = 0

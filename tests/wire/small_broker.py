@@ -126,7 +126,7 @@ async def small_broker(
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     parts = BroadcastParts(NodeCopies(lambda: _all_at(names, node)), *broadcasts)
     coordinator = CoordinatorParts(store, LiveNodes([node]), names, broadcast=parts)
-    timesync = TimesyncParts(LocalClosedTicks(names, find("/root/node/directory")), names)
+    timesync = TimesyncParts(store, LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     spec = SupervisorSpec(
         "root",
@@ -162,6 +162,7 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
         catalog=Reach(find("/root/coordinator/catalog")),
         soft_barrier=Reach(find("/root/timesync/soft_barrier")),
         hard_barrier=Reach(find("/root/timesync/hard_barrier")),
+        cursors=Reach(find("/root/timesync/cursors")),
         broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
         balancer=Reach(find("/root/coordinator/balancer")),
     )

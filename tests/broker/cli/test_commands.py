@@ -346,3 +346,19 @@ def damage_in_the_middle(file: Path) -> None:
     at = content.index(b"one")
     content[at] ^= 1
     file.write_bytes(content)
+
+
+def test_cursors_are_moved_shown_and_dropped(server: str) -> None:
+    tick = json.loads(tidemark("barriers", "--json", server=server).stdout)[0]["tick"]
+    made = tidemark("cursors", "move", "copied", str(tick), VCHANNEL, server=server)
+    assert made.returncode == 0, made.stderr
+    (cursor,) = json.loads(tidemark("cursors", "--json", server=server).stdout)
+    assert (cursor["name"], cursor["tick"], cursor["channels"]) == ("copied", tick, [VCHANNEL])
+    assert cursor["closed_tick"] >= tick
+    assert "copied" in tidemark("cursors", server=server).stdout
+    back = tidemark("cursors", "move", "copied", "1", server=server)
+    assert back.returncode == 1
+    assert "never goes back" in back.stderr
+    assert tidemark("cursors", "drop", "copied", server=server).returncode == 0
+    assert tidemark("cursors", "drop", "copied", server=server).returncode == 1
+    assert json.loads(tidemark("cursors", "--json", server=server).stdout) == []

@@ -7,6 +7,7 @@ from actors import System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
 from broker.core import tso
 from broker.core.naming import pchannel_names
+from broker.meta.memory import MemoryMetaStore
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
@@ -104,7 +105,7 @@ def play(seed: int, test: Callable[[World], Awaitable[None]]) -> None:
     async def main() -> None:
         clock = VirtualClock()
         pchannels = FakePChannels(clock)
-        spec = timesync_tree(TimesyncParts(pchannels, NAMES, TIMING), "")
+        spec = timesync_tree(TimesyncParts(MemoryMetaStore(), pchannels, NAMES, TIMING), "")
         async with System(spec, clock=clock) as system:
             await clock.sleep(0.3)
             await test(World(clock, pchannels, system))

@@ -39,6 +39,7 @@ __all__ = (
     "CopiesStub",
     "CopyToAppend",
     "CreateCollectionRequest",
+    "CursorInfo",
     "CutEnd",
     "CutRequest",
     "CutResponse",
@@ -47,9 +48,12 @@ __all__ = (
     "DescribeResponse",
     "DropCollectionRequest",
     "DropCollectionResponse",
+    "DropCursorRequest",
+    "DropCursorResponse",
     "Durability",
     "Form",
     "GetCollectionRequest",
+    "GetCursorRequest",
     "HealthRequest",
     "HealthResponse",
     "JoinBarrierRequest",
@@ -67,11 +71,14 @@ __all__ = (
     "ListBroadcastsResponse",
     "ListCollectionsRequest",
     "ListCollectionsResponse",
+    "ListCursorsRequest",
+    "ListCursorsResponse",
     "ListLocksRequest",
     "ListLocksResponse",
     "LockInfo",
     "LogBase",
     "LogStub",
+    "MoveCursorRequest",
     "MvccRequest",
     "MvccResponse",
     "PauseConsumptionRequest",
@@ -795,6 +802,40 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class CursorInfo(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    channels: "list[str]" = betterproto2.field(
+        3, betterproto2.TYPE_STRING, repeated=True
+    )
+
+    moved_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    When the tick last grew, in Unix milliseconds.
+    """
+
+    lag_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    How old the tick is.
+    """
+
+    closed_tick: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+    """
+    Closed on all the channels; 0 while nobody can tell for one of them.
+    """
+
+    behind_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    From the cursor to the closed tick.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "CursorInfo", CursorInfo)
+
+
+@dataclass(eq=False, repr=False)
 class CutEnd(betterproto2.Message):
     channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -923,12 +964,42 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class DropCursorRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DropCursorRequest", DropCursorRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class DropCursorResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DropCursorResponse", DropCursorResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class GetCollectionRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message(
     "tidemark.v1", "GetCollectionRequest", GetCollectionRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class GetCursorRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetCursorRequest", GetCursorRequest
 )
 
 
@@ -1201,6 +1272,28 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ListCursorsRequest(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListCursorsRequest", ListCursorsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ListCursorsResponse(betterproto2.Message):
+    cursors: "list[CursorInfo]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListCursorsResponse", ListCursorsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class ListLocksRequest(betterproto2.Message):
     pass
 
@@ -1240,6 +1333,28 @@ class LockInfo(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "LockInfo", LockInfo)
+
+
+@dataclass(eq=False, repr=False)
+class MoveCursorRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    channels: "list[str]" = betterproto2.field(
+        2, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Vchannels, or pchannels as a whole: what the cursor is about from now on. None: as before.
+    """
+
+    time_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+    """
+    Closed on each of the channels.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "MoveCursorRequest", MoveCursorRequest
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -2474,6 +2589,94 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def move_cursor(
+        self,
+        message: "MoveCursorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "CursorInfo":
+        """
+        A named cursor says that everything up to a tick is processed on some channels. It outlives
+        whoever moves it, and never goes back: INVALID_REQUEST_SEQ. The same tick again is fine.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/MoveCursor",
+            message,
+            CursorInfo,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def get_cursor(
+        self,
+        message: "GetCursorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "CursorInfo":
+        """
+        CHANNEL_NOT_EXIST when there is none.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/GetCursor",
+            message,
+            CursorInfo,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list_cursors(
+        self,
+        message: "ListCursorsRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListCursorsResponse":
+        """
+        All cursors there are, by name.
+        """
+
+        if message is None:
+            message = ListCursorsRequest()
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/ListCursors",
+            message,
+            ListCursorsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def drop_cursor(
+        self,
+        message: "DropCursorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "DropCursorResponse":
+        """
+        CHANNEL_NOT_EXIST when there is none.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/DropCursor",
+            message,
+            DropCursorResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 from ...milvus.proto import streaming as __milvus__proto__streaming__
 
@@ -3168,6 +3371,37 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def move_cursor(self, message: "MoveCursorRequest") -> "CursorInfo":
+        """
+        A named cursor says that everything up to a tick is processed on some channels. It outlives
+        whoever moves it, and never goes back: INVALID_REQUEST_SEQ. The same tick again is fine.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def get_cursor(self, message: "GetCursorRequest") -> "CursorInfo":
+        """
+        CHANNEL_NOT_EXIST when there is none.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_cursors(
+        self, message: "ListCursorsRequest"
+    ) -> "ListCursorsResponse":
+        """
+        All cursors there are, by name.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def drop_cursor(self, message: "DropCursorRequest") -> "DropCursorResponse":
+        """
+        CHANNEL_NOT_EXIST when there is none.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_cut(
         self, stream: "grpclib.server.Stream[CutRequest, CutResponse]"
     ) -> None:
@@ -3219,6 +3453,38 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         response = await self.list_barriers(request)
         await stream.send_message(response)
 
+    async def __rpc_move_cursor(
+        self, stream: "grpclib.server.Stream[MoveCursorRequest, CursorInfo]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.move_cursor(request)
+        await stream.send_message(response)
+
+    async def __rpc_get_cursor(
+        self, stream: "grpclib.server.Stream[GetCursorRequest, CursorInfo]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.get_cursor(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_cursors(
+        self, stream: "grpclib.server.Stream[ListCursorsRequest, ListCursorsResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_cursors(request)
+        await stream.send_message(response)
+
+    async def __rpc_drop_cursor(
+        self, stream: "grpclib.server.Stream[DropCursorRequest, DropCursorResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.drop_cursor(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.TimeSync/Cut": grpclib.const.Handler(
@@ -3256,5 +3522,29 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ListBarriersRequest,
                 ListBarriersResponse,
+            ),
+            "/tidemark.v1.TimeSync/MoveCursor": grpclib.const.Handler(
+                self.__rpc_move_cursor,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                MoveCursorRequest,
+                CursorInfo,
+            ),
+            "/tidemark.v1.TimeSync/GetCursor": grpclib.const.Handler(
+                self.__rpc_get_cursor,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                GetCursorRequest,
+                CursorInfo,
+            ),
+            "/tidemark.v1.TimeSync/ListCursors": grpclib.const.Handler(
+                self.__rpc_list_cursors,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListCursorsRequest,
+                ListCursorsResponse,
+            ),
+            "/tidemark.v1.TimeSync/DropCursor": grpclib.const.Handler(
+                self.__rpc_drop_cursor,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                DropCursorRequest,
+                DropCursorResponse,
             ),
         }

@@ -1,0 +1,83 @@
+"""Named cursors in the metadata store: one line of JSON each, changed by compare-and-set.
+
+Owns the records. Keeps nothing in memory. Next: broker/core/named_cursor.py
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.model.ids import TimeTick
+from broker.model.named_cursor import NamedCursor
+from broker.ports.meta import MetaError, MetaStore
+
+VERSION = 1
+CURSOR_PREFIX = "cursor/"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A cursor and the revision of its record; None and 0 when there is none."""
+
+    cursor: NamedCursor | None
+    revision: int
+
+
+class CursorRecords:
+    """The records of one store. Every call may raise MetaError, and has then changed nothing."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+
+    async def read(self, name: str) -> Recorded:
+        """What is recorded now."""
+        key = CURSOR_PREFIX + name
+        entry = await self._store.get(key)
+        if entry is None:
+            return Recorded(None, 0)
+        return Recorded(decode_cursor(key, entry.value), entry.revision)
+
+    async def list(self) -> Sequence[NamedCursor]:
+        """All there are, by name."""
+        entries = await self._store.list(CURSOR_PREFIX)
+        return [decode_cursor(key, entry.value) for key, entry in entries]
+
+    async def save(self, before: Recorded, cursor: NamedCursor) -> None:
+        """Replace exactly `before`; Conflict when the record is another by now."""
+        key = CURSOR_PREFIX + cursor.name
+        await self._store.write({key: encode_cursor(cursor)}, expect={key: before.revision})
+
+    async def drop(self, before: Recorded, name: str) -> None:
+        """Remove exactly `before`; Conflict when the record is another by now."""
+        key = CURSOR_PREFIX + name
+        await self._store.write({}, deletes=[key], expect={key: before.revision})
+
+
+def encode_cursor(cursor: NamedCursor) -> bytes:
+    """The record of one cursor."""
+    fields = {
+        "version": VERSION,
+        "name": cursor.name,
+        "tick": cursor.tick,
+        "channels": cursor.channels,
+        "moved_ms": cursor.moved_ms,
+    }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_cursor(key: str, value: bytes) -> NamedCursor:
+    """The cursor; raises MetaError for what this version cannot read."""
+    try:
+        fields = json.loads(value)
+        version = fields["version"]
+        if version != VERSION:
+            cause = f"{key}: record version {version}; this program knows version {VERSION}"
+            raise MetaError(cause)
+        return NamedCursor(
+            name=str(fields["name"]),
+            tick=TimeTick(int(fields["tick"])),
+            channels=tuple([str(it) for it in fields["channels"]]),
+            moved_ms=int(fields["moved_ms"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error

@@ -1,0 +1,138 @@
+"""The named cursors: how far each of some readers, anywhere, has processed its channels.
+
+Owns their records, and remembers how far it has seen the pchannels closed, so that a move is
+mostly one write. A look at the pchannels that fails is no reason to refuse what is known already.
+Next: broker/timesync/cursor_records.py
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from actors import Actor, Context, Envelope
+from broker.core.named_cursor import (
+    future_refusal,
+    move_refusal,
+    moved,
+    name_refusal,
+    room_refusal,
+    view,
+)
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName, TimeTick
+from broker.model.named_cursor import CursorView, NamedCursor
+from broker.ports.closed_ticks import ClosedTicks
+from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.timesync.cursor_records import CursorRecords, Recorded
+from broker.timesync.messages import (
+    CursorMessage,
+    DropCursor,
+    GetCursor,
+    ListCursors,
+    MoveCursor,
+)
+
+ATTEMPTS_MAX = 8
+"""Lost races before giving up; only another coordinator, which leads by then, can win them."""
+
+Answer = CursorView | tuple[CursorView, ...] | None
+
+
+class Cursors(Actor[CursorMessage]):
+    """Every answer about a change is durable."""
+
+    def __init__(
+        self, store: MetaStore, source: ClosedTicks, pchannels: Sequence[PChannelName]
+    ) -> None:
+        self._records = CursorRecords(store)
+        self._source = source
+        self._pchannels = frozenset(pchannels)
+        self._closed: dict[PChannelName, TimeTick] = {}
+
+    async def started(self, context: Context[CursorMessage]) -> None:
+        self._clock = context.clock
+
+    async def receive(self, batch: Sequence[Envelope[CursorMessage]]) -> None:
+        for envelope in batch:
+            try:
+                envelope.reply(await self._answer(envelope.message))
+            except Refused as error:
+                envelope.fail(error)
+            except MetaError as error:
+                envelope.fail(Refused(StreamingCode.INNER, str(error)))
+
+    async def _answer(self, message: CursorMessage) -> Answer:
+        match message:
+            case MoveCursor(name, channels, tick):
+                return self._view(await self._move(name, channels, tick))
+            case GetCursor(name):
+                found, _ = await self._found(name)
+                await self._look()
+                return self._view(found)
+            case ListCursors():
+                cursors = await self._records.list()
+                await self._look()
+                return tuple([self._view(it) for it in cursors])
+            case DropCursor(name):
+                await self._drop(name)
+                return None
+            case _:
+                assert_never(message)
+
+    async def _move(self, name: str, channels: tuple[str, ...], tick: TimeTick) -> NamedCursor:
+        _check(name_refusal(name))
+        for _ in range(ATTEMPTS_MAX):
+            recorded = await self._records.read(name)
+            before = recorded.cursor
+            _check(move_refusal(name, before, channels, tick, self._pchannels))
+            after = moved(name, before, channels, tick, self._clock.wall_ms())
+            await self._check_closed(after)
+            if after == before:
+                return after
+            if before is None or len(after.channels) > len(before.channels):
+                others = [it for it in await self._records.list() if it.name != name]
+                _check(room_refusal(others, after))
+            try:
+                await self._records.save(recorded, after)
+            except Conflict:
+                continue
+            return after
+        raise MetaError(f"cursor {name!r}: lost {ATTEMPTS_MAX} races to move it")
+
+    async def _check_closed(self, after: NamedCursor) -> None:
+        if future_refusal(after.channels, after.tick, self._closed) is not None:
+            await self._look()
+            _check(future_refusal(after.channels, after.tick, self._closed))
+
+    async def _drop(self, name: str) -> None:
+        for _ in range(ATTEMPTS_MAX):
+            _, recorded = await self._found(name)
+            try:
+                await self._records.drop(recorded, name)
+            except Conflict:
+                continue
+            return
+        raise MetaError(f"cursor {name!r}: lost {ATTEMPTS_MAX} races to drop it")
+
+    async def _found(self, name: str) -> tuple[NamedCursor, Recorded]:
+        _check(name_refusal(name))
+        recorded = await self._records.read(name)
+        if recorded.cursor is None:
+            raise Refused(StreamingCode.CHANNEL_NOT_EXIST, f"there is no cursor {name!r}")
+        return recorded.cursor, recorded
+
+    async def _look(self) -> None:
+        """A closed tick stays closed, whoever serves the channel later."""
+        try:
+            seen = await self._source.closed_ticks()
+        except Refused:
+            return
+        for name, tick in seen.items():
+            self._closed[name] = max(tick, self._closed.get(name, tick))
+
+    def _view(self, cursor: NamedCursor) -> CursorView:
+        return view(cursor, self._closed, self._clock.wall_ms())
+
+
+def _check(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise Refused(refusal.code, refusal.cause)
