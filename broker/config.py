@@ -42,6 +42,9 @@ class Settings(BaseSettings):
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     pchannels: Annotated[int, Field(gt=0, le=PCHANNELS_MAX)] = 16
+    streaming: bool = True
+    """False: a new cluster begins read-only, and takes no appends before `tidemark streaming
+    enable`. Says nothing to one that is there."""
     node_id: Positive = 1
     """Of a node; of the first one, when `nodes` are started."""
     nodes: Annotated[int, Field(ge=0, le=64)] = 0

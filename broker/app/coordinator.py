@@ -31,7 +31,7 @@ from broker.edge.cluster_service import ClusterReaches
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.fleet.node_process import Fleet, fleet_tree
-from broker.model.channel import PChannelState
+from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
@@ -40,7 +40,7 @@ from broker.remote.node import RemoteNode
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
 
-ASSIGNED = PChannelState.ASSIGNED
+ASSIGNED, READ_WRITE = PChannelState.ASSIGNED, AccessMode.READ_WRITE
 COORDINATOR_ID = NodeId(0)
 FLEET_SHARE = 0.5
 """Of the time a stop has: what the node processes get of it."""
@@ -56,7 +56,7 @@ async def run_coordinator(
     """
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        led = await found(store, pchannels)
+        led = await found(store, pchannels, streaming=settings.streaming)
         address = settings.advertise or address_of(bound)
         tree = _Tree(settings, address)
         spec = tree.spec(led, pchannels)
@@ -145,7 +145,8 @@ class _Tree:
             known = await self.found.reaches.assigner.ask(ListPChannels())
         except ActorError:
             return {}
-        nodes = {it.name: self._nodes.find(it.node) for it in known if it.state is ASSIGNED}
+        written = [it for it in known if it.state is ASSIGNED and it.access is READ_WRITE]
+        nodes = {it.name: self._nodes.find(it.node) for it in written}
         return {name: node for name, node in nodes.items() if node is not None}
 
     def _reach(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:

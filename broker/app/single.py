@@ -33,6 +33,7 @@ from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.recovery import StoredRecovery
+from broker.model.channel import AccessMode
 from broker.model.ids import NodeId, PChannelName
 from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
@@ -65,7 +66,7 @@ async def run_broker(
     """
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        led = await found(store, pchannels)
+        led = await found(store, pchannels, streaming=settings.streaming)
         address = settings.advertise or address_of(bound)
         tree = _Tree(settings, folder, address, callbacks)
         spec = tree.spec(led, pchannels)
@@ -114,10 +115,9 @@ class _Tree:
         self._row_schemas = StoredRowSchemas(store)
         find = self.found.find
         node = LocalNode(self._node_id, self._address, lambda: find(DIRECTORY))
-        owners: dict[PChannelName, NodeControl] = dict.fromkeys(pchannels, node)
 
         async def owned() -> Mapping[PChannelName, NodeControl]:
-            return owners
+            return {name: node for name in pchannels if not self._is_read_only(name)}
 
         copies = NodeCopies(owned)
         broadcast = BroadcastParts(copies, self._callbacks, self._settings.node_acks)
@@ -145,6 +145,10 @@ class _Tree:
         seen = inside(system, self._settings, self.damages)
         reaches = replace(self.found.reaches, row_schemas=self._row_schemas)
         return EdgeServer(told, reaches, seen, edge_limits(self._settings))
+
+    def _is_read_only(self, name: PChannelName) -> bool:
+        found = self.parts.open_channels.find(name)
+        return found is not None and found.channel.access is AccessMode.READ_ONLY
 
     def check_logs(self) -> None:
         """CannotStart when a log is damaged."""

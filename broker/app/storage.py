@@ -15,6 +15,7 @@ from broker.app.failures import CannotStart
 from broker.config import Settings
 from broker.coordinator.founding import found_cluster
 from broker.coordinator.leadership import LedStore, lead
+from broker.core.assignment import STREAMING_VERSION
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused
@@ -43,13 +44,15 @@ async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
         yield store
 
 
-async def found(store: SqliteMetaStore, pchannels: tuple[PChannelName, ...]) -> LedStore:
+async def found(
+    store: SqliteMetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
+) -> LedStore:
     """The metadata for the coordinator of a cluster of these pchannels. Raises CannotStart.
 
     Waits while metadata that were founded before take no writes, as everything behind it does.
     """
     try:
-        await found_cluster(store, pchannels)
+        await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
     except Refused as refused:
         raise CannotStart(refused.refusal.cause) from refused
     except MetaError as error:

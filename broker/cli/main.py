@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import actors, broadcasts, collection, consumption, cursors, wal
+from broker.cli import actors, broadcasts, collection, consumption, cursors, streaming, wal
 from broker.cli.options import (
     AllowChaos,
     Cluster,
@@ -35,6 +35,7 @@ app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
 app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
+app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
 
 

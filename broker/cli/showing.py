@@ -65,12 +65,13 @@ def show_channels(server: str, *, as_json: bool) -> None:
 def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
     closed = [it.closed_tick >> TICK_LOGICAL_BITS for it in found]
     newest = max(closed, default=0)
-    all_assigned = all(it.state == ASSIGNED for it in found)
+    all_assigned = all(_state(it) == ASSIGNED for it in found)
+    one_node = len({it.node_id for it in found}) < 2
     return [
         Column("pchannel", [it.name for it in found]),
         Column("term", [str(it.term) for it in found]),
-        Column("state", [it.state for it in found], leaves=3 if all_assigned else 0),
-        Column("node", [str(it.node_id) for it in found], leaves=4),
+        Column("state", [_state(it) for it in found], leaves=3 if all_assigned else 0),
+        Column("node", [str(it.node_id) for it in found], leaves=4 if one_node else 0),
         Column("address", [it.address for it in found], leaves=5),
         Column("ids", [_ids(it) for it in found]),
         Column("closed", list(map(moment, closed)), [short_moment(it, newest) for it in closed]),
@@ -80,6 +81,10 @@ def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
         Column("bytes", [f"{it.size_bytes:,}" for it in found], leaves=1),
         Column("shards", [_shards(it) for it in found], leaves=2),
     ]
+
+
+def _state(channel: ChannelInfo) -> str:
+    return f"{channel.state} read-only" if channel.read_only else channel.state
 
 
 def _ids(channel: ChannelInfo) -> str:
@@ -96,6 +101,17 @@ def pause_consumption(server: str, *, paused: bool) -> None:
     """Say it to the server and to whoever asked."""
     with_client(server, Client.pause_consumption if paused else Client.resume_consumption)
     show("consumers that come now wait" if paused else "consumers go on")
+
+
+def show_streaming(server: str, at_least: int) -> None:
+    """The version, after raising it when it was lower."""
+
+    async def ask(client: Client) -> int:
+        return await client.streaming_version(at_least)
+
+    version = with_client(server, ask)
+    served = "channels take appends" if version else "channels are read-only"
+    show(f"streaming version {version}: {served}")
 
 
 def show_barriers(server: str, *, as_json: bool) -> None:

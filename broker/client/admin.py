@@ -89,6 +89,7 @@ class ChannelInfo:
     growing_segments: int
     growing_bytes: int
     sealed_segments: int
+    read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,7 @@ class Admin:
                 growing_segments=it.growing_segments,
                 growing_bytes=it.growing_bytes,
                 sealed_segments=it.sealed_segments,
+                read_only=it.read_only,
             )
             for it in answer.channels
         ]
@@ -204,6 +206,16 @@ class Admin:
             where = self._connection.address
             raise NotLocal(f"{vchannel} is not served by {where}: {error}") from error
         return TimeTick(answer.time_tick)
+
+    async def streaming_version(self, at_least: int) -> int:
+        """The cluster's, after raising it to `at_least` when it was lower."""
+        answer = await self._connection.call(
+            _SERVICE + "Streaming",
+            v1.StreamingRequest(at_least=at_least),
+            v1.StreamingResponse,
+            deadline_s=self._deadline_s,
+        )
+        return answer.version
 
     async def pause_consumption(self, *, paused: bool) -> None:
         """Hold consumers back that are opened from now on, or let all go on."""

@@ -6,7 +6,7 @@ Next: broker/client/assignments.py
 
 from dataclasses import dataclass
 
-from broker.model.channel import Assignment, AssignmentVersion, PChannel
+from broker.model.channel import AccessMode, Assignment, AssignmentVersion, PChannel
 from broker.model.ids import NodeId, PChannelName, Term
 
 _BEFORE_ANY = AssignmentVersion(-1, -1)
@@ -19,6 +19,11 @@ class Location:
     channel: PChannel
     node: NodeId
     address: str
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it takes no appends at this term."""
+        return self.channel.access is AccessMode.READ_ONLY
 
 
 class AssignmentTable:

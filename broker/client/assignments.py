@@ -21,6 +21,8 @@ from broker.model.ids import PChannelName
 
 REPORTS_MAX = 1024
 WRITE_S = 5.0
+READ_ONLY_S = 0.5
+"""Who writes learns so soon what it waits for, and goes on waiting if it likes."""
 
 
 class Assignments:
@@ -59,15 +61,27 @@ class Assignments:
             return
         raise DeadlineExceeded(f"{self._connection.address} did not answer in {deadline_s} s")
 
-    async def locate(self, name: PChannelName, *, deadline_s: float) -> Location:
-        """Where `name` is served; waits up to `deadline_s` seconds while nobody serves it."""
+    async def locate(
+        self, name: PChannelName, *, deadline_s: float, writes: bool = False
+    ) -> Location:
+        """Where `name` is served; waits up to `deadline_s` seconds while nobody serves it.
+
+        `writes`: a node that serves it read-only does not count, and is waited for shortly.
+        """
         self._check(name)
-        with anyio.move_on_after(deadline_s):
+        found: Location | None = None
+        with anyio.move_on_after(deadline_s) as waiting:
             while True:
                 found = self._table.find(name)
                 if found is not None:
-                    return found
+                    if not (writes and found.is_read_only):
+                        return found
+                    told_s = anyio.current_time() + READ_ONLY_S
+                    waiting.deadline = min(waiting.deadline, told_s)
                 await self._changed.wait()
+        if found is not None:
+            cause = f"pchannel {name!r} is read-only: `tidemark streaming enable` ends that"
+            raise DeadlineExceeded(cause)
         cause = f"; last error: {self._last_error}" if self._last_error else ""
         raise DeadlineExceeded(f"no node served pchannel {name!r} for {deadline_s} s{cause}")
 

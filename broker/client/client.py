@@ -288,6 +288,14 @@ class Client(Appending):
         """Let all consumers begin that wait."""
         await self._pause_consumption(paused=False)
 
+    async def streaming_version(self, at_least: int = 0) -> int:
+        """The cluster's, raised to `at_least` when it was lower; it never goes back.
+
+        At 0 the channels of the cluster are read-only, and appends wait.
+        """
+        self._check_usable()
+        return await self._admin.streaming_version(at_least)
+
     async def channels(self) -> list[ChannelInfo]:
         """Every pchannel of the cluster, sorted by name."""
         self._check_usable()

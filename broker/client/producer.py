@@ -134,7 +134,7 @@ class Producer(Answers):
         self._location = None
         try:
             location = self._location = await assignments.locate(
-                self._name, deadline_s=self._network.open_s
+                self._name, deadline_s=self._network.open_s, writes=True
             )
             self._stream = self._new_stream(location)
             if self._closing:

@@ -90,6 +90,7 @@ def read_assignment(message: bytes) -> Assignment | None:
         version=AssignmentVersion(version.global_, version.local),
         nodes=tuple(_node(it) for it in table.assignments),
         control_host=PChannelName(host.pchannel if host else ""),
+        streaming_version=table.streaming_version.version if table.streaming_version else 0,
     )
 
 

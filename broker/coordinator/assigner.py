@@ -13,6 +13,7 @@ from actors import Actor, ActorError, Context, Envelope, Ref
 from broker.coordinator.founding import found_cluster, next_incarnation
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
+    AccessChanged,
     AssignerMessage,
     ChannelChanged,
     ChannelClosed,
@@ -28,15 +29,17 @@ from broker.coordinator.messages import (
     NodesChanged,
     PlacementMessage,
     PlacementReady,
+    RaiseStreaming,
     Weighed,
 )
 from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
+from broker.coordinator.streaming import raise_streaming_version, streaming_version
 from broker.core.assignment import NodeAddress, PChannelMeta, tabulate
 from broker.core.balance import Carried, Rules, place
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
-from broker.ports.meta import MetaStore
+from broker.ports.meta import MetaError, MetaStore
 
 WATCH_S = 1.0
 """How long one NextAssignment waits before it is answered None, and the edge may look round."""
@@ -47,6 +50,9 @@ GATHERING_S = 60.0
 WATCH_CHECK_S = 0.25
 WATCHES_MAX = 4096
 """One for each client stream; beyond, they are refused rather than kept."""
+
+
+ToPlacement = ChannelEvent | NodesChanged | AccessChanged | Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +96,9 @@ class Assigner(Actor[AssignerMessage]):
         self._control_host = cluster.control_host
         for key, entry in await self._store.list(PCHANNEL_PREFIX):
             self._remember_home(decode_pchannel(key, entry.value))
+        self._streaming = await streaming_version(self._store)
         self._version = AssignmentVersion(await next_incarnation(self._store), 1)
-        self._shown = self._assignment().nodes
+        self._shown = self._assignment()
         context.every(WATCH_CHECK_S, ExpireWatches())
 
     async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
@@ -99,9 +106,11 @@ class Assigner(Actor[AssignerMessage]):
         for envelope in batch:
             if isinstance(envelope.message, ChannelChanged):
                 self._change(envelope.message.meta)
-        if self._assignment().nodes != self._shown:
+            elif isinstance(envelope.message, RaiseStreaming):
+                await self._raise_streaming(envelope.message.at_least, envelope)
+        if self._assignment() != self._shown:
             self._version = AssignmentVersion(self._version.incarnation, self._version.change + 1)
-            self._shown = self._assignment().nodes
+            self._shown = self._assignment()
             self._answer_watches()
         for envelope in batch:
             self._handle(envelope)
@@ -109,7 +118,8 @@ class Assigner(Actor[AssignerMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         return {
             "version": f"{self._version.incarnation}.{self._version.change}",
-            "channels_assigned": sum([len(node.channels) for node in self._shown]),
+            "channels_assigned": sum([len(node.channels) for node in self._shown.nodes]),
+            "streaming_version": self._streaming,
             "watches": len(self._watches),
         }
 
@@ -125,7 +135,7 @@ class Assigner(Actor[AssignerMessage]):
                 self._heed(change)
             case PlacementReady(name, placement):
                 self._placements[name] = placement
-            case ChannelChanged():
+            case ChannelChanged() | RaiseStreaming():
                 pass  # done before everything else
             case ChooseNode(name):
                 self._choose(name, envelope)
@@ -153,6 +163,21 @@ class Assigner(Actor[AssignerMessage]):
     def _change(self, meta: PChannelMeta) -> None:
         self._table[meta.name] = meta
         self._remember_home(meta)
+
+    async def _raise_streaming(self, wanted: int, envelope: Envelope[AssignerMessage]) -> None:
+        """Durable first; then each channel is given to its owner anew, where that changes it."""
+        try:
+            version = await raise_streaming_version(self._store, wanted)
+        except Refused as error:
+            envelope.fail(error)
+        except MetaError as error:
+            envelope.fail(Refused(StreamingCode.INNER, str(error)))
+        else:
+            if version != self._streaming:
+                self._streaming = version
+                for name in self._table:
+                    self._pass_on(name, AccessChanged())
+            envelope.reply(version)
 
     def _remember_home(self, meta: PChannelMeta) -> None:
         if meta.node is not None:
@@ -185,7 +210,7 @@ class Assigner(Actor[AssignerMessage]):
         except ActorError:
             pass  # it begins with a look at everything
 
-    def _pass_on(self, name: PChannelName, event: ChannelEvent | NodesChanged | Move) -> None:
+    def _pass_on(self, name: PChannelName, event: ToPlacement) -> None:
         """To the row it is about. A row that is just being restarted reads the record anyhow."""
         placement = self._placements.get(name)
         if placement is None:
@@ -219,4 +244,5 @@ class Assigner(Actor[AssignerMessage]):
 
     def _assignment(self) -> Assignment:
         live = [NodeAddress(node.node_id, node.address) for node in self._nodes.all()]
-        return tabulate(self._version, live, self._table.values(), self._control_host)
+        metas = self._table.values()
+        return tabulate(self._version, live, metas, self._control_host, self._streaming)

@@ -11,12 +11,14 @@ from typing import TypeVar
 from broker.coordinator.records import (
     CLUSTER_KEY,
     INCARNATION_KEY,
+    STREAMING_VERSION_KEY,
     Cluster,
     decode_cluster,
     decode_number,
     encode_cluster,
     encode_number,
 )
+from broker.core.assignment import STREAMING_VERSION
 from broker.core.naming import control_host
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
@@ -27,16 +29,24 @@ ATTEMPTS_MAX = 8
 T = TypeVar("T")
 
 
-async def found_cluster(store: MetaStore, pchannels: tuple[PChannelName, ...]) -> Cluster:
+async def found_cluster(
+    store: MetaStore,
+    pchannels: tuple[PChannelName, ...],
+    streaming_version: int = STREAMING_VERSION,
+) -> Cluster:
     """The cluster over this store, made or grown to `pchannels` when need be; idempotent.
+
+    `streaming_version` is what a new one begins with; one that is there keeps what it has.
 
     Raises Refused(INVALID_ARGUMENT), with a sentence for the person who starts the broker, when
     the store belongs to a cluster of another name or with more pchannels; MetaError.
     """
     for _ in range(ATTEMPTS_MAX):
         entry = await store.get(CLUSTER_KEY)
+        beside: dict[str, bytes] = {}
         if entry is None:
             cluster, revision = _new_cluster(pchannels), 0
+            beside = {STREAMING_VERSION_KEY: encode_number(streaming_version)}
         else:
             before = decode_cluster(CLUSTER_KEY, entry.value)
             if before.pchannels == pchannels and before.identity:
@@ -47,7 +57,7 @@ async def found_cluster(store: MetaStore, pchannels: tuple[PChannelName, ...]) -
             revision = entry.revision
         try:
             await store.write(
-                {CLUSTER_KEY: encode_cluster(cluster)}, expect={CLUSTER_KEY: revision}
+                {CLUSTER_KEY: encode_cluster(cluster), **beside}, expect={CLUSTER_KEY: revision}
             )
         except Conflict:
             continue

@@ -208,6 +208,21 @@ class MoveChannel:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseStreaming(Request[int]):
+    """Have the streaming version be this at least; the one that holds from now on.
+
+    0 only asks. Raises Refused: INVALID_ARGUMENT for one that is not known, INNER for the store.
+    """
+
+    at_least: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """What the channels are to be served for has changed: look at the streaming version."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodesChanged:
     """Nodes came, left, or take no more channels: look at LiveNodes."""
 
@@ -225,6 +240,7 @@ AssignerMessage = (
     | NodesChanged
     | Weighed
     | MoveChannel
+    | RaiseStreaming
 )
 
 # ---- Placement: one per pchannel ---------------------------------------------------------------
@@ -248,7 +264,14 @@ class Move:
 
 
 PlacementMessage = (
-    ChannelReported | ChannelOpened | ChannelClosed | NodesChanged | Move | Settle | Reconcile
+    ChannelReported
+    | ChannelOpened
+    | ChannelClosed
+    | NodesChanged
+    | AccessChanged
+    | Move
+    | Settle
+    | Reconcile
 )
 
 # ---- Balancer ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from actors.clock import deadline
 from broker.coordinator.ledger import Ledger, Recorded
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
+    AccessChanged,
     AssignerMessage,
     ChannelChanged,
     ChannelClosed,
@@ -32,7 +33,8 @@ from broker.coordinator.messages import (
     Reconcile,
     Settle,
 )
-from broker.core.assignment import Owner, PChannelMeta, assign, lost, served
+from broker.coordinator.streaming import streaming_version
+from broker.core.assignment import Owner, PChannelMeta, access_at, assign, lost, served
 from broker.model.channel import PChannel, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
@@ -82,6 +84,7 @@ class Placement(Actor[PlacementMessage]):
         timing: PlacementTiming,
     ) -> None:
         self._name = name
+        self._store = store
         self._ledger = Ledger(store)
         self._nodes = nodes
         self._assigner_path = assigner_path
@@ -127,6 +130,9 @@ class Placement(Actor[PlacementMessage]):
             case Reconcile():
                 self._note(await self._ledger.read(self._name))
                 self._follow_up(0.0)
+                await self._grade()
+            case AccessChanged():
+                await self._grade()
             case ChannelOpened(node, _, term):
                 await self._opened(node, term)
             case ChannelClosed(node, _, term):
@@ -160,6 +166,13 @@ class Placement(Actor[PlacementMessage]):
         if not well_off and before.meta.node != node:
             await self._assign(before, node)
 
+    async def _grade(self) -> None:
+        """A channel that is served for less than it should be is given to the same node anew."""
+        before = await self._ledger.read(self._name)
+        access = access_at(await streaming_version(self._store))
+        if self._is_served(before.meta) and before.meta.access is not access:
+            await self._assign(before, before.meta.node)
+
     async def _settle(self) -> None:
         """One attempt to have the channel served; a failure is raised and tried again later."""
         before = await self._ledger.read(self._name)
@@ -167,6 +180,7 @@ class Placement(Actor[PlacementMessage]):
             self._note(before)
         elif (held_by := await self._holder(before.meta)) is not None:
             await self._opened(held_by, before.meta.term)
+            await self._grade()
         else:
             await self._assign(before)
 
@@ -179,10 +193,12 @@ class Placement(Actor[PlacementMessage]):
             self._plan(self._timing.reconcile_s)
             return
         node = self._nodes.find(chosen)
-        if node is None or (self._is_served(before.meta) and before.meta.node == chosen):
+        access = access_at(await streaming_version(self._store))
+        there = (before.meta.node, before.meta.access) == (chosen, access)
+        if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
         await self._within(self._timing.ask_deadline_s, node.status)  # burn no term on a dead node
-        meta = assign(lost(before.meta, before.meta.term), chosen)
+        meta = assign(lost(before.meta, before.meta.term), chosen, access)
         recorded = await self._ledger.save(before, meta)
         self._note(recorded)
         for owner in meta.histories:

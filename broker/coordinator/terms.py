@@ -4,9 +4,11 @@ Owns the rule that nobody acts at a term before it is durable. Never opens anyth
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.coordinator.ledger import Ledger
 from broker.core.assignment import PChannelMeta, taken
+from broker.model.channel import PChannel
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.meta import MetaError, MetaStore
@@ -33,8 +35,9 @@ class StoredTerms:
 
         return await self._change(channel, next_term)
 
-    async def claim(self, channel: PChannelName, term: Term) -> None:
+    async def claim(self, channel: PChannel) -> None:
         """See Terms."""
+        term = channel.term
 
         def claimed(meta: PChannelMeta) -> PChannelMeta:
             if term == meta.term:
@@ -42,11 +45,11 @@ class StoredTerms:
             if term < meta.term:
                 raise Refused(
                     StreamingCode.IGNORED_OPERATION,
-                    f"{channel}: term {term} is older than term {meta.term}",
+                    f"{channel.name}: term {term} is older than term {meta.term}",
                 )
-            return taken(meta, self._node, term)
+            return replace(taken(meta, self._node, term), access=channel.access)
 
-        await self._change(channel, claimed)
+        await self._change(channel.name, claimed)
 
     async def _change(self, channel: PChannelName, transition: Transition) -> Term:
         try:

@@ -28,6 +28,10 @@ UNASSIGNED_TERM = Term(1)
 """The term of a pchannel that nobody ever owned; the first owner has 2."""
 
 
+STREAMING_VERSION = 2
+"""What this program knows. Clients of a cluster of a lower one would write elsewhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """A node that may still hold a channel at this term."""
@@ -62,15 +66,25 @@ class NodeAddress:
     address: str
 
 
-def assign(meta: PChannelMeta, node: NodeId) -> PChannelMeta:
-    """Give the channel to `node` at the next term; nothing changes when it serves it already."""
-    if meta.state is PChannelState.ASSIGNED and meta.node == node:
+def access_at(streaming_version: int) -> AccessMode:
+    """How channels are to be served: to readers only until streaming is enabled."""
+    return AccessMode.READ_WRITE if streaming_version > 0 else AccessMode.READ_ONLY
+
+
+def assign(meta: PChannelMeta, node: NodeId, access: AccessMode | None = None) -> PChannelMeta:
+    """Give the channel to `node` at the next term; nothing changes when it serves it already so.
+
+    `access` None: as before.
+    """
+    access = meta.access if access is None else access
+    if meta.state is PChannelState.ASSIGNED and (meta.node, meta.access) == (node, access):
         return meta
     return replace(
         meta,
         term=Term(meta.term + 1),
         state=PChannelState.ASSIGNING,
         node=node,
+        access=access,
         histories=_former_owners(meta, node),
     )
 
@@ -101,6 +115,7 @@ def tabulate(
     nodes: Iterable[NodeAddress],
     metas: Iterable[PChannelMeta],
     control_host: PChannelName,
+    streaming_version: int = STREAMING_VERSION,
 ) -> Assignment:
     """The table clients see: every live node, also an empty one, with the channels it serves.
 
@@ -114,7 +129,7 @@ def tabulate(
         NodeAssignment(live.node, live.address, tuple(held.get(live.node, ())))
         for live in sorted(nodes, key=lambda live: live.node)
     )
-    return Assignment(version=version, nodes=listed, control_host=control_host)
+    return Assignment(version, listed, control_host, streaming_version)
 
 
 def _former_owners(meta: PChannelMeta, following: NodeId) -> tuple[Owner, ...]:

@@ -124,3 +124,9 @@ def locate(name: str, asked: Term | None, serving: Term | None, *, closing: bool
             f"{name} is open at term {serving}, not at term {asked}",
         )
     return None
+
+
+def read_only_refusal(name: str) -> Refusal:
+    """What a writer is told of a channel that is served to readers only."""
+    cause = f"{name} is served read-only: nothing can be appended until it is assigned read-write"
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

@@ -1,6 +1,6 @@
 """tidemark.v1.Admin: what the server is doing, for people and their tools.
 
-Owns the joining of what node, coordinator and actor runtime say. Changes nothing, but for a kill.
+Owns the joining of what node, coordinator and actor runtime say, and the few switches of operators.
 Next: broker/edge/state.py
 """
 
@@ -12,7 +12,12 @@ import structlog
 from grpclib.const import Handler
 
 from actors import ActorStatistics
-from broker.coordinator.messages import ListCollections, ListPChannels, NextAssignment
+from broker.coordinator.messages import (
+    ListCollections,
+    ListPChannels,
+    NextAssignment,
+    RaiseStreaming,
+)
 from broker.core.assignment import PChannelMeta
 from broker.core.naming import pchannel_of
 from broker.edge.gate import Gate
@@ -21,7 +26,7 @@ from broker.edge.killing import kill
 from broker.edge.reach import Reaches
 from broker.edge.state import ServerState
 from broker.edge.troubles import troubles
-from broker.model.channel import ChannelOffsets, PChannelState
+from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
 from broker.model.damage import Damage
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName
@@ -50,7 +55,7 @@ class ServerFacts:
 
 
 class AdminService:
-    """Health, Actors, Channels, Kill, PauseConsumption."""
+    """Health, Actors, Channels, Kill, PauseConsumption, Streaming."""
 
     def __init__(
         self,
@@ -77,6 +82,7 @@ class AdminService:
             SERVICE + "Channels": gate.unary(v1.ChannelsRequest, self.channels),
             SERVICE + "Kill": gate.unary(v1.KillRequest, self.kill),
             SERVICE + "PauseConsumption": gate.unary(v1.PauseConsumptionRequest, self.pause),
+            SERVICE + "Streaming": gate.unary(v1.StreamingRequest, self.streaming),
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
@@ -150,6 +156,11 @@ class AdminService:
         await self._reaches.directory.ask(PauseConsumption(request.paused))
         return v1.PauseConsumptionResponse()
 
+    async def streaming(self, request: v1.StreamingRequest) -> v1.StreamingResponse:
+        """See `RaiseStreaming`; channels follow within moments."""
+        version = await self._reaches.assigner.ask(RaiseStreaming(request.at_least))
+        return v1.StreamingResponse(version=version)
+
     async def _known(self) -> Sequence[PChannelMeta]:
         return await self._reaches.assigner.ask(ListPChannels())
 
@@ -173,7 +184,7 @@ class NodeAdminService(AdminService):
         return {
             path: handler
             for path, handler in super().__mapping__().items()
-            if path != SERVICE + "Channels"
+            if path not in (SERVICE + "Channels", SERVICE + "Streaming")
         }
 
     async def _known(self) -> Sequence[PChannelMeta]:
@@ -198,6 +209,7 @@ def _channel(
         address=address,
         vchannels=vchannels,
         is_control_host=is_control_host,
+        read_only=entry.access is AccessMode.READ_ONLY,
     )
     if offsets is not None:
         info.first_id, info.next_id = offsets.first_id, offsets.next_id

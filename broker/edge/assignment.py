@@ -24,8 +24,6 @@ log = structlog.get_logger(__name__)
 
 SERVICE = "/milvus.proto.streaming.StreamingCoordAssignmentService/"
 ALLOW_REBALANCE = "config.allow_rebalance"
-STREAMING_VERSION = 2
-"""Clients of an older cluster would forward their writes elsewhere."""
 RETRY_PAUSE_S = 0.2
 CLOSE = bytes(wire.AssignmentDiscoverResponse(close=wire.CloseAssignmentDiscoverResponse()))
 
@@ -131,11 +129,16 @@ def encoded_assignment(table: Assignment) -> bytes:
                 cchannel=wire.CChannelAssignment(
                     meta=wire.CChannelMeta(pchannel=table.control_host)
                 ),
-                streaming_version=wire.StreamingVersion(version=STREAMING_VERSION),
+                streaming_version=_streaming(table.streaming_version),
                 version_by_revision=version,
             )
         )
     )
+
+
+def _streaming(version: int) -> wire.StreamingVersion | None:
+    """Never enabled is said by saying nothing."""
+    return wire.StreamingVersion(version=version) if version else None
 
 
 def _node(node: NodeAssignment) -> wire.StreamingNodeAssignment:

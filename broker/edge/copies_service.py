@@ -34,7 +34,9 @@ class CopiesService:
         """INVALID_ARGUMENT without copies; CHANNEL_NOT_EXIST when it is not served here."""
         if not request.pchannel or not request.copies:
             raise Refused(StreamingCode.INVALID_ARGUMENT, "a pchannel and copies are needed")
-        located = await self._directory.demand(Locate(PChannelName(request.pchannel), None))
+        located = await self._directory.demand(
+            Locate(PChannelName(request.pchannel), None, writes=True)
+        )
         messages = tuple([_message(it) for it in request.copies])
         outcomes = await append(located, messages, deadline_s=APPEND_S)
         return v1.AppendCopiesResponse(outcomes=[_encoded(it) for it in outcomes])

@@ -59,7 +59,7 @@ async def serve_produce(
 ) -> None:
     """The whole life of one stream; the refusals are those of `Locate` and of the header."""
     channel = producer_channel(session.metadata)
-    located = await directory.demand(Locate(channel.name, channel.term))
+    located = await directory.demand(Locate(channel.name, channel.term, writes=True))
     created = ProduceResponse(create=CreateProducerResponse(wal_name=wal_name))
     session.stream.pass_over(limits.passed_over_bytes_max)
     await session.stream.write_batch([bytes(created)])

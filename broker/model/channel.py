@@ -61,11 +61,15 @@ class AssignmentVersion:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The whole table; a newer version replaces an older one completely."""
+    """The whole table; a newer version replaces an older one completely.
+
+    `streaming_version` 0: streaming was never enabled, and channels are served read-only.
+    """
 
     version: AssignmentVersion
     nodes: tuple[NodeAssignment, ...]
     control_host: PChannelName
+    streaming_version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.admission import Admission
 from broker.core.backlog import Backlog
+from broker.core.lifetime import read_only_refusal
 from broker.core.mvcc import MvccTicks
 from broker.core.segment_turn import Turn
 from broker.core.sequencer import (
@@ -27,7 +28,7 @@ from broker.core.sequencer import (
     time_tick_record,
 )
 from broker.model.batch import ticks_of
-from broker.model.channel import PChannel
+from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
@@ -75,18 +76,23 @@ class Appender(Actor[AppenderMessage]):
     _saved: Saved
     _shards: ShardState
 
-    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+    def __init__(
+        self, name: PChannelName, parts: NodeParts, access: AccessMode = AccessMode.READ_WRITE
+    ) -> None:
         self._name = name
+        self._access = access
         self._parts = parts
         self._limits = parts.limits
         self._meter = parts.meters.of(name)
         self._admission = Admission(name, parts.limits.message_bytes_max)
+        if access is AccessMode.READ_ONLY:
+            self._admission = replace(self._admission, closed=read_only_refusal(name))
         self._backlog = Backlog(parts.limits.backlog_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
         self._groups = self._messages = 0
 
     async def started(self, context: Context[AppenderMessage]) -> None:
-        """Fence older terms, recover, and prove ownership by writing one tick."""
+        """Fence older terms, recover, and prove ownership by writing one tick, if it may write."""
         self._context = context
         term = Term(context.term)
         try:
@@ -167,20 +173,15 @@ class Appender(Actor[AppenderMessage]):
         await channels.release(self._name)
         self._log = await self._parts.wal.open(self._name, term)
         channels.hold(self._name, self._log)
-        self._parts.ticks.drop()
         bounds = self._log.bounds()
         recovered = await taken_over(self._name, self._log, self._parts)
         self._known = Known(recovered.transactions, recovered.producers)
         self._saved = Saved(recovered.saved)
         oldest_id = recovered.transactions.oldest_begin_id
         end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
-        tick = await self._take(1, bounds.last_tick)
-        if tick <= bounds.last_tick:
-            cause = f"{self._name}: the oracle is at {tick}, behind the log's {bounds.last_tick}"
-            raise Refused(StreamingCode.INNER, cause)
-        first = time_tick_record(tick, end)
-        await self._log.append([first])
-        self._end = end_after([first], end)
+        first = await self._first(end)
+        self._end = end_after(first, end)
+        tick = self._end.last_tick
         if bounds.first_id == bounds.next_id:
             self._saved.nothing_before = tick
         self._known.transactions.renew(tick)
@@ -188,15 +189,13 @@ class Appender(Actor[AppenderMessage]):
         self._mvcc = MvccTicks(tick)
         random = self._context.random
         self._shards = ShardState(recovered.shards, self._parts.headers, random)
-        self._context.every(self._limits.seal_check_s, SealOverdue())
         closed = closed_tick(tick, self._end)
-        self._tail = Tail(first.base_id, closed, self._limits, channels.memory)
-        self._tail.push([first], closed, self._context.clock.monotonic_s())
-        if self._limits.retention.bytes_max or self._limits.retention.age_ms_max:
-            self._context.every(self._limits.retention_period_s, Truncate())
+        self._tail = Tail(end.next_id, closed, self._limits, channels.memory)
+        self._tail.push(first, closed, self._context.clock.monotonic_s())
+        self._begin_chores()
         channels.publish(
             OpenChannel(
-                channel=PChannel(self._name, term),
+                channel=PChannel(self._name, term, self._access),
                 log=self._log,
                 tail=self._tail,
                 appender=self._context.self,
@@ -207,6 +206,26 @@ class Appender(Actor[AppenderMessage]):
                 shards=self._shards.shards,
             )
         )
+
+    async def _first(self, end: LogEnd) -> Sequence[Record]:
+        """The tick that an owner writes first; of one that serves readers only, nothing."""
+        if self._access is AccessMode.READ_ONLY:
+            return ()
+        self._parts.ticks.drop()
+        tick = await self._take(1, end.last_tick)
+        if tick <= end.last_tick:
+            cause = f"{self._name}: the oracle is at {tick}, behind the log's {end.last_tick}"
+            raise Refused(StreamingCode.INNER, cause)
+        first = (time_tick_record(tick, end),)
+        await self._log.append(first)
+        return first
+
+    def _begin_chores(self) -> None:
+        if self._access is AccessMode.READ_ONLY:
+            return
+        self._context.every(self._limits.seal_check_s, SealOverdue())
+        if self._limits.retention.bytes_max or self._limits.retention.age_ms_max:
+            self._context.every(self._limits.retention_period_s, Truncate())
 
     async def _commit(self, group: Sequence[Envelope[AppenderMessage]], *, closes: bool) -> None:
         """Sequence, store, show and answer one group; close a tick with it or alone."""

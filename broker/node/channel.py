@@ -25,7 +25,8 @@ from actors import (
     SupervisorSpec,
 )
 from broker.core.delivery import Selection
-from broker.model.ids import PChannelName, Term
+from broker.model.channel import PChannel
+from broker.model.ids import PChannelName
 from broker.node.appender import Appender
 from broker.node.parts import NodeParts
 from broker.node.recovery import Recovery
@@ -46,18 +47,19 @@ OPEN_DEADLINE_S = 300.0
 """Recovery reads the end of a log, which may be on a slow disk."""
 
 
-def log_spec(name: PChannelName, term: Term, parts: NodeParts) -> SupervisorSpec:
-    """The subtree of a pchannel that was assigned to this node at `term`."""
+def log_spec(channel: PChannel, parts: NodeParts) -> SupervisorSpec:
+    """The subtree of a pchannel that was assigned to this node at its term."""
+    name = channel.name
     appender = ChildSpec(
         name="appender",
-        build=lambda: Appender(name, parts),
+        build=lambda: Appender(name, parts, channel.access),
         mailbox=MailboxSpec(
             bound=parts.limits.backlog_batches_max,
             overflow=Overflow.FAIL,
             batch_max=parts.limits.backlog_batches_max,
         ),
         restart=Restart.TRANSIENT,
-        terms=ChannelTerms(name, term, parts),
+        terms=ChannelTerms(channel, parts),
         start_deadline_s=OPEN_DEADLINE_S,
         patient=True,
     )

@@ -70,7 +70,7 @@ class LocalNode:
     async def append(
         self, name: PChannelName, messages: Sequence[NewMessage]
     ) -> Sequence[Appended | Refusal]:
-        located = await self._ask(Locate(name, None), DEADLINE_S)
+        located = await self._ask(Locate(name, None, writes=True), DEADLINE_S)
         return await append(located, tuple(messages), deadline_s=DEADLINE_S)
 
     def release(self) -> None:

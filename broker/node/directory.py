@@ -32,6 +32,7 @@ from broker.core.lifetime import (
     failed,
     locate,
     opened,
+    read_only_refusal,
     settle,
 )
 from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal, pchannel_of
@@ -82,7 +83,7 @@ class Directory(Actor[DirectoryMessage]):
         self._parts = parts
         self._lifetimes: dict[PChannelName, Lifetime] = {}
         self._asked: dict[PChannelName, list[tuple[Stage, Asked]]] = {}
-        self._moving: dict[PChannelName, tuple[Stage, int]] = {}
+        self._moving: dict[PChannelName, tuple[MoveTo, int]] = {}
         """What a Keeper was told last, at its actor term, and has not done yet."""
         self._closing = False
 
@@ -98,14 +99,11 @@ class Directory(Actor[DirectoryMessage]):
         """Requests are answered here or kept for the event that answers them."""
         for envelope in batch:
             match envelope.message:
-                case AssignChannel(channel) if channel.access is not AccessMode.READ_WRITE:
-                    cause = f"{channel.name}: only read-write channels can be assigned"
-                    envelope.reply(Refusal(StreamingCode.INVALID_ARGUMENT, cause))
                 case AssignChannel(channel):
-                    stage = Stage(channel.term, removed=False)
-                    await self._expect(channel.name, stage, envelope)
+                    move = MoveTo(Stage(channel.term, removed=False), channel.access)
+                    await self._expect(channel.name, move, envelope)
                 case RemoveChannel(name, term):
-                    await self._expect(name, Stage(term, removed=True), envelope)
+                    await self._expect(name, MoveTo(Stage(term, removed=True)), envelope)
                 case OpenScanner() as request:
                     await self._open_scanner(request, envelope)
                 case (
@@ -139,9 +137,9 @@ class Directory(Actor[DirectoryMessage]):
         self, question: Locate | FindScanner | CollectStatus | Describe | LatestMvcc
     ) -> object:
         match question:
-            case Locate(name, term):
+            case Locate(name, term, writes):
                 found = self._find(name, term)
-                return found if isinstance(found, Refusal) else _located(found)
+                return found if isinstance(found, Refusal) else _located(found, writes=writes)
             case FindScanner(path):
                 return self._find_scanner(path)
             case CollectStatus():
@@ -156,7 +154,8 @@ class Directory(Actor[DirectoryMessage]):
 
     # ---- what should be open ----------------------------------------------------------------
 
-    async def _expect(self, name: PChannelName, stage: Stage, asked: Asked) -> None:
+    async def _expect(self, name: PChannelName, move: MoveTo, asked: Asked) -> None:
+        stage = move.stage
         refusal = channel_refusal(name, stage.term) or self._unplaceable(name)
         if refusal is not None:
             asked.reply(refusal)
@@ -167,7 +166,7 @@ class Directory(Actor[DirectoryMessage]):
             return
         self._lifetimes[name] = lifetime
         self._asked.setdefault(name, []).append((stage, asked))
-        refusal = await self._hand(name, MoveTo(stage))
+        refusal = await self._hand(name, move)
         if refusal is not None:
             self._lifetimes[name] = failed(lifetime, stage.term, refusal)
         self._settle(name)
@@ -226,13 +225,13 @@ class Directory(Actor[DirectoryMessage]):
 
     async def _move_again(self, name: PChannelName, actor_term: int) -> None:
         """A Keeper that died in the middle of a move has forgotten it."""
-        stage, told_term = self._moving.get(name, (None, actor_term))
-        if stage is not None and told_term < actor_term:
-            await self._hand(name, MoveTo(stage))
+        move, told_term = self._moving.get(name, (None, actor_term))
+        if move is not None and told_term < actor_term:
+            await self._hand(name, move)
 
     def _reached(self, name: PChannelName, stage: Stage) -> None:
-        expected, _ = self._moving.get(name, (None, 0))
-        if expected is not None and stage >= expected:
+        move, _ = self._moving.get(name, (None, 0))
+        if move is not None and stage >= move.stage:
             del self._moving[name]
 
     def _serves(self, name: PChannelName, term: Term) -> None:
@@ -265,7 +264,7 @@ class Directory(Actor[DirectoryMessage]):
             keeper = await self._keeper(name)
             keeper.tell(message)
             if isinstance(message, MoveTo):
-                self._moving[name] = message.stage, keeper.term
+                self._moving[name] = message, keeper.term
         except ActorError as error:
             return Refusal(StreamingCode.INNER, f"{name}: try again: {error}")
         return None
@@ -338,5 +337,7 @@ class Directory(Actor[DirectoryMessage]):
         return Refusal(StreamingCode.ON_SHUTDOWN, cause)
 
 
-def _located(found: OpenChannel) -> Located:
+def _located(found: OpenChannel, *, writes: bool) -> Located | Refusal:
+    if writes and found.channel.access is AccessMode.READ_ONLY:
+        return read_only_refusal(found.channel.name)
     return Located(found.channel, found.appender, found.backlog, found, found.left)

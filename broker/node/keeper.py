@@ -23,6 +23,7 @@ from actors import (
 )
 from broker.core.delivery import select
 from broker.core.lifetime import Stage
+from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
 from broker.model.position import Cursor
@@ -59,6 +60,7 @@ class MoveTo:
     """Have the pchannel served at this term, or not at all."""
 
     stage: Stage
+    access: AccessMode = AccessMode.READ_WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Keeper(Actor[KeeperMessage]):
         """Of several moves only the last one counts: the others were overtaken."""
         moves = [each.message for each in batch if isinstance(each.message, MoveTo)]
         if moves:
-            await self._move(moves[-1].stage)
+            await self._move(moves[-1])
         for envelope in batch:
             match envelope.message:
                 case MoveTo():
@@ -118,13 +120,14 @@ class Keeper(Actor[KeeperMessage]):
                 case _:
                     assert_never(envelope.message)
 
-    async def _move(self, stage: Stage) -> None:
+    async def _move(self, move: MoveTo) -> None:
+        stage = move.stage
         try:
             await self._close()
             if stage.removed:
                 self._parts.open_channels.report(ChannelReleased(self._name, stage.term))
                 return
-            spec = log_spec(self._name, stage.term, self._parts)
+            spec = log_spec(PChannel(self._name, stage.term, move.access), self._parts)
             await self._context.tree.start_child(
                 self._channel_path, spec, deadline_s=START_DEADLINE_S
             )

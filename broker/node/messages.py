@@ -170,11 +170,12 @@ class Locate(Request[Located | Refusal]):
     """The pchannel if it serves here at exactly this term; `term` None takes whatever serves.
 
     Refusals, in this order: INVALID_ARGUMENT (empty name, term < 1), ON_SHUTDOWN,
-    CHANNEL_NOT_EXIST, UNMATCHED_CHANNEL_TERM.
+    CHANNEL_NOT_EXIST, UNMATCHED_CHANNEL_TERM; INVALID_ARGUMENT when `writes` and it is read-only.
     """
 
     name: PChannelName
     term: Term | None
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ storage first, so that a full disk does not burn terms.
 Next: broker/node/appender.py
 """
 
+from broker.model.channel import PChannel
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import PChannelName, Term
 from broker.node.messages import ChannelFailed
 from broker.node.parts import NodeParts
 
@@ -14,9 +14,10 @@ from broker.node.parts import NodeParts
 class ChannelTerms:
     """A `TermSource` for one assignment of one pchannel to this node."""
 
-    def __init__(self, name: PChannelName, assigned: Term, parts: NodeParts) -> None:
-        self._name = name
-        self._newest = assigned
+    def __init__(self, assigned: PChannel, parts: NodeParts) -> None:
+        self._assigned = assigned
+        self._name = assigned.name
+        self._newest = assigned.term
         self._parts = parts
         self._claimed = False
 
@@ -36,7 +37,7 @@ class ChannelTerms:
         if self._claimed:
             self._newest = await self._parts.terms.acquire(self._name)
         else:
-            await self._parts.terms.claim(self._name, self._newest)
+            await self._parts.terms.claim(self._assigned)
             self._claimed = True
 
     def _failed(self, error: Refused, *, final: bool) -> Refused:

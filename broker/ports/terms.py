@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from broker.model.channel import PChannel
 from broker.model.ids import PChannelName, Term
 
 
@@ -19,8 +20,8 @@ class Terms(Protocol):
         """
         ...
 
-    async def claim(self, channel: PChannelName, term: Term) -> None:
-        """Record `term` as the newest; refused if a higher one was there.
+    async def claim(self, channel: PChannel) -> None:
+        """Record its term as the newest, and its access; refused if a higher one was there.
 
         Claiming the term that is already the newest succeeds (it was given to this owner).
         """

@@ -12,7 +12,7 @@ VERSIONS = st.builds(AssignmentVersion, st.integers(0, 3), st.integers(0, 3))
 
 
 def table(version: AssignmentVersion, *channels: PChannel) -> Assignment:
-    return Assignment(version, (NodeAssignment(NodeId(1), "127.0.0.1:1", channels),), NAME)
+    return Assignment(version, (NodeAssignment(NodeId(1), "127.0.0.1:1", channels),), NAME, 2)
 
 
 @given(st.lists(VERSIONS, min_size=1))

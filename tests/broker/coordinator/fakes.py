@@ -95,7 +95,7 @@ class FakeNode:
         await self.clock.sleep(0.01)
         if self.refusals:
             raise Refused(self.refusals.pop(), "refused on purpose")
-        await self.terms.claim(channel.name, channel.term)
+        await self.terms.claim(channel)
         self._serve(channel)
 
     async def remove(self, name: PChannelName, term: Term) -> None:

@@ -7,7 +7,7 @@ from broker.coordinator.ledger import Ledger
 from broker.coordinator.terms import StoredTerms
 from broker.core.assignment import assign
 from broker.meta.memory import MemoryMetaStore
-from broker.model.channel import PChannelState
+from broker.model.channel import PChannel, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
 from tests.broker.coordinator.fakes import ShakyStore
@@ -41,16 +41,16 @@ async def test_claiming_the_newest_term_succeeds_again_and_again_and_writes_noth
     terms = StoredTerms(store, ONE)
     term = await terms.acquire(NAME)
     written = store.writes
-    await terms.claim(NAME, term)
-    await terms.claim(NAME, term)
+    await terms.claim(PChannel(NAME, term))
+    await terms.claim(PChannel(NAME, term))
     assert store.writes == written
 
 
 async def test_claiming_an_older_term_is_refused_with_both_terms() -> None:
     terms = StoredTerms(MemoryMetaStore(), ONE)
-    await terms.claim(NAME, Term(7))
+    await terms.claim(PChannel(NAME, Term(7)))
     with pytest.raises(Refused, match="term 6 is older than term 7") as caught:
-        await terms.claim(NAME, Term(6))
+        await terms.claim(PChannel(NAME, Term(6)))
     assert caught.value.refusal.code is StreamingCode.IGNORED_OPERATION
     assert await terms.acquire(NAME) == 8
 

@@ -10,13 +10,20 @@ from broker.core.assignment import (
     NodeAddress,
     Owner,
     PChannelMeta,
+    access_at,
     assign,
     lost,
     served,
     tabulate,
     taken,
 )
-from broker.model.channel import AssignmentVersion, NodeAssignment, PChannel, PChannelState
+from broker.model.channel import (
+    AccessMode,
+    AssignmentVersion,
+    NodeAssignment,
+    PChannel,
+    PChannelState,
+)
 from broker.model.ids import NodeId, PChannelName, Term
 
 NAME = PChannelName("by-dev-rootcoord-dml_0")
@@ -56,6 +63,20 @@ def test_assigning_takes_the_next_term_unless_the_node_serves_it_already(
         others.pop(node)
         expected = others if before.node else {}
         assert {owner.node: owner.term for owner in after.histories} == expected
+
+
+def test_another_access_takes_a_new_term_on_the_same_node_and_stays() -> None:
+    meta = replace(meta_in(PChannelState.ASSIGNED), access=AccessMode.READ_ONLY)
+    assert assign(meta, ONE) is assign(meta, ONE, AccessMode.READ_ONLY) is meta
+    writing = assign(meta, ONE, AccessMode.READ_WRITE)
+    assert (writing.state, writing.term) == (PChannelState.ASSIGNING, meta.term + 1)
+    assert (writing.node, writing.access) == (ONE, AccessMode.READ_WRITE)
+    assert assign(meta, TWO).access is AccessMode.READ_ONLY
+
+
+def test_channels_are_read_only_until_streaming_is_enabled() -> None:
+    modes = [access_at(version) for version in range(3)]
+    assert modes == [AccessMode.READ_ONLY, AccessMode.READ_WRITE, AccessMode.READ_WRITE]
 
 
 @pytest.mark.parametrize("node", [ONE, TWO])

@@ -8,7 +8,7 @@ import pytest
 from actors import NoSuchActor
 from actors.testing import run_seeded
 from broker.core.naming import PCHANNELS_MAX
-from broker.model.channel import AccessMode, PChannel
+from broker.model.channel import PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended
@@ -231,18 +231,6 @@ def test_a_node_can_be_asked_through_its_port() -> None:
                 await node.status()
 
     run_seeded(6, scenario)
-
-
-def test_a_read_only_assignment_is_refused() -> None:
-    async def scenario() -> None:
-        async with running_node() as world:
-            read_only = PChannel(PCHANNEL, Term(1), AccessMode.READ_ONLY)
-            assert code(await world.ask(AssignChannel(read_only))) is (
-                StreamingCode.INVALID_ARGUMENT
-            )
-            assert await world.assign(term=1) is None
-
-    run_seeded(8, scenario)
 
 
 def test_a_consumer_that_comes_while_the_channel_is_reopened_is_told_or_served() -> None:

@@ -75,11 +75,12 @@ class TermsFake:
         self.newest[channel] = self.newest.get(channel, 0) + 1
         return Term(self.newest[channel])
 
-    async def claim(self, channel: PChannelName, term: Term) -> None:
-        newest = self.newest.get(channel, 0)
-        if newest > term:
-            raise Refused(StreamingCode.IGNORED_OPERATION, f"{channel} is at term {newest}")
-        self.newest[channel] = term
+    async def claim(self, channel: PChannel) -> None:
+        newest = self.newest.get(channel.name, 0)
+        if newest > channel.term:
+            cause = f"{channel.name} is at term {newest}"
+            raise Refused(StreamingCode.IGNORED_OPERATION, cause)
+        self.newest[channel.name] = channel.term
 
 
 @dataclass

@@ -104,6 +104,8 @@ __all__ = (
     "SeekResponse",
     "SkipBroadcastRequest",
     "SkipBroadcastResponse",
+    "StreamingRequest",
+    "StreamingResponse",
     "TimeSyncBase",
     "TimeSyncStub",
     "WaitForKeyRequest",
@@ -631,6 +633,11 @@ class ChannelInfo(betterproto2.Message):
     growing_bytes: "int" = betterproto2.field(18, betterproto2.TYPE_INT64)
 
     sealed_segments: "int" = betterproto2.field(19, betterproto2.TYPE_INT64)
+
+    read_only: "bool" = betterproto2.field(20, betterproto2.TYPE_BOOL)
+    """
+    Takes no appends at this term.
+    """
 
 
 default_message_pool.register_message("tidemark.v1", "ChannelInfo", ChannelInfo)
@@ -1786,6 +1793,29 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class StreamingRequest(betterproto2.Message):
+    at_least: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Raise the version to this, unless it is there already; 0 only asks.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "StreamingRequest", StreamingRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class StreamingResponse(betterproto2.Message):
+    version: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "StreamingResponse", StreamingResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class WaitForKeyRequest(betterproto2.Message):
     key: "ResourceKey | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
@@ -1956,6 +1986,27 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Admin/PauseConsumption",
             message,
             PauseConsumptionResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def streaming(
+        self,
+        message: "StreamingRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "StreamingResponse":
+        """
+        The cluster's streaming version, which only grows. At 0 its channels are served read-only.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Admin/Streaming",
+            message,
+            StreamingResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -2715,6 +2766,13 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def streaming(self, message: "StreamingRequest") -> "StreamingResponse":
+        """
+        The cluster's streaming version, which only grows. At 0 its channels are served read-only.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_health(
         self, stream: "grpclib.server.Stream[HealthRequest, HealthResponse]"
     ) -> None:
@@ -2756,6 +2814,14 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
         response = await self.pause_consumption(request)
         await stream.send_message(response)
 
+    async def __rpc_streaming(
+        self, stream: "grpclib.server.Stream[StreamingRequest, StreamingResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.streaming(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Admin/Health": grpclib.const.Handler(
@@ -2787,6 +2853,12 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 PauseConsumptionRequest,
                 PauseConsumptionResponse,
+            ),
+            "/tidemark.v1.Admin/Streaming": grpclib.const.Handler(
+                self.__rpc_streaming,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                StreamingRequest,
+                StreamingResponse,
             ),
         }
 

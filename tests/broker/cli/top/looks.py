@@ -29,6 +29,7 @@ def channel(name: str, **given: Any) -> ChannelInfo:
         growing_segments=0,
         growing_bytes=0,
         sealed_segments=0,
+        read_only=False,
     )
     return replace(plain, **given)
 
