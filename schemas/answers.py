@@ -29,6 +29,8 @@ class Produced(NamedTuple):
     last_confirmed_id: int
     txn_context: bytes = b""
     """The encoded `messages.TxnContext`; empty outside a transaction."""
+    durability: int = 0
+    """A `tidemark.v1.Durability`; 0 is FSYNC, the only one that Milvus knows."""
 
 
 class ProduceFailed(NamedTuple):

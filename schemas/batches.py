@@ -43,11 +43,13 @@ class ScannedBatch(NamedTuple):
 
 
 class Landed(NamedTuple):
-    """A batch is in the log; these are of its first message."""
+    """A batch has its place in the log; these are of its first message."""
 
     message_id: int
     tick: int
     last_confirmed_id: int
+    durability: int = 0
+    """How safe it is; 0 is `Durability.FSYNC`."""
 
 
 class NotLanded(NamedTuple):
@@ -151,10 +153,18 @@ def scan_append_request(frame: bytes) -> ScannedBatch:
     return ScannedBatch(properties=b"".join(properties), **found)  # type: ignore[arg-type]
 
 
-def append_landed(message_id: int, tick: int, last_confirmed_id: int) -> bytes:
-    """The AppendResponse that says where a batch begins."""
+def append_landed(message_id: int, tick: int, last_confirmed_id: int, durability: int = 0) -> bytes:
+    """The AppendResponse that says where a batch begins, and how safe it is."""
     return b"".join(
-        (b"\x08", varint(message_id), b"\x10", varint(tick), b"\x18", varint(last_confirmed_id))
+        (
+            b"\x08",
+            varint(message_id),
+            b"\x10",
+            varint(tick),
+            b"\x18",
+            varint(last_confirmed_id),
+            _number(b"\x20", durability),
+        )
     )
 
 
@@ -166,7 +176,7 @@ def append_refused(code: int, cause: str, expected_sequence: int = 0) -> bytes:
 
 def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
     """What became of a batch; None for the first answer, which says nothing. Raises Malformed."""
-    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x30: 0}
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0}
     error: tuple[int, int] | None = None
     for tag, first, stop in fields(frame, 0, len(frame)):
         if tag == 0x2A:
@@ -180,7 +190,7 @@ def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
         return None
     if not numbers[0x08]:
         raise Malformed("an answer to a batch without an id", 0)
-    return Landed(numbers[0x08], numbers[0x10], numbers[0x18])
+    return Landed(numbers[0x08], numbers[0x10], numbers[0x18], numbers[0x20])
 
 
 # ---- Read -----------------------------------------------------------------------------------

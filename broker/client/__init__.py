@@ -16,6 +16,7 @@ from broker.client.collections import Collections
 from broker.client.connect import DEFAULT_SERVER, connect
 from broker.client.cursor import Cursor
 from broker.client.deadlines import Deadlines
+from broker.client.durability import Durability
 from broker.client.errors import (
     AppendsFailed,
     BadAddress,
@@ -96,6 +97,7 @@ __all__ = [
     "Damage",
     "DeadlineExceeded",
     "Deadlines",
+    "Durability",
     "ForkedClient",
     "Gathering",
     "Health",

@@ -49,7 +49,8 @@ class AppendStream(ProduceStream):
             raise ProtocolBroken(f"{self._location.address}: an answer to no batch")
         request_id = self._sent.popleft()
         if isinstance(answer, Landed):
-            return Produced(request_id, *answer)
+            place = answer.message_id, answer.tick, answer.last_confirmed_id
+            return Produced(request_id, *place, durability=answer.durability)
         failed = BatchFailed(request_id, answer.code, answer.cause)
         failed.expected_sequence = answer.expected_sequence
         return failed

@@ -14,9 +14,11 @@ from broker.client.atomic import append_atomically
 from broker.client.batch import AppendedBatch
 from broker.client.batch_producer import Ticket
 from broker.client.deadlines import Deadlines
+from broker.client.durability import Durability, level_of
 from broker.client.errors import BadTarget, InvalidArgument
 from broker.client.message import Appended, Key, Kind, Message, check_messages
 from broker.client.row_pieces import split_rows
+from broker.client.sendable import shared_of
 from broker.client.targets import Shards, Targets
 from broker.client.txn import Txn
 from broker.model.ids import VChannelName
@@ -39,10 +41,14 @@ class Appending(ABC):
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        durability: Durability = "fsync",
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
         """Append one message; returns when it would survive a power cut.
+
+        `durability` "os" or "memory" returns sooner, and promises less: see `Durability`. The
+        result says what the message got: one of Milvus's own kinds is always synced.
 
         Of a collection, `key` chooses the shard; without one rows take turns. Appends that wait at
         the same time share writes, so keep many in flight; their order among each other is not
@@ -54,7 +60,8 @@ class Appending(ABC):
         self._check_usable()
         shards = self._targets.known(target) or await self._targets.resolve(target)
         message = Message(payload, key, properties, **kind)
-        return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
+        within_s = deadline_s or self._deadlines.append_s
+        return await self._appends.one(shards, message, within_s, level_of(durability))
 
     async def raw_append(
         self, vchannel: str, message: Message, *, deadline_s: float | None = None
@@ -69,7 +76,12 @@ class Appending(ABC):
         return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
 
     async def append_soon(
-        self, target: str, message: Message, *, deadline_s: float | None = None
+        self,
+        target: str,
+        message: Message,
+        *,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
     ) -> Ticket:
         """Take one message in, when there is room; `await ticket` is where it landed, or the error.
 
@@ -77,7 +89,8 @@ class Appending(ABC):
         """
         self._check_usable()
         shards = self._targets.known(target) or await self._targets.resolve(target)
-        return await self._appends.soon(shards, message, deadline_s or self._deadlines.append_s)
+        within_s = deadline_s or self._deadlines.append_s
+        return await self._appends.soon(shards, message, within_s, level_of(durability))
 
     async def append_batch(
         self,
@@ -86,6 +99,7 @@ class Appending(ABC):
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Append messages as one batch on one vchannel: all of them are stored, or none.
@@ -99,7 +113,9 @@ class Appending(ABC):
         if keys is not None and len(shards.vchannels) > 1:
             raise BadTarget(f"a batch with keys is for one vchannel; {target} has more, name one")
         within_s = deadline_s or self._deadlines.append_s
-        return await self._appends.batch(shards.choose(None), payloads, keys, properties, within_s)
+        plain = Message(b"", properties=properties)
+        shared = shared_of(shards.choose(None), plain, within_s, level_of(durability))
+        return await self._appends.batch(shared, payloads, keys)
 
     async def append_arrow(
         self,
@@ -108,6 +124,7 @@ class Appending(ABC):
         *,
         key: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Append the rows of a `pyarrow` RecordBatch or Table, and say where they landed.
@@ -126,7 +143,7 @@ class Appending(ABC):
         shards = self._targets.known(target) or await self._targets.resolve(target)
         pieces = split_rows(rows, shards, key, self._appends.compression)
         within_s = deadline_s or self._deadlines.append_s
-        return await self._appends.rows(pieces, properties, within_s)
+        return await self._appends.rows(pieces, properties, within_s, level_of(durability))
 
     async def append_messages(
         self,

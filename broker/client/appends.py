@@ -14,45 +14,31 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.client.batch import AppendedBatch
-from broker.client.batch_producer import (
-    BatchProducer,
-    Gathering,
-    Shared,
-    Ticket,
-    encode_properties,
-)
+from broker.client.batch_producer import BatchProducer, Gathering, Shared, Ticket
+from broker.client.durability import word_of
 from broker.client.errors import (
     AppendsFailed,
     BadTarget,
-    InvalidArgument,
-    MessageTooLarge,
     OutcomeUnknown,
     TidemarkError,
     TransactionExpired,
 )
-from broker.client.message import (
-    Appended,
-    Key,
-    Message,
-    check_payload,
-    encode,
-    key_bytes,
-    own_properties,
-    unsendable,
-)
+from broker.client.message import Appended, Key, Message, key_bytes
 from broker.client.network import Network
 from broker.client.outbox import Limits, Pending
 from broker.client.producer import Producer, Waiter
+from broker.client.sendable import (
+    Ready,
+    body_of_txn,
+    check_batch,
+    encoded,
+    is_plain,
+    ready,
+    shared_of,
+)
 from broker.client.targets import Shards
 from broker.core.naming import pchannel_of
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
-from broker.model.message import MessageType
-
-BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
-BATCH_MESSAGES_MAX = 16_384
-MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
-"""A larger frame would end the stream of everybody; the server's own limit for one is lower."""
-
 
 P = TypeVar("P", bound=Producer)
 
@@ -83,44 +69,42 @@ class Appends:
         self._single = _ByChannel(single, tasks)
         self._batches = _ByChannel(batches, tasks)
 
-    async def one(self, shards: Shards, message: Message, deadline_s: float) -> Appended:
+    async def one(
+        self, shards: Shards, message: Message, deadline_s: float, level: int = 0
+    ) -> Appended:
         """Append one message, to the shard of its key."""
         vchannel = shards.choose(message.key)
-        offered = await self._offer(_ready(message, vchannel, deadline_s), deadline_s)
+        offered = await self._offer(ready(message, vchannel, deadline_s, level), deadline_s)
         return await (_landed(*offered) if isinstance(offered, tuple) else offered)
 
-    async def soon(self, shards: Shards, message: Message, deadline_s: float) -> Ticket:
+    async def soon(self, shards: Shards, message: Message, deadline_s: float, level: int) -> Ticket:
         """Take one plain message in, when there is room for it."""
-        if not _is_plain(message):
+        if not is_plain(message):
             raise BadTarget(f"a message of type {message.type} is appended by itself: use append")
         vchannel = shards.choose(message.key)
-        return await self._gather(message, _shared(vchannel, message, deadline_s), deadline_s)
+        shared = shared_of(vchannel, message, deadline_s, level)
+        return await self._gather(message, shared, deadline_s)
 
     async def batch(
-        self,
-        vchannel: VChannelName,
-        payloads: Sequence[bytes],
-        keys: Sequence[Key | None] | None,
-        properties: Mapping[str, str],
-        deadline_s: float,
+        self, shared: Shared, payloads: Sequence[bytes], keys: Sequence[Key | None] | None
     ) -> AppendedBatch:
         """Append all as one batch."""
-        _check_batch(payloads, keys)
-        shared = _shared(vchannel, Message(b"", properties=properties), deadline_s)
+        check_batch(payloads, keys)
         given = [None if key is None else key_bytes(key) for key in keys or [None] * len(payloads)]
-        producer = self._batches.of(vchannel)
-        deadline_at_s = self._now_s() + deadline_s
+        producer = self._batches.of(shared.vchannel)
+        deadline_at_s = self._now_s() + shared.deadline_s
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
         pending = producer.offer_batch(shared, payloads, given, deadline_at_s)
-        landed = await _landed(vchannel, pending)
-        return AppendedBatch(*landed, len(payloads))
+        landed = await _landed(shared.vchannel, pending)
+        return _batch_of(landed, len(payloads))
 
     async def rows(
         self,
         pieces: Iterable[tuple[VChannelName, int, bytes]],
         properties: Mapping[str, str],
         deadline_s: float,
+        level: int,
     ) -> list[AppendedBatch]:
         """Append batches of Arrow rows, each a number of rows and its body; wait for all.
 
@@ -134,7 +118,8 @@ class Appends:
             try:
                 for vchannel, count, body in pieces:
                     counts.append(count)
-                    shared = _shared(vchannel, Message(b"", properties=properties), deadline_s)
+                    plain = Message(b"", properties=properties)
+                    shared = shared_of(vchannel, plain, deadline_s, level)
                     producer = self._batches.of(vchannel)
                     if not producer.has_room:
                         await producer.wait_for_room(deadline_at_s)
@@ -169,8 +154,8 @@ class Appends:
         `commits`: it is the end that counts. A server that does not know the transaction any more
         when it is sent again may have forgotten it because the first one was heard: OutcomeUnknown.
         """
-        encoded = _encoded(message, vchannel, txn)
-        pending = await self._offer_single(vchannel, encoded, self._now_s() + deadline_s)
+        request = encoded(message, vchannel, txn)
+        pending = await self._offer_single(vchannel, request, self._now_s() + deadline_s)
         try:
             landed = await _landed(vchannel, pending)
         except TransactionExpired as error:
@@ -184,13 +169,13 @@ class Appends:
         self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float
     ) -> list[Appended | TidemarkError]:
         """Bodies of one transaction, each sent once, and what became of each, in order."""
-        work = [_body(message, vchannel, txn) for message in messages]
+        work = [body_of_txn(message, vchannel, txn) for message in messages]
         deadline_at_s = self._now_s() + deadline_s
         offered: list[_Offered | TidemarkError] = []
         try:
-            for encoded in work:
+            for request in work:
                 try:
-                    pending = await self._offer_single(vchannel, encoded, deadline_at_s, once=True)
+                    pending = await self._offer_single(vchannel, request, deadline_at_s, once=True)
                     offered.append((vchannel, pending))
                 except TidemarkError as error:
                     offered.append(error)
@@ -203,11 +188,11 @@ class Appends:
         self, shards: Shards, messages: Iterable[Message], deadline_s: float
     ) -> list[Appended]:
         """Append all, wait for all, give the results in order; AppendsFailed when any failed."""
-        work = [_ready(it, shards.choose(it.key), deadline_s) for it in messages]
+        work = [ready(it, shards.choose(it.key), deadline_s) for it in messages]
         offered: list[_Offered | TidemarkError] = []
         try:
-            for ready in work:
-                result = await self._offer_or_fail(ready, deadline_s)
+            for each in work:
+                result = await self._offer_or_fail(each, deadline_s)
                 offered.append(result)
             results = [await _landed_or_failed(it) for it in offered]
         except asyncio.CancelledError:
@@ -227,17 +212,15 @@ class Appends:
             for producer in producers:
                 await producer.ended.wait()
 
-    async def _offer(self, ready: "_Ready", deadline_s: float) -> "_Offered":
-        message, vchannel, how = ready
+    async def _offer(self, work: Ready, deadline_s: float) -> "_Offered":
+        message, vchannel, how = work
         if isinstance(how, Shared):
             return await self._gather(message, how, deadline_s)
         return vchannel, await self._offer_single(vchannel, how, self._now_s() + deadline_s)
 
-    async def _offer_or_fail(
-        self, ready: "_Ready", deadline_s: float
-    ) -> "_Offered | TidemarkError":
+    async def _offer_or_fail(self, work: Ready, deadline_s: float) -> "_Offered | TidemarkError":
         try:
-            return await self._offer(ready, deadline_s)
+            return await self._offer(work, deadline_s)
         except TidemarkError as error:
             return error
 
@@ -249,9 +232,6 @@ class Appends:
             await producer.wait_for_room(deadline_at_s)
         return producer.offer(encoded, deadline_at_s, once=once)
 
-
-_Ready = tuple[Message, VChannelName, Shared | bytes]
-"""A message that was checked: what it shares with others in a batch, or its own encoding."""
 
 _Offered = Ticket | tuple[VChannelName, Pending[Waiter]]
 
@@ -292,14 +272,19 @@ async def _landed(vchannel: VChannelName, pending: Pending[Waiter]) -> Appended:
         MessageId(answer.message_id),
         TimeTick(answer.tick),
         MessageId(answer.last_confirmed_id),
+        word_of(answer.durability),
     )
+
+
+def _batch_of(first: Appended, count: int) -> AppendedBatch:
+    return AppendedBatch(*first[:4], count, first.durability)
 
 
 def _all_landed(
     results: Sequence[Appended | TidemarkError], counts: Sequence[int]
 ) -> list[AppendedBatch]:
     batches = [
-        it if isinstance(it, TidemarkError) else AppendedBatch(*it, count)
+        it if isinstance(it, TidemarkError) else _batch_of(it, count)
         for it, count in zip(results, counts, strict=True)
     ]
     landed = [it for it in batches if isinstance(it, AppendedBatch)]
@@ -326,65 +311,3 @@ def _abandon(offered: Iterable[_Offered | TidemarkError]) -> None:
             it[1].waiter.cancel()
         elif not isinstance(it, TidemarkError):
             it.cancel()
-
-
-def _ready(message: Message, vchannel: VChannelName, deadline_s: float) -> _Ready:
-    """Raises InvalidArgument, MessageTooLarge, and what `encode` does."""
-    reason = unsendable(message)
-    if reason:
-        raise InvalidArgument(reason)
-    if _is_plain(message):
-        return message, vchannel, _shared(vchannel, message, deadline_s)
-    return message, vchannel, _encoded(message, vchannel)
-
-
-def _body(message: Message, vchannel: VChannelName, txn: str) -> bytes:
-    reason = unsendable(message)
-    if reason:
-        raise InvalidArgument(reason)
-    return _encoded(message, vchannel, txn)
-
-
-def _is_plain(message: Message) -> bool:
-    """Whether it may come in a batch: it means nothing to the log itself."""
-    return (
-        message.type in BATCHED_TYPES
-        and message.version == 1
-        and not message.header
-        and not message.barrier_time_tick
-    )
-
-
-def _shared(vchannel: VChannelName, message: Message, deadline_s: float) -> Shared:
-    _check_size(len(message.payload))
-    properties = message.properties
-    encoded = encode_properties(own_properties(properties)) if properties else b""
-    return Shared(vchannel, int(message.type), encoded, deadline_s)
-
-
-def _check_batch(payloads: Sequence[bytes], keys: Sequence[Key | None] | None) -> None:
-    for payload in payloads:
-        check_payload(payload)
-    if not 0 < len(payloads) <= BATCH_MESSAGES_MAX:
-        raise MessageTooLarge(
-            f"a batch of {len(payloads)} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
-        )
-    if keys is not None and len(keys) != len(payloads):
-        raise BadTarget(f"{len(keys)} keys for {len(payloads)} messages; give None for no key")
-    _check_size(sum(map(len, payloads)))
-
-
-def _check_size(size: int) -> None:
-    if size > MESSAGE_BYTES_MAX:
-        raise MessageTooLarge(
-            f"{size} bytes to append together; the client sends at most {MESSAGE_BYTES_MAX}"
-        )
-
-
-def _encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:
-    encoded = encode(message, vchannel, txn)
-    if len(encoded) > MESSAGE_BYTES_MAX:
-        raise MessageTooLarge(
-            f"a message of {len(encoded)} bytes; the client sends at most {MESSAGE_BYTES_MAX}"
-        )
-    return encoded

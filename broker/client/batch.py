@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from broker.client.durability import Durability
 from broker.client.errors import ProtocolBroken
 from broker.client.message import KEY_PROPERTY, Received
 from broker.model.batch import Keys
@@ -27,9 +28,10 @@ BODY_BYTES_MAX = 1 << 30
 
 
 class AppendedBatch(NamedTuple):
-    """Where a batch landed: message i has id `id + i` and tick `tick + i`. It survives power cuts.
+    """Where a batch landed: message i has id `id + i` and tick `tick + i`.
 
-    `last_confirmed_id` is that of the first message.
+    `last_confirmed_id` is that of the first message. With durability "fsync" it survives power
+    cuts; with less it is what was asked for.
     """
 
     vchannel: VChannelName
@@ -37,6 +39,7 @@ class AppendedBatch(NamedTuple):
     tick: TimeTick
     last_confirmed_id: MessageId
     messages: int
+    durability: Durability = "fsync"
 
 
 class MessageBatch:

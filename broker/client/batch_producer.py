@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from broker.client.append_stream import AppendStream, BatchFailed
 from broker.client.assignment_table import Location
+from broker.client.durability import word_of
 from broker.client.errors import ClosedClient, refusal
 from broker.client.message import Appended, Message, key_bytes
 from broker.client.network import Network
@@ -72,6 +73,7 @@ class Shared(NamedTuple):
     type: int
     properties: bytes
     deadline_s: float
+    durability: int = 0
 
 
 @dataclass(slots=True)
@@ -146,7 +148,11 @@ class BatchProducer(Producer):
     ) -> Pending[Waiter]:
         """Take a batch of Arrow rows in. After what was gathered before it."""
         batch = ScannedBatch(
-            vchannel=shared.vchannel, properties=shared.properties, type=shared.type, codec=ARROW
+            vchannel=shared.vchannel,
+            properties=shared.properties,
+            type=shared.type,
+            durability=shared.durability,
+            codec=ARROW,
         )
         return self.offer_request(shared, append_request(batch, [body]), rows, deadline_at_s)
 
@@ -304,6 +310,7 @@ def encode_batch(
         sizes=sizes,
         properties=shared.properties,
         type=shared.type,
+        durability=shared.durability,
         codec=codec,
         key_sizes=key_sizes,
         keys=key_body,
@@ -319,13 +326,14 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 def landings(vchannel: VChannelName, answer: Produced, count: int) -> list[Appended]:
     """Where each message of a batch landed."""
     first, tick, confirmed = answer.message_id, answer.tick, answer.last_confirmed_id
-    itself = confirmed == first
+    itself, durability = confirmed == first, word_of(answer.durability)
     return [
         Appended(
             vchannel,
             MessageId(first + at),
             TimeTick(tick + at),
             MessageId(first + at if itself else confirmed),
+            durability,
         )
         for at in range(count)
     ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
+from broker.client.durability import Durability
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
 from schemas.broadcast_header import read_broadcast_id
@@ -69,12 +70,16 @@ class Kind(TypedDict, total=False):
 
 
 class Appended(NamedTuple):
-    """Where one message landed. When this exists, the message survives a power cut."""
+    """Where one message landed. With durability "fsync" it survives a power cut when this exists.
+
+    With less it is what was asked for, and the message may be gone after a crash, with its id.
+    """
 
     vchannel: VChannelName
     id: MessageId
     tick: TimeTick
     last_confirmed_id: MessageId
+    durability: Durability = "fsync"
 
 
 class Received(NamedTuple):

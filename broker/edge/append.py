@@ -22,7 +22,7 @@ from broker.edge.headers import producer_channel
 from broker.edge.limits import EdgeLimits
 from broker.edge.produce import BACKLOG_PAUSE_S, GONE_CODES, LEFT_GRACE_S, REQUEST_OVERHEAD_BYTES
 from broker.edge.reach import Reach
-from broker.model.batch import Codec, NewBatch, ticks_of
+from broker.model.batch import Codec, Durability, NewBatch, ticks_of
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer import OutOfSequence
@@ -52,19 +52,27 @@ async def serve_append(
 
 @dataclass(slots=True)
 class _Together:
-    """Verdicts of batches that go to the Appender together, and then their answers."""
+    """Verdicts of batches that go to the Appender together, and then their answers.
+
+    All of its batches are answered at one `durability`.
+    """
 
     verdicts: list[NewBatch | Refusal]
+    durability: Durability = Durability.FSYNC
     cost: int = 0
     ticks: int = 0
     answers: list[bytes] | None = None
 
-    def takes(self, cost: int, ticks: int) -> bool:
-        return not self.verdicts or (
-            self.cost + cost <= TOGETHER_BYTES_MAX and self.ticks + ticks <= BATCH_MESSAGES_MAX
-        )
+    def takes(self, verdict: NewBatch | Refusal, cost: int, ticks: int) -> bool:
+        if not self.verdicts:
+            return True
+        if isinstance(verdict, NewBatch) and verdict.durability is not self.durability:
+            return False
+        return self.cost + cost <= TOGETHER_BYTES_MAX and self.ticks + ticks <= BATCH_MESSAGES_MAX
 
     def add(self, verdict: NewBatch | Refusal, cost: int, ticks: int) -> None:
+        if not self.verdicts and isinstance(verdict, NewBatch):
+            self.durability = verdict.durability
         self.verdicts.append(verdict)
         self.cost += cost
         self.ticks += ticks
@@ -120,7 +128,7 @@ class AppendStream:
                 ticks = 0
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
-                if not together.takes(cost, ticks):
+                if not together.takes(verdict, cost, ticks):
                     await self._hand_over(together, tasks)
                     together = _Together([])
                 together.add(verdict, cost, ticks)
@@ -154,10 +162,12 @@ class AppendStream:
         outcomes: tuple[AppendOutcome, ...] = ()
         if batches:
             deadline_s = self._limits.append_deadline_s
-            outcomes = await append(self._located, batches, deadline_s=deadline_s)
+            level = together.durability
+            outcomes = await append(self._located, batches, deadline_s=deadline_s, durability=level)
         landed = iter(outcomes)
         together.answers = [
-            _answer(it if isinstance(it, Refusal) else next(landed)) for it in together.verdicts
+            _answer(it if isinstance(it, Refusal) else next(landed), together.durability)
+            for it in together.verdicts
         ]
         together.verdicts.clear()  # bodies of an answered batch are held no longer than needed
         self._changed.set()
@@ -202,8 +212,8 @@ class AppendStream:
         self._reading.cancel()
 
 
-def _answer(outcome: Appended | Refusal) -> bytes:
+def _answer(outcome: Appended | Refusal, durability: Durability) -> bytes:
     if isinstance(outcome, Appended):
-        return append_landed(outcome.id, outcome.tick, outcome.last_confirmed_id)
+        return append_landed(outcome.id, outcome.tick, outcome.last_confirmed_id, durability)
     expected = outcome.expected if isinstance(outcome, OutOfSequence) else 0
     return append_refused(outcome.code, outcome.cause, expected)

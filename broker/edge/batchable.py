@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.core.naming import belongs_to
 from broker.edge.appendable import PLAIN_TYPES
-from broker.model.batch import BatchPart, Codec, Keys, NewBatch
+from broker.model.batch import BatchPart, Codec, Durability, Keys, NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName
 from broker.model.message import MessageType
@@ -29,6 +29,8 @@ PROPERTIES_BYTES_MAX: Final = 64 * 1024
 VCHANNEL_BYTES_MAX: Final = 256
 _REMEMBERED_BYTES_MAX: Final = 1024
 _CODECS: Final = frozenset(int(codec) for codec in Codec)
+_LEVELS: Final = frozenset(int(level) for level in Durability)
+_LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Durability])
 _OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -83,6 +85,7 @@ class Batchable:
             unpacked + len(properties),
             sizes=sizes,
             part=BatchPart(properties, Codec(batch.codec), keys, producer),
+            durability=Durability(batch.durability),
         )
 
     def _misplaced(self, batch: ScannedBatch) -> str:
@@ -117,8 +120,8 @@ def _unknown(batch: ScannedBatch) -> str:
         return f"messages of type {kind} cannot come in a batch; append them one by one"
     if batch.codec not in _CODECS:
         return f"codec {batch.codec} is not known"
-    if batch.durability:
-        return f"durability {batch.durability} is not known; this server has FSYNC, which is 0"
+    if batch.durability not in _LEVELS:
+        return f"durability {batch.durability} is not known; there are {_LEVEL_NAMES}"
     if len(batch.properties) > PROPERTIES_BYTES_MAX:
         return f"{len(batch.properties)} bytes of shared properties; {PROPERTIES_BYTES_MAX} may be"
     return ""

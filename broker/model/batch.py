@@ -20,6 +20,14 @@ class Codec(IntEnum):
     ARROW = 3
 
 
+class Durability(IntEnum):
+    """How far a batch has come when it is answered: synced, with the operating system, placed."""
+
+    FSYNC = 0
+    OS = 1
+    MEMORY = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """A key for each message of a batch, or none: `sizes[i]` is 0 for none, else its length + 1."""
@@ -73,6 +81,7 @@ class NewBatch(NewMessage):
 
     sizes: tuple[int, ...] = ()
     part: BatchPart = BatchPart(b"")
+    durability: Durability = Durability.FSYNC
 
 
 def ticks_of(message: NewMessage) -> int:

@@ -2,13 +2,13 @@
 
 It owns the open log, the next id, the last tick and the open transactions. It takes all that waits
 in its mailbox as one group: while one group syncs, the next gathers. It never acknowledges what is
-not durable, and after a failed write it never writes again: the next incarnation reads back what
-survived.
+not durable (unless the asker wanted no more), and shows nothing to readers before it is. After a
+failed write it never writes again: the next incarnation reads back what survived.
 Next: broker/core/sequencer.py
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from actors import Actor, Context, Envelope, PlannedRestart
@@ -33,6 +33,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
+from broker.node.answers import Answers
 from broker.node.groups import gather
 from broker.node.messages import (
     AppendBatch,
@@ -229,9 +230,10 @@ class Appender(Actor[AppenderMessage]):
 
     async def _commit(self, group: Sequence[Envelope[AppenderMessage]], *, closes: bool) -> None:
         """Sequence, store, show and answer one group; close a tick with it or alone."""
-        messages = _messages(group)
+        answers = Answers(group, self._backlog)
+        messages = answers.messages()
         if self._admission.closed is not None:
-            self._answer(group, [self._admission.closed] * len(messages))
+            answers.settled([self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
         turn = self._shards.turn(messages)
@@ -241,20 +243,21 @@ class Appender(Actor[AppenderMessage]):
         try:
             first_tick = await self._take(count, barrier_of(messages))
         except Refused as error:
-            self._answer(group, [error.refusal] * len(messages))
+            answers.settled([error.refusal] * len(messages))
             return
         tick = TimeTick(first_tick + count - 1) if closes else None
         sequenced = self._sequence(messages, first_tick, turn)
         records = self._with_tick(sequenced, tick)
+        when_written = answers.placed(sequenced.outcomes)
         try:
-            await self._store(records, sequenced.end)
+            await self._store(records, sequenced.end, when_written)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
-            self._answer(group, self._unknown(sequenced.outcomes))
+            answers.settled(self._unknown(sequenced.outcomes))
             return
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             self._announce(tick)
-        self._answer(group, sequenced.outcomes)
+        answers.settled(sequenced.outcomes)
         self._news.stored()
 
     def _sequence(
@@ -276,7 +279,9 @@ class Appender(Actor[AppenderMessage]):
             return records
         return (*records, time_tick_record(tick, sequenced.end))
 
-    async def _store(self, records: tuple[Record, ...], end: LogEnd) -> None:
+    async def _store(
+        self, records: tuple[Record, ...], end: LogEnd, when_written: Callable[[], None] | None
+    ) -> None:
         """Make the records durable, then visible. No waiting between a tick and its place.
 
         `end` is where the log stands after them, but for a tick that comes last.
@@ -284,7 +289,7 @@ class Appender(Actor[AppenderMessage]):
         if not records:
             return
         began_s = self._context.clock.monotonic_s()
-        await self._log.append(records)
+        await self._log.append(records, when_written)
         self._meter.stores.add(self._context.clock.monotonic_s() - began_s)
         last = records[-1]
         self._end = end_after(records, end)
@@ -325,18 +330,6 @@ class Appender(Actor[AppenderMessage]):
             log.warning("appends are refused, reads go on: %s", refusal.cause)
             self._context.after(self._limits.probe_s, PROBE)
 
-    def _answer(
-        self, group: Sequence[Envelope[AppenderMessage]], outcomes: Sequence[AppendOutcome]
-    ) -> None:
-        """Give each asker, still there or not, its share of the outcomes, and count it out."""
-        start = 0
-        for envelope in group:
-            batch = _batch(envelope)
-            end = start + len(batch.messages)
-            self._backlog.release(batch.size_bytes)
-            envelope.reply(tuple(outcomes[start:end]))
-            start = end
-
     def _unknown(self, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:
         """What becomes of outcomes whose group may or may not be durable.
 
@@ -373,14 +366,3 @@ class Appender(Actor[AppenderMessage]):
             self._refuse(error)
         except WalError as error:
             log.warning("%s: old data stays: %s", self._name, error)
-
-
-def _messages(group: Sequence[Envelope[AppenderMessage]]) -> Sequence[NewMessage]:
-    if len(group) == 1:
-        return _batch(group[0]).messages
-    return [message for envelope in group for message in _batch(envelope).messages]
-
-
-def _batch(envelope: Envelope[AppenderMessage]) -> AppendBatch:
-    assert isinstance(envelope.message, AppendBatch)
-    return envelope.message

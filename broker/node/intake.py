@@ -6,7 +6,7 @@ Next: broker/node/appender.py
 """
 
 from actors import ActorDied, AskTimeout, MailboxFull, StaleTerm
-from broker.model.batch import ticks_of
+from broker.model.batch import Durability, ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import NewMessage
 from broker.node.groups import BATCH_MESSAGES_MAX
@@ -16,14 +16,19 @@ UNKNOWN_OUTCOME = "the outcome is unknown: the messages may or may not be stored
 
 
 async def append(
-    located: Located, messages: tuple[NewMessage, ...], *, deadline_s: float
+    located: Located,
+    messages: tuple[NewMessage, ...],
+    *,
+    deadline_s: float,
+    durability: Durability = Durability.FSYNC,
 ) -> tuple[AppendOutcome, ...]:
     """Append the messages and give one outcome for each, in order; never raises actor errors.
 
     When more than `located.backlog.bytes_max` bytes wait already: INNER, nothing was stored; slow
     down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: nothing was stored,
     locate again. UNKNOWN: it may or may not be stored, as the writer died or gave no answer in
-    time. UNRECOVERABLE: too many in one batch.
+    time. UNRECOVERABLE: too many in one batch. With less than FSYNC for `durability` the outcomes
+    come sooner, and say only where the messages will be when nothing fails before the sync.
     """
     ticks = sum(map(ticks_of, messages))
     if not 0 < ticks <= BATCH_MESSAGES_MAX:
@@ -32,7 +37,7 @@ async def append(
     if not located.backlog.admit(size_bytes):
         return (_too_much(located),) * len(messages)
     try:
-        batch = AppendBatch(messages, size_bytes, ticks)
+        batch = AppendBatch(messages, size_bytes, ticks, durability)
         return await located.appender.ask(batch, deadline_s=deadline_s)
     except MailboxFull:
         located.backlog.release(size_bytes)

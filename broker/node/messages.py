@@ -12,6 +12,7 @@ import anyio
 from actors import Ref, Request, Terminated
 from broker.core.backlog import Backlog
 from broker.core.delivery import Item
+from broker.model.batch import Durability
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
@@ -29,6 +30,7 @@ AppendOutcome = Appended | Refusal
 class AppendBatch(Request[tuple[AppendOutcome, ...]]):
     """Append these, which take `ticks` ticks; answered with an outcome for each, in their order.
 
+    The answer waits for no more than `durability`; all of them are stored and synced in any case.
     Go through `intake.append`, which bounds the messages, counts `size_bytes` into the Backlog and
     turns actor errors into refusals. The Appender counts them out when it answers.
     """
@@ -36,6 +38,7 @@ class AppendBatch(Request[tuple[AppendOutcome, ...]]):
     messages: tuple[NewMessage, ...]
     size_bytes: int
     ticks: int
+    durability: Durability = Durability.FSYNC
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,13 @@ class File(Readable, Protocol):
         """
         ...
 
+    def write(self, offset: int, parts: Sequence[bytes]) -> None:
+        """Write the parts one behind the other; durable after the next `sync`.
+
+        After an OSError any part of them may be there.
+        """
+        ...
+
     def sync(self) -> None:
         """Make earlier writes survive a power cut (data, and the size when it changed)."""
         ...

@@ -1,6 +1,6 @@
 """What actors see of a log. Implemented by `broker/wal/segmented` and `broker/wal/memory`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,8 +90,14 @@ class Log(Protocol):
         """Durable bounds; never waits, never does I/O."""
         ...
 
-    async def append(self, records: Sequence[Record]) -> None:
+    async def append(
+        self, records: Sequence[Record], when_written: Callable[[], None] | None = None
+    ) -> None:
         """Store the group in one write and one sync; returns when it would survive a power cut.
+
+        `when_written` is called once, on the caller's event loop, when the group would survive the
+        death of this process, and before it is synced; never when it was not written, nor when a
+        newer term owns the log by then.
 
         Records continue at `bounds().next_id`, ticks above `last_tick`. One call at a time.
         Cancelling the call does not cancel the write: the group may still become durable.

@@ -33,9 +33,10 @@ _RECORD_OVERHEAD_BYTES = 68
 
 
 class Fault(Enum):
-    """How an append fails: its group is gone, or it is there although the writer failed."""
+    """How an append fails: it was not written; its sync failed, and it is gone or still there."""
 
     LOST = auto()
+    UNSYNCED = auto()
     KEPT = auto()
 
 
@@ -147,7 +148,9 @@ class MemoryLog:
     def bounds(self) -> LogBounds:
         return self._bounds
 
-    async def append(self, records: Sequence[Record]) -> None:
+    async def append(
+        self, records: Sequence[Record], when_written: Callable[[], None] | None = None
+    ) -> None:
         self._refuse_closed()
         if self._final is not None:
             raise self._final
@@ -157,8 +160,10 @@ class MemoryLog:
         if self._stored.term != self._term:
             raise self._fail(Fenced(self._channel, self._term, self._stored.term))
         fault = self._wal.fault_of(self._channel, records)
-        if fault is not Fault.LOST:
+        if fault not in (Fault.LOST, Fault.UNSYNCED):
             self._stored.store(records, self._wal.segment_bytes)
+        if when_written is not None and fault is not Fault.LOST:
+            when_written()
         if fault is not None:
             raise self._fail(WriterFailed(f"{self._channel}: told to fail"))
         await self._wal.pause()

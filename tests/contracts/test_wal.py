@@ -40,6 +40,21 @@ async def test_what_was_appended_is_read_as_it_was(driver: Driver) -> None:
     await log.close()
 
 
+async def test_a_group_is_told_written_once_and_a_fenced_one_never(driver: Driver) -> None:
+    log = await driver.open()
+    told: list[str] = []
+    await log.append(group(1, 3), lambda: told.append("written"))
+    assert told == ["written"]
+    assert log.bounds().next_id == 10
+    newer = await driver.open(2)
+    with pytest.raises(Fenced):
+        await log.append(group(10, 1), lambda: told.append("fenced"))
+    await log.close()
+    assert await read_all(newer) == group(1, 3)
+    assert told == ["written"]
+    await newer.close()
+
+
 async def test_each_term_continues_where_the_one_before_ended(driver: Driver) -> None:
     written = []
     for term in (1, 2, 5):

@@ -83,12 +83,20 @@ def test_a_request_is_read_by_the_generated_code_as_it_was_meant(request: v1.App
     assert v1.AppendRequest.parse(front + encoded) == request
 
 
-@given(st.integers(1, 2**63 - 1), st.integers(0, 2**64 - 1), st.integers(1, 2**63 - 1))
-def test_where_a_batch_landed_is_told_and_read_back(id: int, tick: int, confirmed: int) -> None:
-    encoded = append_landed(id, tick, confirmed)
+@given(
+    st.integers(1, 2**63 - 1),
+    st.integers(0, 2**64 - 1),
+    st.integers(1, 2**63 - 1),
+    st.sampled_from(v1.Durability),
+)
+def test_where_a_batch_landed_is_told_and_read_back(
+    id: int, tick: int, confirmed: int, durability: v1.Durability
+) -> None:
+    encoded = append_landed(id, tick, confirmed, durability)
     told = v1.AppendResponse.parse(encoded)
     assert (told.message_id, told.time_tick, told.last_confirmed_id) == (id, tick, confirmed)
-    assert scan_append_response(encoded) == Landed(id, tick, confirmed)
+    assert told.durability == durability
+    assert scan_append_response(encoded) == Landed(id, tick, confirmed, durability)
 
 
 @given(st.integers(1, 999), TEXT, st.integers(0, 2**62))

@@ -68,6 +68,15 @@ async def test_answers_come_in_the_order_of_the_batches(peer: Peer) -> None:
     assert await stream.status() == (0, None)
 
 
+async def test_an_answer_says_the_level_of_durability_that_was_asked_for(peer: Peer) -> None:
+    stream = await opened(peer)
+    levels = [0, 0, 2, 1, 1, 0, 2]
+    answers = await told(stream, *[batch(b"x", durability=it) for it in levels])
+    assert [it.durability for it in answers if isinstance(it, Landed)] == levels
+    ids = [it.message_id for it in answers if isinstance(it, Landed)]
+    assert ids == sorted(ids)
+
+
 async def test_a_milvus_consumer_gets_single_messages_of_a_batch(
     broker: SmallBroker, peer: Peer
 ) -> None:

@@ -3,7 +3,8 @@
 Next: broker/wal/segmented/writer.py
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from anyio import to_thread
@@ -36,9 +37,13 @@ class SegmentedLog:
     def bounds(self) -> LogBounds:
         return self._writer.bounds()
 
-    async def append(self, records: Sequence[Record]) -> None:
+    async def append(
+        self, records: Sequence[Record], when_written: Callable[[], None] | None = None
+    ) -> None:
         self._refuse_closed()
-        await self._worker.run(partial(self._writer.append, records))
+        if when_written is not None:
+            when_written = partial(_call_back, asyncio.get_running_loop(), when_written)
+        await self._worker.run(partial(self._writer.append, records, when_written))
 
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         self._refuse_closed()
@@ -94,6 +99,13 @@ class SegmentedLog:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise Closed(self._claim.channel)
+
+
+def _call_back(loop: asyncio.AbstractEventLoop, when_written: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(when_written)
+    except RuntimeError:
+        pass  # the loop is closed: nobody waits any more
 
 
 def remove_segments(place: Place, gone: Sequence[Segment]) -> None:

@@ -8,9 +8,11 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+_Write = Callable[[int, Sequence[bytes | memoryview], int], int]
+"""Descriptor, parts, offset; the bytes that were written."""
 _PARTS_MAX = 1000  # the kernel takes 1024 buffers in one call
 _JOIN_BYTES_MAX = 4096  # below this, copying parts together costs less than passing each on
 
@@ -23,20 +25,26 @@ class OsFile:
         self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def write_durable(self, offset: int, parts: Sequence[bytes]) -> None:
+        self._write_all(offset, parts, _write_synced)
+
+    def write(self, offset: int, parts: Sequence[bytes]) -> None:
+        self._write_all(offset, parts, os.pwritev)
+
+    def _write_all(self, offset: int, parts: Sequence[bytes], write: _Write) -> None:
         size = sum(map(len, parts))
         if size < _JOIN_BYTES_MAX * len(parts):
             parts = (b"".join(parts),)
         for first in range(0, len(parts), _PARTS_MAX):
-            offset = self._write_some(offset, parts[first : first + _PARTS_MAX])
+            offset = self._write_some(offset, parts[first : first + _PARTS_MAX], write)
 
-    def _write_some(self, offset: int, parts: Sequence[bytes]) -> int:
+    def _write_some(self, offset: int, parts: Sequence[bytes], write: _Write) -> int:
         end = offset + sum(map(len, parts))
-        written = _write_synced(self._descriptor, parts, offset)
+        written = write(self._descriptor, parts, offset)
         if offset + written == end:
             return end
         rest = memoryview(b"".join(parts))
         while offset + written < end:
-            more = _write_synced(self._descriptor, (rest[written:],), offset + written)
+            more = write(self._descriptor, (rest[written:],), offset + written)
             if more == 0:
                 raise OSError(errno.EIO, "the disk takes no more bytes")
             written += more

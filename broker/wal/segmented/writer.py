@@ -77,15 +77,20 @@ class Writer:
     def active(self) -> Active:
         return self._active
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Store the group durably, or raise; see `ports.wal.Log.append`."""
+    def append(
+        self, records: Sequence[Record], when_written: Callable[[], None] | None = None
+    ) -> None:
+        """Store the group durably, or raise; see `ports.wal.Log.append`.
+
+        `when_written` is called on this thread.
+        """
         if self._final is not None:
             raise self._final
         if not records:
             return
         self._refuse_strays(records)
         try:
-            lengths = self._store(records)
+            lengths = self._store(records, when_written)
             self._claim.check()
         except (OSError, Fenced) as failure:
             self._final = self._claim.verdict(failure)
@@ -177,7 +182,9 @@ class Writer:
                 raise ValueError(f"record {record.base_id}: its body is above {BODY_BYTES_MAX}")
             next_id, last_tick = record.next_id, record.last_tick
 
-    def _store(self, records: Sequence[Record]) -> Sequence[int]:
+    def _store(
+        self, records: Sequence[Record], when_written: Callable[[], None] | None
+    ) -> Sequence[int]:
         """The encoded length of each record, which is durable now."""
         parts, active = self._encode(records), self.snapshot.active
         size = sum(map(len, parts))
@@ -187,7 +194,14 @@ class Writer:
             old, sealed = self._roll(self._blanks.take(capacity))
             self._place.background.submit(self._seal_and_close, old, sealed)
             parts = self._encode(records)
-        self._active.file.write_durable(self.snapshot.active.end, parts)
+        file, end = self._active.file, self.snapshot.active.end
+        if when_written is None:
+            file.write_durable(end, parts)
+        else:
+            file.write(end, parts)
+            self._claim.check()  # before anybody is told, as after the sync
+            when_written()
+            file.sync()
         return [len(head) + len(body) for head, body in zip(parts[::2], parts[1::2], strict=True)]
 
     def _encode(self, records: Sequence[Record]) -> list[bytes]:

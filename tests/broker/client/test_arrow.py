@@ -65,6 +65,7 @@ async def test_rows_come_back_as_they_were_with_where_they_are(address: str, nam
     async with connect(address) as log:
         (shard,) = (await log.collections.create(name, schema=SCHEMA)).vchannels
         (landed,) = await log.append_arrow(name, table(100))
+        assert (landed.messages, landed.durability) == (100, "fsync")
         found = await read(log, name)
         assert found.schema.names == [*SCHEMA.names, *OURS]
         assert found.drop_columns(OURS).equals(table(100))
@@ -72,6 +73,8 @@ async def test_rows_come_back_as_they_were_with_where_they_are(address: str, nam
         assert found["_message_id"].to_pylist() == list(range(landed.id, landed.id + 100))
         assert found["_time_tick"].to_pylist() == list(range(landed.tick, landed.tick + 100))
         assert (await read(log, shard)).equals(found)
+        (sooner,) = await log.append_arrow(name, table(1), durability="os")
+        assert (sooner.messages, sooner.durability) == (1, "os")
 
 
 async def test_each_row_goes_to_the_shard_of_its_key_and_keeps_its_order(

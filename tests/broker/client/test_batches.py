@@ -10,6 +10,7 @@ from anyio.from_thread import start_blocking_portal
 from broker.client import (
     BadTarget,
     Client,
+    Durability,
     Gathering,
     InvalidArgument,
     Message,
@@ -55,6 +56,34 @@ async def test_a_batch_comes_back_as_it_was(address: str) -> None:
         assert batch.vchannel == V
         assert [it.properties for it in batch.messages] == [{"of": "all"}] * 3
         assert batch.closed_tick < landed.tick or batch.closed_tick >= batch.ticks[-1]
+
+
+async def test_every_way_in_says_how_durable_it_is(address: str) -> None:
+    async with connect(address) as log:
+        assert (await log.append(V, b"0")).durability == "fsync"
+        assert (await log.append_batch(V, [b"1", b"2"])).durability == "fsync"
+        levels: tuple[Durability, ...] = ("os", "memory")
+        for level in levels:
+            landed = await log.append(V, b"3", durability=level)
+            soon = await log.append_soon(V, Message(b"4"), durability=level)
+            batch = await log.append_batch(V, [b"5", b"6"], durability=level)
+            assert {landed.durability, (await soon).durability, batch.durability} == {level}
+        single = await log.append(V, b"7", durability="memory", version=2)
+        assert single.durability == "fsync", "one of Milvus's kinds is synced, and says so"
+        found = [it for batch in await batches(log) for it in batch.payloads]
+        assert sorted(found) == [b"0", b"1", b"2", *sorted([b"3", b"4", b"5", b"6"] * 2), b"7"]
+
+
+async def test_a_level_nobody_has_is_refused_with_those_there_are(address: str) -> None:
+    async with connect(address) as log:
+        for append in (
+            log.append(V, b"x", durability="disc"),  # type: ignore[arg-type]
+            log.append_soon(V, Message(b"x"), durability="FSYNC"),  # type: ignore[arg-type]
+            log.append_batch(V, [b"x"], durability=""),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(InvalidArgument, match="fsync, os, memory"):
+                await append
+        assert await batches(log) == []
 
 
 async def test_a_batch_and_single_messages_look_alike_to_both_kinds_of_readers(

@@ -1,6 +1,6 @@
 """A log in memory that remembers what was read and written, and has damage where it is told to."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
@@ -24,8 +24,10 @@ class WatchedLog(MemoryLog):
             raise Corrupt("seg", from_id, "checksum")
         return good
 
-    async def append(self, records: Sequence[Record]) -> None:
-        await super().append(records)
+    async def append(
+        self, records: Sequence[Record], when_written: Callable[[], None] | None = None
+    ) -> None:
+        await super().append(records, when_written)
         self.wal.records += records
 
 

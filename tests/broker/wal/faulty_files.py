@@ -195,12 +195,15 @@ class FaultyFile:
         self._closed = False
 
     def write_durable(self, offset: int, parts: Sequence[bytes]) -> None:
+        self.write(offset, parts)
+        self.sync()
+
+    def write(self, offset: int, parts: Sequence[bytes]) -> None:
         """In two halves, so that others may see the first without the second."""
         data = b"".join(parts)
         half = self._files.chance.randrange(len(data) + 1)
         self._write(offset, data[:half])
         self._write(offset + half, data[half:])
-        self.sync()
 
     def _write(self, offset: int, data: bytes) -> None:
         self._usable()

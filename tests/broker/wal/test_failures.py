@@ -2,6 +2,7 @@
 
 import errno
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -164,3 +165,32 @@ async def test_a_truncation_that_cannot_remove_files_still_moves_the_first_id() 
     log = await opened(files, 2)
     assert log.bounds().first_id == first_id
     assert all(int(p[2:22]) >= first_id for p in files.names if p.endswith(".log"))
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("write", False), ("sync", True)])
+async def test_a_group_is_told_written_though_its_sync_fails_and_not_when_its_write_does(
+    kind: str, is_told: bool
+) -> None:
+    files = FaultyFiles(seed=4)
+    log = await opened(files)
+    told: list[str] = []
+    await log.append(group(1, 3), lambda: told.append("first"))
+    files.faults[kind, files.counts[kind] + 1] = errno.EIO
+    with pytest.raises(WriterFailed):
+        await log.append(group(10, 1), lambda: told.append("second"))
+    assert told == (["first", "second"] if is_told else ["first"])
+    assert log.bounds().next_id == 10
+    await log.close()
+
+
+async def test_what_was_told_written_survives_the_death_of_the_process() -> None:
+    for seed in range(10):
+        files = FaultyFiles(seed=seed)
+        log = await opened(files)
+        told: list[str] = []
+        files.cut_at = files.steps + 3  # a write in two halves, then the sync
+        with pytest.raises(PowerCut):
+            await log.append(group(1, 3), partial(told.append, "written"))
+        assert told == ["written"]
+        found = await opened(files.after_kill(), 2)
+        assert await found.read(MessageId(1), 10_000) == group(1, 3)

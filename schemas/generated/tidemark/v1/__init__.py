@@ -191,9 +191,26 @@ class Codec(betterproto2.Enum):
 
 
 class Durability(betterproto2.Enum):
+    """
+    When a batch is answered. It is written and synced with its group in any case, readers see it only
+    then, and answers keep the order of the batches. An answer that came before the sync says where the
+    batch will be: if that fails, or the owner dies or is replaced first, the batch is gone, and its ids
+    and ticks are given out again.
+    """
+
     FSYNC = 0
     """
     Survives kill -9 and a power cut once it is answered.
+    """
+
+    OS = 1
+    """
+    The operating system has it: survives the death of the server, not that of the machine.
+    """
+
+    MEMORY = 2
+    """
+    It has its ids and ticks, and survives nothing yet.
     """
 
 
@@ -447,6 +464,9 @@ class AppendResponse(betterproto2.Message):
     durability: "Durability" = betterproto2.field(
         4, betterproto2.TYPE_ENUM, default_factory=lambda: Durability(0)
     )
+    """
+    What it got, which is what was asked for.
+    """
 
     error: "__milvus__proto__streaming__.StreamingError | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True
