@@ -53,6 +53,7 @@ from broker.client.errors import (
     Unrecoverable,
     WalNameMismatch,
 )
+from broker.client.measuring import Measure
 from broker.client.message import Appended, Batch, Message, Received
 from broker.client.outbox import Limits
 from broker.client.scanner import BatchScanner, Scanner
@@ -62,6 +63,7 @@ from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.collection import Collection
 from broker.model.cut import Cut
+from broker.model.measured import Choice, Step
 from broker.model.named_cursor import CursorView
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "ChannelInfo",
     "ChannelNotExist",
     "ChannelTrouble",
+    "Choice",
     "Client",
     "ClosedClient",
     "Collection",
@@ -106,6 +109,7 @@ __all__ = [
     "InvalidTransactionState",
     "Limits",
     "LockInfo",
+    "Measure",
     "Message",
     "MessageBatch",
     "MessageTooLarge",
@@ -127,6 +131,7 @@ __all__ = [
     "ServerFailed",
     "ServerRefusal",
     "ServerStopping",
+    "Step",
     "TermMismatch",
     "Ticket",
     "TidemarkError",

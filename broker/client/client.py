@@ -23,6 +23,8 @@ from broker.client.collections import Collections
 from broker.client.cursor import Cursor, Cursors
 from broker.client.deadlines import Deadlines
 from broker.client.errors import ClosedClient, ForkedClient
+from broker.client.measuring import Limits as MeasureLimits
+from broker.client.measuring import Measure, Measuring
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
@@ -75,6 +77,7 @@ class Client(Appending):
         self._tree = WholeTree(network, self._admin, deadline_s=deadlines.call_s)
         self._collections = collections
         self._time_sync = TimeSync(coordinator, owners, deadline_s=deadlines.call_s)
+        self._measuring = Measuring(owners, deadline_s=deadlines.call_s)
         self._cursors = Cursors(coordinator, deadline_s=deadlines.call_s)
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 
@@ -209,6 +212,29 @@ class Client(Appending):
         errors with `retriable` while a pchannel has no owner.
         """
         return await self._time_sync.cut(await self._channels_of(targets), tick or 0)
+
+    async def measure(
+        self,
+        targets: str | Iterable[str],
+        *,
+        after: int,
+        until: int,
+        rows_max: int = 0,
+        bytes_max: int = 0,
+    ) -> Measure:
+        """How much lies on the vchannels of the targets with ticks in (after, until], and where.
+
+        `.choice` is the largest tick up to which there are at most `rows_max` rows (messages) and
+        `bytes_max` stored bytes on all of them together (0: no limit), or the first tick that has
+        any: it always goes on. It splits no broadcast, if `until` does not. `.steps[vchannel]` tell
+        what lies in between, `.ranges(vchannel, parts)` part a vchannel into equal shares. Counted
+        at the owners from what the log knows of its records; a transaction is where its commit is.
+
+        Raises InvalidArgument for an empty span, a tick from the future or no targets.
+        """
+        channels = await self._channels_of(targets)
+        limits = MeasureLimits(rows_max, bytes_max)
+        return await self._measuring.measure(channels, (after, until), limits)
 
     def barrier(self, name: str = CLUSTER, kind: KindName | None = None) -> Barrier:
         """Ticks that hold for several programs, or for all pchannels: join, report, watch.

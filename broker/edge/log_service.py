@@ -8,16 +8,19 @@ from collections.abc import Mapping
 
 from grpclib.const import Handler
 
+from broker.core.measuring import Enough
 from broker.core.naming import pchannel_of
 from broker.edge.append import serve_append
 from broker.edge.arrowable import Arrowable
 from broker.edge.gate import Gate, Session
+from broker.edge.measuring import Question, measure
 from broker.edge.reach import Reach
 from broker.edge.read import serve_read
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import MessageId, TimeTick
-from broker.node.messages import ChannelView, Describe, LatestMvcc, Locate
+from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.model.measured import MeasuredChannel
+from broker.node.messages import ChannelView, Describe, LatestMvcc, Locate, Located
 from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
 
@@ -25,7 +28,7 @@ SERVICE = "/tidemark.v1.Log/"
 
 
 class LogService:
-    """Append, Read, Describe, Seek, Advance, Mvcc."""
+    """Append, Read, Describe, Seek, Advance, Measure, Mvcc."""
 
     def __init__(self, gate: Gate, directory: Reach, schemas: RowSchemas) -> None:
         self._gate = gate
@@ -40,6 +43,7 @@ class LogService:
             SERVICE + "Describe": gate.unary(v1.DescribeRequest, self.describe),
             SERVICE + "Seek": gate.unary(v1.SeekRequest, self.seek),
             SERVICE + "Advance": gate.unary(v1.AdvanceRequest, self.advance),
+            SERVICE + "Measure": gate.unary(v1.MeasureRequest, self.measure),
             SERVICE + "Mvcc": gate.unary(v1.MvccRequest, self.mvcc),
         }
 
@@ -82,6 +86,28 @@ class LogService:
         )
         return v1.AdvanceResponse(message_id=end)
 
+    async def measure(self, request: v1.MeasureRequest) -> v1.MeasureResponse:
+        """See `measuring.measure`."""
+        afters = [TimeTick(it) for it in request.after_ticks]
+        question = Question(
+            request.channels,
+            afters * len(request.channels) if len(afters) == 1 else afters,
+            TimeTick(request.until_tick),
+            Enough(request.rows_max, request.bytes_max),
+            (request.step_rows, request.step_bytes),
+            request.together,
+        )
+        found = await measure(self._located, question)
+        return v1.MeasureResponse(
+            channels=[_measured(name, found.channels[name]) for name in request.channels],
+            copies=[
+                v1.BroadcastCopy(
+                    broadcast_id=it.id, vchannel=it.vchannel, time_tick=it.tick, of=it.of
+                )
+                for it in found.copies
+            ],
+        )
+
     async def mvcc(self, request: v1.MvccRequest) -> v1.MvccResponse:
         """A tick that no durable data of the vchannel exceeds; only where it is served."""
         if not request.vchannel:
@@ -92,8 +118,21 @@ class LogService:
     async def _view(self, channel: str) -> ChannelView:
         if not channel:
             raise Refused(StreamingCode.INVALID_ARGUMENT, "the channel has no name")
-        located = await self._directory.demand(Locate(pchannel_of(channel), None))
-        return located.view
+        return (await self._located(pchannel_of(channel))).view
+
+    async def _located(self, name: PChannelName) -> Located:
+        return await self._directory.demand(Locate(name, None))
+
+
+def _measured(name: str, found: MeasuredChannel) -> v1.MeasuredChannel:
+    return v1.MeasuredChannel(
+        channel=name,
+        exact_tick=found.exact,
+        first_ticks=[it.first_tick for it in found.steps],
+        ticks=[it.tick for it in found.steps],
+        rows=[it.rows for it in found.steps],
+        bytes=[it.bytes for it in found.steps],
+    )
 
 
 def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from broker.model.batch import BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.measured import RecordHead
 from broker.model.message import Delivered
 from broker.model.txn import TxnPart
 
@@ -79,3 +80,19 @@ class Slice:
     @property
     def last_tick(self) -> TimeTick:
         return TimeTick(self.record.base_tick + self.end - 1)
+
+
+def head_of(record: Record) -> RecordHead:
+    """What a record is, without what is in it."""
+    may_be_copy = len(record.sizes) == 1 and record.txn is None and record.batch is None
+    return RecordHead(
+        record.base_id,
+        record.base_tick,
+        record.last_confirmed_id,
+        len(record.sizes),
+        record.kind,
+        record.vchannel,
+        len(record.body),
+        record.txn,
+        record.body if may_be_copy else b"",
+    )

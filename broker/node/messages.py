@@ -4,6 +4,7 @@ It owns the vocabulary and nothing else. Requests are imperative, events are pas
 Next: broker/node/intake.py
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from broker.model.batch import Durability
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.measured import RecordHead
 from broker.model.message import Appended, ClosedTick, NewMessage
 from broker.model.position import Cursor, DeliverFilter, DeliverPolicy
 from broker.node.shard_state import SealOverdue, SealSegments
@@ -150,6 +152,13 @@ class ChannelView(Protocol):
         """The largest record end in (from_id, until_id] with about `bytes_max` before it.
 
         At least one record; `from_id` itself when nothing lies there. Raises Refused.
+        """
+        ...
+
+    async def heads(self, from_id: MessageId) -> Sequence[RecordHead]:
+        """Some records from the one that holds `from_id`, or the first there is, without bodies.
+
+        Empty when there is none. Raises Refused.
         """
         ...
 

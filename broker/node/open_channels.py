@@ -5,6 +5,7 @@ It also keeps every log that was opened until it is closed, so that a crash leak
 Next: broker/node/directory.py
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -16,6 +17,8 @@ from broker.core.segments import Shards
 from broker.core.transaction import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.measured import RecordHead
+from broker.model.record import head_of
 from broker.model.snapshot import WalCheckpoint
 from broker.node.messages import (
     AppenderMessage,
@@ -26,6 +29,8 @@ from broker.node.messages import (
 from broker.node.refusals import refused
 from broker.node.tail import Tail, TailMemory
 from broker.ports.wal import Log, WalError
+
+HEADS_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -95,6 +100,17 @@ class OpenChannel:
             return await self.log.advance(from_id, until_id, bytes_max)
         except WalError as error:
             raise refused(error) from error
+
+    async def heads(self, from_id: MessageId) -> Sequence[RecordHead]:
+        from_id = max(from_id, self.log.bounds().first_id)
+        records = self.tail.read(from_id)
+        if records is None:
+            try:
+                records = await self.log.read(from_id, HEADS_BYTES)
+            except WalError as error:
+                raise refused(error) from error
+        end = self.tail.next_id  # what the log has beyond is not acknowledged yet
+        return [head_of(it) for it in records if it.next_id <= end]
 
 
 class OpenChannels:

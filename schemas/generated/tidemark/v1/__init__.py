@@ -20,6 +20,7 @@ __all__ = (
     "BarrierInfo",
     "BarrierKind",
     "BarrierPeer",
+    "BroadcastCopy",
     "BroadcastInfo",
     "BroadcastsBase",
     "BroadcastsStub",
@@ -78,6 +79,9 @@ __all__ = (
     "LockInfo",
     "LogBase",
     "LogStub",
+    "MeasureRequest",
+    "MeasureResponse",
+    "MeasuredChannel",
     "MoveCursorRequest",
     "MvccRequest",
     "MvccResponse",
@@ -536,6 +540,23 @@ class BarrierPeer(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "BarrierPeer", BarrierPeer)
+
+
+@dataclass(eq=False, repr=False)
+class BroadcastCopy(betterproto2.Message):
+    broadcast_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    vchannel: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    time_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    of: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+    """
+    The channels measured together get so many copies of it.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "BroadcastCopy", BroadcastCopy)
 
 
 @dataclass(eq=False, repr=False)
@@ -1360,6 +1381,102 @@ class LockInfo(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "LockInfo", LockInfo)
+
+
+@dataclass(eq=False, repr=False)
+class MeasuredChannel(betterproto2.Message):
+    """
+    Step i: messages with ticks in [first_ticks[i], ticks[i]], and nothing between two steps. A
+    transaction is at the tick of its commit. What readers pass over as a repeated copy of a
+    broadcast counts as well.
+    """
+
+    channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    exact_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    All is told that has a tick up to this one.
+    """
+
+    first_ticks: "list[int]" = betterproto2.field(
+        3, betterproto2.TYPE_UINT64, repeated=True
+    )
+
+    ticks: "list[int]" = betterproto2.field(4, betterproto2.TYPE_UINT64, repeated=True)
+
+    rows: "list[int]" = betterproto2.field(5, betterproto2.TYPE_UINT64, repeated=True)
+    """
+    Since the begin of the span, as are the bytes.
+    """
+
+    bytes: "list[int]" = betterproto2.field(6, betterproto2.TYPE_UINT64, repeated=True)
+
+
+default_message_pool.register_message("tidemark.v1", "MeasuredChannel", MeasuredChannel)
+
+
+@dataclass(eq=False, repr=False)
+class MeasureRequest(betterproto2.Message):
+    channels: "list[str]" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Vchannels, or pchannels as a whole, each with the tick from which on it is measured.
+    """
+
+    after_ticks: "list[int]" = betterproto2.field(
+        2, betterproto2.TYPE_UINT64, repeated=True
+    )
+    """
+    One for all, or one for each; those on one pchannel have the same.
+    """
+
+    until_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+    """
+    Closed, or soon to be; a tick from the future is refused.
+    """
+
+    rows_max: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+    """
+    Nobody needs to know more of a pchannel than this; 0: no limit.
+    """
+
+    bytes_max: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+
+    step_rows: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+    """
+    A step has about so many rows or bytes, or less; 0: as many as it gets.
+    """
+
+    step_bytes: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
+
+    together: "list[str]" = betterproto2.field(
+        8, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    All channels that are measured together, elsewhere too: whose copies of a broadcast belong
+    together. None: those of `channels`.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "MeasureRequest", MeasureRequest)
+
+
+@dataclass(eq=False, repr=False)
+class MeasureResponse(betterproto2.Message):
+    channels: "list[MeasuredChannel]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    In the order of the request.
+    """
+
+    copies: "list[BroadcastCopy]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message("tidemark.v1", "MeasureResponse", MeasureResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -2504,6 +2621,28 @@ class LogStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def measure(
+        self,
+        message: "MeasureRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "MeasureResponse":
+        """
+        How many messages and bytes lie on channels in a span of ticks, in coarse steps, looked up
+        without reading the messages. The owner must serve all of them: CHANNEL_NOT_EXIST.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Log/Measure",
+            message,
+            MeasureResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
     async def mvcc(
         self,
         message: "MvccRequest",
@@ -3308,6 +3447,14 @@ class LogBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def measure(self, message: "MeasureRequest") -> "MeasureResponse":
+        """
+        How many messages and bytes lie on channels in a span of ticks, in coarse steps, looked up
+        without reading the messages. The owner must serve all of them: CHANNEL_NOT_EXIST.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def mvcc(self, message: "MvccRequest") -> "MvccResponse":
         """
         A tick, closed already, that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless the
@@ -3360,6 +3507,14 @@ class LogBase(betterproto2_grpclib.ServiceBase):
         response = await self.advance(request)
         await stream.send_message(response)
 
+    async def __rpc_measure(
+        self, stream: "grpclib.server.Stream[MeasureRequest, MeasureResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.measure(request)
+        await stream.send_message(response)
+
     async def __rpc_mvcc(
         self, stream: "grpclib.server.Stream[MvccRequest, MvccResponse]"
     ) -> None:
@@ -3399,6 +3554,12 @@ class LogBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 AdvanceRequest,
                 AdvanceResponse,
+            ),
+            "/tidemark.v1.Log/Measure": grpclib.const.Handler(
+                self.__rpc_measure,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                MeasureRequest,
+                MeasureResponse,
             ),
             "/tidemark.v1.Log/Mvcc": grpclib.const.Handler(
                 self.__rpc_mvcc,

@@ -1,0 +1,89 @@
+"""How many messages lie where in a span of ticks, in coarse steps, and which tick to stop at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.model.ids import BroadcastId, MessageId, TimeTick
+from broker.model.txn import TxnPart
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHead:
+    """What a stored record is, without what is in it.
+
+    `size_bytes`: of its bodies as they are stored. `lone`: the body of a record that is one
+    message, in no batch and no transaction: it may be the copy of a broadcast.
+    """
+
+    base_id: MessageId
+    base_tick: TimeTick
+    last_confirmed_id: MessageId
+    messages: int
+    kind: int
+    vchannel: str
+    size_bytes: int
+    txn: TxnPart | None = None
+    lone: bytes = b""
+
+    @property
+    def next_id(self) -> MessageId:
+        return MessageId(self.base_id + self.messages)
+
+    @property
+    def last_tick(self) -> TimeTick:
+        return TimeTick(self.base_tick + self.messages - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Messages with ticks in [first_tick, tick]; none lie between two steps.
+
+    `rows` and `bytes` are cumulative: all from the begin of the span to the end of this step.
+    """
+
+    first_tick: TimeTick
+    tick: TimeTick
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastCopy:
+    """One copy of a broadcast that has copies on `of` of the measured vchannels."""
+
+    id: BroadcastId
+    vchannel: str
+    tick: TimeTick
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredChannel:
+    """`steps` say all there is with ticks up to `exact`; beyond, nobody has looked."""
+
+    steps: tuple[Step, ...]
+    exact: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A span of ticks on some vchannels, (after, until], as far as it was looked at."""
+
+    after: TimeTick
+    until: TimeTick
+    channels: Mapping[str, MeasuredChannel]
+    copies: tuple[BroadcastCopy, ...] = ()
+
+    @property
+    def exact(self) -> TimeTick:
+        """The largest tick up to which all is known everywhere."""
+        return min([it.exact for it in self.channels.values()], default=self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A tick to stop at. `rows` and `bytes`: at most so many lie in (after, tick], everywhere."""
+
+    tick: TimeTick
+    rows: int
+    bytes: int
