@@ -76,6 +76,14 @@ class Producer(Answers):
             raise ClosedClient("the client is closed")
         return self._put(Pending(message, deadline_at_s, self._loop.create_future(), once))
 
+    async def offer_when_room(
+        self, message: bytes, deadline_at_s: float, *, once: bool = False
+    ) -> Pending[Waiter]:
+        """The same, after a wait when there is no room. Raises DeadlineExceeded."""
+        if not self.has_room:
+            await self.wait_for_room(deadline_at_s)
+        return self.offer(message, deadline_at_s, once=once)
+
     def _put(self, pending: Pending[Waiter]) -> Pending[Waiter]:
         self._outbox.offer(pending)
         self._work.set()

@@ -54,7 +54,7 @@ class RowForm:
         columns += [
             pa.repeat(pa.scalar(batch.vchannel), count),
             _counted(batch.ids[0], count),
-            _counted(batch.ticks[0], count),
+            _ticks(batch, count),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -162,6 +162,15 @@ def _arrow() -> Any:
 def _counted(first: int, count: int) -> Any:
     pa = arrow()
     return pa.compute.add(_counting(count), pa.scalar(first, pa.int64()))
+
+
+def _ticks(batch: MessageBatch, count: int) -> Any:
+    """Those of a transaction are all one."""
+    first, last = batch.ticks[0], batch.ticks[-1]
+    if count > 1 and first == last:
+        pa = arrow()
+        return pa.repeat(pa.scalar(first, pa.int64()), count)
+    return _counted(first, count)
 
 
 @lru_cache(maxsize=64)

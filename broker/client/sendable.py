@@ -5,12 +5,14 @@ Next: broker/client/appends.py
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from broker.client.batch_producer import Shared, encode_properties
 from broker.client.errors import BadTarget, InvalidArgument, MessageTooLarge
 from broker.client.message import Key, Message, check_payload, encode, own_properties, unsendable
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
+from schemas.properties import TXN
 
 BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 BATCH_MESSAGES_MAX = 16_384
@@ -21,25 +23,20 @@ Ready = tuple[Message, VChannelName, Shared | bytes]
 """A message that was checked: what it shares with others in a batch, or its own encoding."""
 
 
-def ready(message: Message, vchannel: VChannelName, deadline_s: float, level: int = 0) -> Ready:
+def ready(
+    message: Message, vchannel: VChannelName, deadline_s: float, level: int = 0, txn: str = ""
+) -> Ready:
     """How it goes. Raises InvalidArgument, MessageTooLarge, and what `encode` does.
 
-    `level`: how safe it is to be when it is answered; what goes by itself is synced always.
+    `level`: how safe it is to be when it is answered; what goes by itself is synced always, and so
+    is what belongs to a transaction, `txn`.
     """
     reason = unsendable(message)
     if reason:
         raise InvalidArgument(reason)
     if is_plain(message):
-        return message, vchannel, shared_of(vchannel, message, deadline_s, level)
-    return message, vchannel, encoded(message, vchannel)
-
-
-def body_of_txn(message: Message, vchannel: VChannelName, txn: str) -> bytes:
-    """A message of a transaction. Raises as `ready`."""
-    reason = unsendable(message)
-    if reason:
-        raise InvalidArgument(reason)
-    return encoded(message, vchannel, txn)
+        return message, vchannel, shared_of(vchannel, message, deadline_s, level, txn)
+    return message, vchannel, encoded(message, vchannel, txn)
 
 
 def is_plain(message: Message) -> bool:
@@ -53,13 +50,23 @@ def is_plain(message: Message) -> bool:
 
 
 def shared_of(
-    vchannel: VChannelName, message: Message, deadline_s: float, level: int = 0
+    vchannel: VChannelName, message: Message, deadline_s: float, level: int = 0, txn: str = ""
 ) -> Shared:
-    """What a plain message has in common with others in its batch. Raises as `ready`."""
+    """What a plain message has in common with others in its batch. Raises as `ready`.
+
+    A server that does not know batches of transactions refuses the property that names one, as it
+    does all reserved names; so nothing of a transaction is ever appended outside of it.
+    """
     _check_size(len(message.payload))
     properties = message.properties
     own = encode_properties(own_properties(properties)) if properties else b""
+    own = _named(txn) + own if txn else own
     return Shared(vchannel, int(message.type), own, deadline_s, level)
+
+
+@lru_cache(maxsize=1024)
+def _named(txn: str) -> bytes:
+    return encode_properties({TXN.key: txn})
 
 
 def check_batch(payloads: Sequence[bytes], keys: Sequence[Key | None] | None) -> None:

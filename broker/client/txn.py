@@ -1,21 +1,31 @@
 """A transaction of a program: what is appended in it is read together, or never.
 
-It owns the transaction's name and its end. A body is sent once: when its outcome is unknown the
-whole is rolled back, so that nothing is in it twice. A begin that nobody heard of expires, and a
-commit may be repeated, so these are sent again when an answer is lost.
+It owns the transaction's name and its end. When the outcome of a body stays unknown the whole is
+rolled back, so that nothing is in it twice. A begin that nobody heard of expires, and a commit may
+be repeated, so these are sent again when an answer is lost.
 Next: broker/client/atomic.py
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import Any, TypeVar, Unpack
 
 import anyio
 
 from broker.client.appends import Appends
-from broker.client.errors import BadTransaction, OutcomeUnknown, TidemarkError
+from broker.client.batch import AppendedBatch
+from broker.client.errors import (
+    AppendsFailed,
+    BadTransaction,
+    OutcomeUnknown,
+    ProtocolBroken,
+    TidemarkError,
+)
 from broker.client.message import Appended, Key, Kind, Message
+from broker.client.row_pieces import split_rows
+from broker.client.sendable import shared_of
+from broker.client.targets import Shards
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from schemas.properties import TXN
@@ -29,6 +39,8 @@ ROLLBACK_S = 5.0
 """A rollback that is not heard of by then is left to the keepalive."""
 
 _VERSION = 2
+
+T = TypeVar("T")
 
 
 class Txn:
@@ -80,8 +92,11 @@ class Txn:
         self._vchannel = await self._resolve()
         header = begin_header(self._keepalive_ms)
         begin = Message(b"", type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
-        _, context = await self._appends.in_txn(self._vchannel, begin, "", self._deadline_s)
-        self._context = TxnContext.decode(context)
+        _, context = await self._appends.of_txns.step(self._vchannel, begin, "", self._deadline_s)
+        opened = TxnContext.decode(context)
+        if not opened.txn_id:
+            raise ProtocolBroken(f"{self._vchannel}: a begin was answered without a transaction")
+        self._context = opened
         self._name = TXN.encode(self._context)
 
     async def append(
@@ -111,6 +126,42 @@ class Txn:
         if len(landed) < len(results):
             raise next(it for it in results if isinstance(it, TidemarkError))
         return landed
+
+    async def append_batch(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Append messages as one batch, as `Client.append_batch`: all of them are in it, or none.
+
+        Sent again when an answer is lost, and stored once. Their tick is to be that of the commit.
+        """
+        within_s = deadline_s or self._deadline_s
+        plain = Message(b"", properties=properties)
+        shared = shared_of(self._vchannel, plain, within_s, txn=self._open_name())
+        return await self._sent(len(payloads), self._appends.batch(shared, payloads, keys))
+
+    async def append_arrow(
+        self,
+        rows: Any,
+        *,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Append the rows of a `pyarrow` RecordBatch or Table, as `Client.append_arrow`.
+
+        The vchannel is the transaction's, whatever the rows. When it fails some of them may be in
+        it: roll back.
+        """
+        name = self._open_name()
+        shards = Shards(None, (self._vchannel,))
+        pieces = split_rows(rows, shards, None, self._appends.compression)
+        within_s = deadline_s or self._deadline_s
+        appending = self._appends.rows(pieces, properties, within_s, txn=name)
+        return await self._sent(1, appending)
 
     async def commit(self) -> Appended:
         """Make all of it visible; where the commit landed. Leaving the block does it.
@@ -151,36 +202,50 @@ class Txn:
     async def _append(
         self, messages: Sequence[Message], deadline_s: float | None
     ) -> list[Appended | TidemarkError]:
-        self._check_open()
-        self._under_way += len(messages)
+        name, within_s = self._open_name(), deadline_s or self._deadline_s
+        bodies = self._appends.of_txns.bodies(self._vchannel, messages, name, within_s)
+        results = await self._sent(len(messages), bodies)
+        self._doubt(results)
+        return results
+
+    async def _sent(self, count: int, sending: Awaitable[T]) -> T:
+        """Nothing may be committed while it is under way, nor after an outcome that is unknown."""
+        self._under_way += count
         try:
-            results = await self._appends.bodies(
-                self._vchannel, messages, self._name, deadline_s or self._deadline_s
-            )
+            return await sending
         except asyncio.CancelledError:
             self._unknown = self._unknown or OutcomeUnknown(
                 "an append of the transaction was cancelled; it may have been written"
             )
             raise
+        except AppendsFailed as error:
+            self._doubt(error.results)
+            raise
+        except TidemarkError as error:
+            self._doubt([error])
+            raise
         finally:
-            self._under_way -= len(messages)
+            self._under_way -= count
+
+    def _doubt(self, results: Iterable[object]) -> None:
         for each in results:
             if isinstance(each, OutcomeUnknown):
                 self._unknown = each
-        return results
 
     async def _end(self, kind: MessageType, deadline_s: float) -> Appended:
-        self._check_open()
+        name = self._open_name()
         if self._under_way and kind == MessageType.COMMIT_TXN:
             raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
         self._ended = True
         self._committing = kind == MessageType.COMMIT_TXN
         end = Message(b"", type=kind, version=_VERSION)
-        landed, _ = await self._appends.in_txn(
-            self._vchannel, end, self._name, deadline_s, commits=self._committing
+        landed, _ = await self._appends.of_txns.step(
+            self._vchannel, end, name, deadline_s, commits=self._committing
         )
         return landed
 
-    def _check_open(self) -> None:
+    def _open_name(self) -> str:
+        """Which transaction it is, for the server. Raises BadTransaction."""
         if self._context is None or self._ended:
             raise BadTransaction("the transaction has ended" if self._ended else "it never began")
+        return self._name

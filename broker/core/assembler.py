@@ -1,29 +1,21 @@
 """Puts transactions together for one reader: what is open, until its commit or rollback is read.
 
-It owns the records of open transactions and what each one is turned into at its commit: begin,
-bodies, commit, all at the commit's tick. It never reads a log and never decides what is committed:
+It owns the records of open transactions. It never reads a log and never decides what is committed:
 the log says so. Its state depends on nothing but the records from a cursor's `open_id` to its
 `next_id`, so it is a cache that can be built again.
 
 What it holds is bounded by the writer's limit on open transactions, and is shared with the tail
 while that has it.
-Next: broker/core/delivery.py
+Next: broker/core/members.py
 """
 
 from dataclasses import dataclass, field
 
+from broker.core.members import Members, members_of
 from broker.model.ids import MessageId, TimeTick, TxnId
-from broker.model.message import Delivered, DeliveredInTxn, MessageType
+from broker.model.message import MessageType
 from broker.model.record import Record
-from broker.model.txn import TxnContext, TxnPart
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """A committed transaction as a reader gets it: begin, bodies, commit; and their sizes."""
-
-    messages: list[Delivered]
-    sizes: tuple[int, ...]
+from broker.model.txn import TxnPart
 
 
 @dataclass(slots=True)
@@ -97,7 +89,7 @@ class Assembler:
         if building.count != part.bodies:
             return _short(part, record, building.count)
         if building.members is None:
-            building.members = _members(building, record, kinds)
+            building.members = members_of(building.begin, building.bodies, record, kinds)
         return building.members
 
     def _absorb_bodies(self, part: TxnPart, record: Record) -> str:
@@ -126,19 +118,3 @@ def _short(part: TxnPart, record: Record, count: int) -> str:
         f"message {record.base_id} says that {part.bodies} bodies of transaction {part.id} lie"
         f" before it, and {count} were read"
     )
-
-
-def _members(building: _Building, commit: Record, kinds: frozenset[int] | None) -> Members:
-    part, (end,) = building.begin.txn, commit.messages()
-    assert part is not None
-    context = TxnContext(part.id, part.keepalive_ms)
-    members: list[Delivered] = [_member(each, end, context) for each in building.begin.messages()]
-    for record in building.bodies:
-        if kinds is None or record.kind in kinds:
-            members += [_member(each, end, None) for each in record.messages()]
-    members.append(end)
-    return Members(members, tuple([len(each.body) for each in members]))
-
-
-def _member(each: Delivered, end: Delivered, begins: TxnContext | None) -> DeliveredInTxn:
-    return DeliveredInTxn(each.id, end.tick, end.last_confirmed_id, each.term, each.body, begins)

@@ -13,15 +13,13 @@ from itertools import islice
 from typing import assert_never
 
 from broker.core.assembler import Assembler
+from broker.core.members import fitting, whole_record
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
 from broker.model.position import Cursor, DeliverFilter, MessageTypes, TimeTickGt, TimeTickGte
 from broker.model.record import Record, Slice
 
 Item = Delivered | ClosedTick | Slice
-
-MESSAGE_OVERHEAD_BYTES = 64
-"""Counted for every message beside its body, so that a credit also bounds tiny messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +165,9 @@ class _Delivery:
         items = self._items
         first = max(0, self._next_id - record.base_id, self._floor - record.base_tick + 1)
         if self._selection.whole:
-            count, used = _whole(record, first, self._room, one_at_least=not items)
+            count, used = whole_record(record, first, self._room, one_at_least=not items)
         else:
-            count, used = _fitting(record.sizes, first, self._room, one_at_least=not items)
+            count, used = fitting(record.sizes, first, self._room, one_at_least=not items)
         if count > 0:
             items.extend(_items(record, first, count, whole=self._selection.whole))
             self._tick = max(self._tick, TimeTick(record.base_tick + first + count - 1))
@@ -203,13 +201,13 @@ class _Delivery:
             return False
         if members is None:
             return True
-        one_at_least = not self._items
-        first = self._inside
-        count, used = _fitting(members.sizes, first, self._room, one_at_least=one_at_least)
-        self._items += members.messages[first : first + count]
-        self._room -= used
-        if first + count < len(members.sizes):
-            self._inside, self._next_id = first + count, commit.base_id
+        whole, one_at_least = self._selection.whole, not self._items
+        taken = members.take(self._inside, self._room, whole=whole, one_at_least=one_at_least)
+        self._items += taken.items
+        self._room -= taken.used_bytes
+        inside = self._inside + taken.count
+        if inside < members.count:
+            self._inside, self._next_id = inside, commit.base_id
             return False
         self._inside, self._tick = 0, commit.base_tick
         return True
@@ -220,27 +218,6 @@ def announce(closed: ClosedTick, cursor: Cursor, selection: Selection) -> Closed
     if closed.tick <= cursor.tick or closed.tick <= selection.floor:
         return None
     return closed
-
-
-def _fitting(
-    sizes: tuple[int, ...], first: int, room: int, *, one_at_least: bool
-) -> tuple[int, int]:
-    """How many messages from `first` on fit into `room` bytes, and what they take."""
-    count = used = 0
-    for index in range(first, len(sizes)):
-        size = sizes[index] + MESSAGE_OVERHEAD_BYTES
-        if used + size > room and not (one_at_least and count == 0):
-            break
-        count += 1
-        used += size
-    return count, used
-
-
-def _whole(record: Record, first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:
-    """All that is left of a record, or nothing; its body travels as it is."""
-    left = max(0, len(record.sizes) - first)
-    used = len(record.body) + MESSAGE_OVERHEAD_BYTES
-    return (left, used) if used <= room or one_at_least else (0, 0)
 
 
 def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[Item]:

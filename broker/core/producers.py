@@ -108,8 +108,8 @@ class GroupNumbers:
         self._first: dict[ProducerPart, tuple[int, int]] = {}  # index in the group, messages
         self._next: dict[str, int] = {}
 
-    def admit(self, index: int, part: ProducerPart, count: int) -> Appended | Refusal | int | None:
-        """None: it is new, and number `index` of the group. A number: it repeats that one."""
+    def look_up(self, part: ProducerPart, count: int) -> Appended | Refusal | int | None:
+        """None: it is new. A number: it repeats that one of the group. Nothing is changed by it."""
         refusal = _ill_formed(part)
         if refusal is not None:
             return refusal
@@ -118,13 +118,13 @@ class GroupNumbers:
             return same[0] if same[1] == count else _other_batch(part, same[1], count)
         expected = self._next.get(part.producer)
         if expected is None or part.sequence < expected:
-            known = self._producers.look_up(part, count)
-        else:
-            known = None if part.sequence == expected else _gap(part, expected)
-        if known is None:
-            self._first[part] = index, count
-            self._next[part.producer] = part.sequence + count
-        return known
+            return self._producers.look_up(part, count)
+        return None if part.sequence == expected else _gap(part, expected)
+
+    def take(self, index: int, part: ProducerPart, count: int) -> None:
+        """What is new is let in, as number `index` of the group."""
+        self._first[part] = index, count
+        self._next[part.producer] = part.sequence + count
 
 
 def produced_by(record: Record) -> Produced | None:

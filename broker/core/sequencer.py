@@ -208,16 +208,30 @@ class _Group:
             self._place_with(message.vchannel, index, message, None)
 
     def _admit_batch(self, index: int, batch: NewBatch) -> None:
-        """A record of its own, unless its producer has sent it before."""
-        if batch.part.producer is not None:
-            known = self._numbers.admit(index, batch.part.producer, len(batch.sizes))
+        """A record of its own, unless its producer has sent it before.
+
+        A repeat gets its first answer whatever became of its transaction meanwhile. One that its
+        transaction refuses uses up no number.
+        """
+        numbered, session = batch.part.producer, None
+        if numbered is not None:
+            known = self._numbers.look_up(numbered, len(batch.sizes))
             if isinstance(known, int):
                 self.same_as.append((index, known))
                 return
             if known is not None:
                 self.outcomes[index] = known
                 return
-        run = _Run(batch.vchannel, batch.type)
+        if batch.txn is not None:
+            refusal = self._transactions.admit(batch, self._latest_tick)
+            if isinstance(refusal, Refusal):
+                self.outcomes[index] = refusal
+                return
+            session = self._transactions.find(batch.txn.id)
+            self._growing.pop(batch.txn.id, None)
+        if numbered is not None:
+            self._numbers.take(index, numbered, len(batch.sizes))
+        run = _Run(batch.vchannel, batch.type, session)
         run.batch = batch
         run.indexes.append(index)
         self._growing.pop(batch.vchannel, None)

@@ -317,9 +317,9 @@ class Transactions:
             return
         if record.kind in BODY_TYPES:
             session.bodies += len(record.sizes)
-            session.size_bytes += len(record.body)
+            session.size_bytes += record.body_bytes
             session.last_tick = record.last_tick
-            self._open_bytes += len(record.body)
+            self._open_bytes += record.body_bytes
             return
         session.state = _replayed_end(record)
         outcome = AppendedInTxn(

@@ -14,15 +14,16 @@ from broker.core.naming import belongs_to
 from broker.edge.appendable import PLAIN_TYPES
 from broker.model.batch import BatchPart, Codec, Durability, Keys, NewBatch
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, TxnId
 from broker.model.message import MessageType
 from broker.model.producer import ProducerPart
+from broker.model.txn import TxnContext
 from broker.node.groups import BATCH_MESSAGES_MAX
 from schemas.batches import ScannedBatch, shared_properties
 from schemas.entries import read_entry
 from schemas.fields import fields
 from schemas.packing import BadPacking, unpack
-from schemas.properties import HEADER, ROW_KEY, ROW_SCHEMA, VERSION, BadProperty
+from schemas.properties import HEADER, ROW_KEY, ROW_SCHEMA, TXN, VERSION, BadProperty
 from schemas.varint import Malformed
 
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
@@ -32,6 +33,7 @@ _CODECS: Final = frozenset(int(codec) for codec in Codec)
 _LEVELS: Final = frozenset(int(level) for level in Durability)
 _LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Durability])
 _OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
+_TXN_KEY: Final = TXN.key.encode()
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -71,7 +73,16 @@ class Batchable:
     ) -> NewBatch | Refusal:
         """A batch whose body is good, unless its properties are not. `more`: the log's own."""
         kind = batch.type or MessageType.INSERT
-        properties = _stored(batch.vchannel, kind, batch.properties)
+        try:
+            txn, own = _of_txn(batch.properties)
+        except (BadProperty, Malformed) as error:
+            return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+        if txn is not None and batch.durability:
+            cause = (
+                "bodies of a transaction are answered when they are synced: its commit counts them"
+            )
+            return Refusal(StreamingCode.INVALID_ARGUMENT, f"{cause}; ask for FSYNC, which is 0")
+        properties = _stored(batch.vchannel, kind, own)
         if isinstance(properties, Refusal):
             return properties
         if more:
@@ -83,6 +94,7 @@ class Batchable:
             kind,
             batch.body,
             unpacked + len(properties),
+            txn=txn,
             sizes=sizes,
             part=BatchPart(properties, Codec(batch.codec), keys, producer),
             durability=Durability(batch.durability),
@@ -136,6 +148,24 @@ def _wrong_packing(batch: ScannedBatch) -> str:
     except BadPacking as error:
         return str(error)
     return ""
+
+
+def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
+    """The transaction that a property names, and the others. Raises BadProperty, Malformed."""
+    if _TXN_KEY not in own:
+        return None, own
+    txn: TxnContext | None = None
+    others: list[tuple[str, str]] = []
+    for _, first, stop in fields(own, 0, len(own)):
+        key, value = read_entry(own[first:stop])
+        if key != TXN.key:
+            others.append((key, value))
+        elif txn is None:
+            context = TXN.decode(value)
+            txn = TxnContext(TxnId(context.txn_id), context.keepalive_ms)
+        else:
+            raise BadProperty(key, value, "a batch is of one transaction")
+    return txn, shared_properties(others)
 
 
 def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:

@@ -132,7 +132,8 @@ class ReadStream:
                 return self._ended(parts), True
             match item:
                 case Slice():
-                    parts += self._slice(self._cut(item))
+                    parts += (*_transaction(members), *self._slice(self._cut(item)))
+                    members = []
                 case DeliveredInTxn():
                     if item.begins is None and self.rows is None:
                         members.append(item)
@@ -160,7 +161,7 @@ class ReadStream:
     def _is_beyond(self, item: Delivered | ClosedTick | Slice) -> bool:
         if not self._until:
             return False
-        first = item.record.base_tick + item.first if isinstance(item, Slice) else item.tick
+        first = item.first_tick if isinstance(item, Slice) else item.tick
         return first > self._until
 
     def _cut(self, part: Slice) -> Slice:

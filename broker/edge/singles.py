@@ -8,14 +8,16 @@ Next: schemas/splice.py
 from itertools import accumulate, pairwise
 
 from broker.model.batch import Codec
-from broker.model.record import Slice
+from broker.model.record import Slice, SliceInTxn
+from broker.model.txn import TxnPart
 from schemas.arrow_json import rows_as_json
 from schemas.entries import write_entry
 from schemas.packing import unpack
-from schemas.properties import ROW_KEY
+from schemas.properties import ROW_KEY, TXN
 from schemas.scan import STORED_PAYLOAD, STORED_PROPERTY
+from schemas.txn_context import TxnContext
 from schemas.varint import varint
-from schemas.wire import consume_message
+from schemas.wire import consume_in_txn, consume_message
 
 
 def consume_slice(part: Slice) -> list[bytes]:
@@ -26,23 +28,33 @@ def consume_slice(part: Slice) -> list[bytes]:
     record, batch = part.record, part.record.batch
     assert batch is not None
     keys = batch.keys.split(len(record.sizes))
+    properties = batch.properties + _of_txn(record.txn)
     messages: list[bytes] = []
     for index, payload in enumerate(payloads_of(part), part.first):
-        stored = [batch.properties]
+        stored = [properties]
         if payload:
             stored = [STORED_PAYLOAD, varint(len(payload)), payload, *stored]
         if (key := keys[index]) is not None:
             stored.append(write_entry(STORED_PROPERTY, ROW_KEY.key, ROW_KEY.encode(key)))
-        messages.append(
-            consume_message(
-                record.base_id + index,
-                record.base_tick + index,
-                record.last_confirmed_of(index),
-                record.term,
-                b"".join(stored),
-            )
-        )
+        messages.append(_consumed(part, index, b"".join(stored)))
     return messages
+
+
+def _consumed(part: Slice, index: int, stored: bytes) -> bytes:
+    record = part.record
+    own_id = record.base_id + index
+    if isinstance(part, SliceInTxn):
+        return consume_in_txn(own_id, part.tick, part.last_confirmed_id, record.term, stored)
+    tick, confirmed = record.base_tick + index, record.last_confirmed_of(index)
+    return consume_message(own_id, tick, confirmed, record.term, stored)
+
+
+def _of_txn(part: TxnPart | None) -> bytes:
+    """The property that says so: Milvus's producers send it with each body, a batch has it once."""
+    if part is None:
+        return b""
+    context = TxnContext(part.id, part.keepalive_ms)
+    return write_entry(STORED_PROPERTY, TXN.key, TXN.encode(context))
 
 
 def payloads_of(part: Slice) -> list[bytes]:

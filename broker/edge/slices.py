@@ -6,7 +6,7 @@ Next: schemas/batches.py
 
 from broker.model.batch import BatchPart, Codec
 from broker.model.failure import Refused, StreamingCode
-from broker.model.record import Slice
+from broker.model.record import Slice, SliceInTxn
 from schemas.arrow_ipc import BadArrow
 from schemas.arrow_rows import select_columns
 from schemas.batches import ARROW_ROWS, STORED, ReadBatch
@@ -29,6 +29,9 @@ def batch_of(part: Slice) -> ReadBatch:
     )
     if batch is None:
         return plain
+    if isinstance(part, SliceInTxn):
+        ids = tuple(range(record.base_id, record.next_id))
+        plain = plain._replace(tick=part.tick, last_confirmed_id=part.last_confirmed_id, ids=ids)
     if batch.codec is Codec.ARROW:
         return plain._replace(form=ARROW_ROWS, sizes=(), properties=batch.properties)
     return _of_payloads(plain, batch)

@@ -18,6 +18,7 @@ class Record:
     `last_confirmed_id` equal to `base_id` says that each message confirms itself; any smaller
     value holds for all of them. `txn` is the transaction that all of them belong to, if any.
     With a `batch` the body is payloads alone, perhaps packed, and not the form that Milvus reads.
+    Both together: a batch whose messages are bodies of the transaction.
     """
 
     term: Term
@@ -38,6 +39,15 @@ class Record:
     @property
     def last_tick(self) -> TimeTick:
         return TimeTick(self.base_tick + len(self.sizes) - 1)
+
+    @property
+    def body_bytes(self) -> int:
+        """What the messages count for in a transaction: of a packed batch, unpacked."""
+        if self.batch is None:
+            return len(self.body)
+        packed = self.batch.codec in (Codec.LZ4, Codec.ZSTD)
+        payloads = sum(self.sizes) if packed else len(self.body)
+        return payloads + len(self.batch.keys.body) + len(self.batch.properties)
 
     @property
     def adds_up(self) -> bool:
@@ -78,8 +88,28 @@ class Slice:
     end: int
 
     @property
+    def first_tick(self) -> TimeTick:
+        return TimeTick(self.record.base_tick + self.first)
+
+    @property
     def last_tick(self) -> TimeTick:
         return TimeTick(self.record.base_tick + self.end - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceInTxn(Slice):
+    """The same of a committed transaction: tick and last confirmed id are the commit's, for all."""
+
+    tick: TimeTick
+    last_confirmed_id: MessageId
+
+    @property
+    def first_tick(self) -> TimeTick:
+        return self.tick
+
+    @property
+    def last_tick(self) -> TimeTick:
+        return self.tick
 
 
 def head_of(record: Record) -> RecordHead:

@@ -15,6 +15,8 @@ from broker.wal.memory import MemoryWal
 from schemas.batches import Landed, NotLanded, scan_append_response
 from schemas.generated.tidemark import v1
 from schemas.handshake import CREATE_PRODUCER, CreateHeader, create_header
+from schemas.properties import TXN
+from schemas.txn_context import TxnContext
 from tests.wire.peer import Ended, Peer, PeerStream, connected
 from tests.wire.small_broker import FIRST_TERM, P0, V0, SmallBroker, small_broker
 from tests.wire.test_consume import next_messages
@@ -282,3 +284,37 @@ async def test_what_was_accepted_is_stored_though_the_producer_went_away(
     assert answers[0] == answers[1]
     messages = await next_messages(await consuming(peer), 1)
     assert [it.payload for it in messages] == [b"gone"]
+
+
+@pytest.mark.parametrize(
+    ("txn", "code"),
+    [
+        ("no base64 at all!", Code.INVALID_ARGUMENT),
+        ("", Code.TRANSACTION_EXPIRED),
+        (TXN.encode(TxnContext(12345, 1000)), Code.TRANSACTION_EXPIRED),
+    ],
+)
+async def test_a_batch_of_a_transaction_that_is_none_is_refused(
+    peer: Peer, txn: str, code: Code
+) -> None:
+    answer = await refused(peer, batch(b"x", properties={"_tx": txn}))
+    assert answer.code == code
+
+
+async def test_a_batch_of_a_transaction_that_is_not_to_be_synced_is_refused(peer: Peer) -> None:
+    named = {"_tx": TXN.encode(TxnContext(12345, 1000))}
+    answer = await refused(peer, batch(b"x", properties=named, durability=v1.Durability.OS))
+    assert answer.code == Code.INVALID_ARGUMENT
+    assert "FSYNC" in answer.cause
+
+
+async def test_a_batch_of_two_transactions_is_refused(peer: Peer) -> None:
+    stream = await opened(peer)
+    names = [TXN.encode(TxnContext(number, 1000)) for number in (5, 6)]
+    both = [bytes(batch(b"x", properties={"_tx": names[0]}))]
+    both += [bytes(v1.AppendRequest(properties={"_tx": names[1]}))]
+    await stream.send(b"".join(both))
+    answer = scan_append_response(await stream.receive())
+    assert isinstance(answer, NotLanded)
+    assert answer.code == Code.INVALID_ARGUMENT
+    assert "one transaction" in answer.cause

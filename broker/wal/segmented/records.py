@@ -17,8 +17,10 @@ and version 3, for batches whose body is payloads alone, has there what they sha
     codec u32 | properties bytes u32 | keys u32 | keys bytes u32 | producer bytes u32
     sequence i64 | properties | producer | key sizes u32 * keys | keys
 
-Both have a mark over their checksum, because the version lies outside of what that covers. Of a
-packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it. A
+Version 4, for batches that are bodies of a transaction, has there both of these, in this order.
+
+All three have a mark over their checksum, because the version lies outside of what that covers. Of
+a packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it. A
 codec that is not in `Codec` now needs a version of its own.
 
 `length` counts the whole record. The checksum covers everything behind it, and is stored with the
@@ -47,6 +49,7 @@ MAGIC = b"\xd7TmR"
 VERSION = 1
 VERSION_IN_TXN = 2
 VERSION_BATCH = 3
+VERSION_BATCH_IN_TXN = 4
 BODY_BYTES_MAX = 1 << 30
 _PREFIX = struct.Struct("<4sIII")
 _FIELDS = struct.Struct("<qqQqqIII")
@@ -54,7 +57,14 @@ _FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
 FRAME_BYTES = _FRAME.size
 _TXN = struct.Struct("<QqqQ")
 _BATCH = struct.Struct("<IIIIIq")
-_MARKS = {VERSION: 0, VERSION_IN_TXN: 0x54784E32, VERSION_BATCH: 0x42617433}
+_MARKS = {
+    VERSION: 0,
+    VERSION_IN_TXN: 0x54784E32,
+    VERSION_BATCH: 0x42617433,
+    VERSION_BATCH_IN_TXN: 0x42547834,
+}
+_IN_TXN = (VERSION_IN_TXN, VERSION_BATCH_IN_TXN)
+_OF_BATCHES = (VERSION_BATCH, VERSION_BATCH_IN_TXN)
 _CODECS = frozenset(Codec)
 _VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
 
@@ -129,12 +139,12 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         *sizes,
     )
     version, part = VERSION, record.txn
-    if record.batch is not None:
-        version = VERSION_BATCH
-        fields += _encode_batch(record.batch)
-    elif part is not None:
+    if part is not None:
         version = VERSION_IN_TXN
         fields += _TXN.pack(part.id, part.keepalive_ms, part.begin_id, part.bodies)
+    if record.batch is not None:
+        version = VERSION_BATCH if part is None else VERSION_BATCH_IN_TXN
+        fields += _encode_batch(record.batch)
     checksum = crc32c_extend(crc32c(fields), body) ^ salt ^ _MARKS[version]
     length = _PREFIX.size + len(fields) + len(body)
     return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
@@ -208,8 +218,8 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
         buffer[name_at : name_at + name].decode(),
         _sizes_of(count).unpack_from(buffer, name_at + name),
         body,
-        _part_at(buffer, at + part_from) if version == VERSION_IN_TXN else None,
-        _batch_at(buffer, at + part_from, offset) if version == VERSION_BATCH else None,
+        _part_at(buffer, at + part_from) if version in _IN_TXN else None,
+        _batch_at(buffer, at + part_from, offset, version) if version in _OF_BATCHES else None,
     )
     return Stored(offset, offset + length, group_id, record)
 
@@ -219,10 +229,11 @@ def _part_at(buffer: bytes, at: int) -> TxnPart:
     return TxnPart(TxnId(txn_id), keepalive_ms, MessageId(begin_id), bodies)
 
 
-def _batch_at(buffer: bytes, at: int, offset: int) -> BatchPart:
+def _batch_at(buffer: bytes, at: int, offset: int, version: int) -> BatchPart:
+    at += _BATCH_FROM[version]
     codec, properties, keys, key_bytes, producer, sequence = _BATCH.unpack_from(buffer, at)
     if codec not in _CODECS:
-        raise BadRecord(offset, f"codec {codec} is none of version {VERSION_BATCH}")
+        raise BadRecord(offset, f"codec {codec} is none of version {version}")
     producer_at = at + _BATCH.size + properties
     keys_at = producer_at + producer
     body_at = keys_at + 4 * keys
@@ -236,15 +247,22 @@ def _batch_at(buffer: bytes, at: int, offset: int) -> BatchPart:
     )
 
 
-_LEAST_BYTES = {VERSION: 0, VERSION_IN_TXN: _TXN.size, VERSION_BATCH: _BATCH.size}
+_BATCH_FROM = {VERSION_BATCH: 0, VERSION_BATCH_IN_TXN: _TXN.size}
+_LEAST_BYTES = {
+    VERSION: 0,
+    VERSION_IN_TXN: _TXN.size,
+    VERSION_BATCH: _BATCH.size,
+    VERSION_BATCH_IN_TXN: _TXN.size + _BATCH.size,
+}
 
 
 def _part_bytes(version: int, buffer: bytes, at: int) -> int:
     """What lies between the sizes and the body, by lengths that are not checked yet."""
-    if version != VERSION_BATCH:
+    if version not in _OF_BATCHES:
         return _LEAST_BYTES[version]
-    _, properties, keys, key_bytes, producer, _ = _BATCH.unpack_from(buffer, at)
-    return _BATCH.size + int(properties + 4 * keys + key_bytes + producer)
+    start = at + _BATCH_FROM[version]
+    _, properties, keys, key_bytes, producer, _ = _BATCH.unpack_from(buffer, start)
+    return _LEAST_BYTES[version] + int(properties + 4 * keys + key_bytes + producer)
 
 
 def length_at(window: Window, offset: int) -> int:

@@ -19,11 +19,13 @@ from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
 from broker.model.failure import StreamingCode
+from broker.model.message import MessageType
 from broker.transport import Listener, ListenerLimits, ServerBatchStream
 from schemas.batches import ScannedBatch, append_landed, append_refused, scan_append_request
 from schemas.generated.milvus.proto import streaming
 from schemas.generated.tidemark import v1
 from schemas.status import StreamingError, grpc_code, status_details
+from schemas.txn_context import TxnContext
 from schemas.varint import varint
 from schemas.wire import (
     Close,
@@ -32,6 +34,7 @@ from schemas.wire import (
     consume_time_tick,
     produce_error,
     produce_result,
+    produce_result_in_txn,
     rocksmq_id,
     scan_produce_request,
 )
@@ -41,6 +44,8 @@ VCHANNEL = f"{PCHANNEL}_1v0"
 HANDLER = "/milvus.proto.streaming.StreamingNodeHandlerService/"
 DISCOVER = "/milvus.proto.streaming.StreamingCoordAssignmentService/AssignmentDiscover"
 FIRST_TICK = 1000
+TXN = TxnContext(7, 10_000)
+"""Of every begin."""
 
 
 class Cut(Enum):
@@ -260,9 +265,11 @@ class ScriptedBroker:
             self.lose_replies -= 1
             await self._cut(call)
         if not self.silent:
-            await stream.write_batch(
-                [produce_result(request.request_id, stored.id, stored.tick, stored.id)]
-            )
+            where = request.request_id, stored.id, stored.tick, stored.id
+            if request.message.type == MessageType.BEGIN_TXN:
+                await stream.write_batch([produce_result_in_txn(*where, TXN.encode())])
+            else:
+                await stream.write_batch([produce_result(*where)])
         return None
 
     async def _consume(self, call: "Stream[bytes, bytes]") -> None:

@@ -21,6 +21,7 @@ from broker.client import (
 )
 from broker.client.appends import Appends
 from broker.client.atomic import append_whole
+from broker.client.txn_appends import TxnAppends
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
 from schemas.txn_context import TxnContext
@@ -150,13 +151,24 @@ async def test_a_raw_append_goes_to_its_vchannel_and_takes_no_message_of_the_log
 
 
 class ScriptedAppends(Appends):
-    """Answers begins, bodies and commits from three lists of errors; without one it lands."""
+    """Appends nothing but transactions, by script."""
 
     def __init__(self, *, bodies: list[Exception], commits: list[Exception]) -> None:
+        self.of_txns = self.script = ScriptedTxnAppends(bodies, commits)
+
+    @property
+    def sent(self) -> list[int]:
+        return self.script.sent
+
+
+class ScriptedTxnAppends(TxnAppends):
+    """Answers begins, bodies and commits from three lists of errors; without one it lands."""
+
+    def __init__(self, bodies: list[Exception], commits: list[Exception]) -> None:
         self.errors = {MessageType.INSERT: bodies, MessageType.COMMIT_TXN: commits}
         self.sent: list[int] = []
 
-    async def in_txn(
+    async def step(
         self,
         vchannel: VChannelName,
         message: Message,
@@ -179,7 +191,7 @@ class ScriptedAppends(Appends):
         results: list[Appended | TidemarkError] = []
         for message in messages:
             try:
-                results.append((await self.in_txn(vchannel, message, txn, deadline_s))[0])
+                results.append((await self.step(vchannel, message, txn, deadline_s))[0])
             except TidemarkError as error:
                 results.append(error)
         return results

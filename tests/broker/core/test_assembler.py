@@ -1,17 +1,19 @@
 """Transactions as readers get them, against one naive walk over the whole log."""
 
 from dataclasses import replace
+from itertools import islice
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.assembler import Assembler
-from broker.core.delivery import Selection, deliver, prepare, select
+from broker.core.delivery import Item, Selection, deliver, prepare, select
 from broker.model.ids import MessageId, TimeTick
-from broker.model.message import Delivered, DeliveredInTxn, NewMessage
+from broker.model.message import ClosedTick, Delivered, DeliveredInTxn, NewMessage
 from broker.model.position import Cursor, MessageTypes, TimeTickGt
-from broker.model.record import Record
+from broker.model.record import Record, SliceInTxn
 from broker.model.txn import TxnContext
+from tests.broker.core.test_members import batch_of
 from tests.broker.core.test_transaction import V, Writer, of, plain
 
 Seen = tuple[int, int, int, bytes]
@@ -38,7 +40,11 @@ def logs(draw: st.DrawFn) -> list[Record]:
             elif isinstance(what, int):
                 context, vchannel = txns[draw(st.integers(0, len(txns) - 1))]
                 size = draw(st.integers(0, 90))
-                messages.append(of(context, what, vchannel, size))
+                body: NewMessage = of(context, what, vchannel, size)
+                if what in (2, 3) and draw(st.booleans()):
+                    sizes = draw(st.lists(st.integers(0, 90), min_size=1, max_size=4))
+                    body = batch_of(context, *sizes, kind=what, vchannel=vchannel)
+                messages.append(body)
             else:
                 messages.append(plain(V[shard], 2 if what == "plain" else 6))
         writer.group(*messages)
@@ -74,7 +80,8 @@ class Reading:
     def __init__(self, records: list[Record], selection: Selection, cursor: Cursor) -> None:
         self.records, self.selection, self.cursor = records, selection, cursor
         self.assembler: Assembler | None = None
-        self.found: list[Delivered] = []
+        self.found: list[Seen] = []
+        self.in_txn: list[bool] = []
 
     @property
     def done(self) -> bool:
@@ -90,8 +97,26 @@ class Reading:
         left = self.holding(self.cursor.next_id)
         picked = deliver(left, self.cursor, self.selection, credit, self.assembler)
         assert not picked.broken, picked.broken
-        self.found += [item for item in picked.items if isinstance(item, Delivered)]
+        for item in picked.items:
+            self.see(item)
         self.cursor = picked.cursor
+
+    def see(self, item: Item) -> None:
+        """Each message by itself, and whether it is a begin or a body."""
+        assert not isinstance(item, ClosedTick)
+        if isinstance(item, Delivered):
+            self.found.append((item.id, item.tick, item.last_confirmed_id, item.body))
+            self.in_txn.append(isinstance(item, DeliveredInTxn))
+            return
+        for each in islice(item.record.messages(), item.first, item.end):
+            tick, confirmed = each.tick, each.last_confirmed_id
+            if isinstance(item, SliceInTxn):
+                tick, confirmed = item.tick, item.last_confirmed_id
+            self.found.append((each.id, tick, confirmed, each.body))
+            self.in_txn.append(isinstance(item, SliceInTxn))
+        assert (item.first_tick, item.last_tick) == (
+            self.found[item.first - item.end][1], self.found[-1][1]
+        )  # fmt: skip
 
     def prepare(self) -> None:
         open_id = self.cursor.open_id
@@ -111,7 +136,7 @@ class Reading:
             self.pull(credits[pulls % len(credits)])
             assert (self.cursor.next_id, self.cursor.inside) > before
             pulls += 1
-        return [(it.id, it.tick, it.last_confirmed_id, it.body) for it in self.found]
+        return self.found
 
 
 SELECTIONS = st.sampled_from(
@@ -120,6 +145,7 @@ SELECTIONS = st.sampled_from(
         select(V[0], ()),
         select(V[1], (MessageTypes(frozenset({3})),)),
         select("", (TimeTickGt(TimeTick(262_144_012)),)),
+        Selection(V[0], TimeTick(0), None, whole=True),
     )
 )
 
@@ -168,10 +194,10 @@ def test_members_come_together_and_between_begin_and_commit_comes_nothing_else(
 ) -> None:
     reading = Reading(records, ALL, Cursor(MessageId(1)))
     reading.all([credit], set())
-    ticks = [it.tick for it in reading.found]
+    ticks = [tick for _, tick, _, _ in reading.found]
     assert ticks == sorted(ticks)
-    for one, after in zip(reading.found, reading.found[1:], strict=False):
-        assert (one.tick == after.tick) == isinstance(one, DeliveredInTxn)
+    for one, after, inside in zip(ticks, ticks[1:], reading.in_txn, strict=False):
+        assert (one == after) == inside
 
 
 def written() -> list[Record]:

@@ -6,13 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.assembler import Assembler
-from broker.core.delivery import (
-    MESSAGE_OVERHEAD_BYTES,
-    Selection,
-    announce,
-    deliver,
-    select,
-)
+from broker.core.delivery import Selection, announce, deliver, select
+from broker.core.members import MESSAGE_OVERHEAD_BYTES
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered
 from broker.model.position import (

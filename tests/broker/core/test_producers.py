@@ -236,4 +236,4 @@ def test_a_log_that_begins_in_the_middle_of_a_producer_is_known_from_there() -> 
     assert isinstance(late.look_up(ProducerPart("a", 1), 1), OutOfSequence)
     late.learn(Produced("a", 9, 1, MessageId(50), TimeTick(2_000 * MS), MessageId(50)))
     assert isinstance(late.look_up(ProducerPart("a", 2), 1), OutOfSequence)
-    assert GroupNumbers(late).admit(0, ProducerPart("a", 10), 1) is None
+    assert GroupNumbers(late).look_up(ProducerPart("a", 10), 1) is None

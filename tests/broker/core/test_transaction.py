@@ -11,6 +11,7 @@ from broker.core.lease import lease_left_ms
 from broker.core.producers import Producers
 from broker.core.sequencer import Known, LogEnd, Sequenced, sequence
 from broker.core.transaction import Transactions, TxnLimits
+from broker.model.batch import ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, NewMessage
@@ -33,7 +34,7 @@ class Writer:
     records: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.transactions = Transactions(self.limits)
+        self.transactions, self.producers = Transactions(self.limits), Producers()
         self.end = LogEnd(Term(1), MessageId(1), TimeTick(self.tick))
 
     def group(self, *messages: NewMessage) -> Sequenced:
@@ -43,10 +44,10 @@ class Writer:
             TimeTick(self.end.last_tick + 1),
             self.end,
             ADMISSION,
-            Known(self.transactions, Producers()),
+            Known(self.transactions, self.producers),
         )
         used = sum(len(record.sizes) for record in result.records)
-        assert used <= len(messages) + due
+        assert used <= sum(map(ticks_of, messages)) + due
         self.records += result.records
         self.end = result.end
         assert self.end.open_txn_id == self.transactions.oldest_begin_id

@@ -12,11 +12,14 @@ from broker.model.producer import ProducerPart
 from broker.model.record import Record
 from broker.wal.segmented.records import BadRecord, Window, encode, record_at
 from tests.broker.wal.faulty_files import FaultyFiles
-from tests.broker.wal.some_records import batched, record
+from tests.broker.wal.some_records import batched, in_txn, record
 
 SALT = 77
 PART_AT = 68
 """Behind the fixed part; the vchannel and the sizes of a record come before its batch part."""
+
+TXN_BYTES = 32
+"""Of the transaction, which a batch of bodies names before its own part."""
 
 
 def stored(good: Record) -> Window:
@@ -41,17 +44,24 @@ PARTS = st.builds(
 )
 
 
-@given(PARTS, st.integers(1, 5))
-def test_a_batch_is_read_back_as_it_was_written(part: BatchPart, messages: int) -> None:
+@given(PARTS, st.integers(1, 5), st.booleans())
+def test_a_batch_is_read_back_as_it_was_written(
+    part: BatchPart, messages: int, of_txn: bool
+) -> None:
     good = replace(record(3, messages=messages), batch=part)
+    good = in_txn(good) if of_txn else good
     assert record_at(stored(good), 0, SALT).record == good
 
 
+@pytest.mark.parametrize("part_bytes", [0, TXN_BYTES])
 @pytest.mark.parametrize("field", range(1, 5))
-def test_a_length_inside_a_batch_that_leads_out_of_it_is_damage(field: int) -> None:
+def test_a_length_inside_a_batch_that_leads_out_of_it_is_damage(
+    field: int, part_bytes: int
+) -> None:
     good = batched(record(3))
+    good = in_txn(good) if part_bytes else good
     data = bytearray(b"".join(encode(good, 3, SALT)))
-    at = PART_AT + len(good.vchannel) + 4 + 4 * field
+    at = PART_AT + len(good.vchannel) + 4 + part_bytes + 4 * field
     struct.pack_into("<I", data, at, 1 << 30)
     file = FaultyFiles().open("r", create=True)
     file.write_durable(0, [bytes(data)])

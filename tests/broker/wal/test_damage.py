@@ -203,7 +203,7 @@ def test_an_unknown_version_of_a_record_is_named_beside_the_known_one(segment: i
     shelf = Shelf().fill()
     path = shelf.segments()[segment]
     shelf.flip(path, shelf.offset_of(4) + 4, 2)
-    with pytest.raises(UnknownFormat, match="version 5; this program reads version 3"):
+    with pytest.raises(UnknownFormat, match="version 5; this program reads version 4"):
         read_on(shelf.open())
 
 

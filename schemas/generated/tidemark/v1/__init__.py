@@ -409,12 +409,15 @@ class AppendRequest(betterproto2.Message):
         ),
     )
     """
-    Of every message in it. Names that begin with `_` are reserved, but for `_v` and `_h`.
+    Of every message in it. Names that begin with `_` are reserved, but for `_v` and `_h`, and for
+    `_tx`: with it, as in Milvus's messages, all are bodies of that open transaction, and a server
+    that has no batches of transactions refuses it. Begin and end go through Produce.
     """
 
     type: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    A milvus.proto.messages.MessageType; 0 means Insert. None that is a transaction's or exclusive.
+    A milvus.proto.messages.MessageType; 0 means Insert. None that is exclusive, or begins or ends
+    a transaction.
     """
 
     producer: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
