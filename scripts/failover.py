@@ -1,9 +1,11 @@
-"""How long a pchannel takes no appends when the process of its node is killed: kill -9, N times.
+"""How long pchannels take no appends when a process of their cluster is killed: kill -9, N times.
 
-Starts `tidemark serve --nodes N` with a fresh data folder, appends to every pchannel one message
-after the other, and kills a node that owns some of them, again and again. A gap is the time from
-the last acknowledged append on one of its pchannels to the next. Owns the load and the figures.
-Next: broker/fleet/node_process.py
+    python scripts/failover.py --kills 100              # a node each time, under `serve --nodes`
+    python scripts/failover.py --kills 20 --coordinator  # the coordinator, started again at once
+
+Appends to every pchannel one message after the other, and kills, again and again. A gap is the
+longest time between two acknowledged appends on one of the pchannels that were hit, from the kill
+until all is whole again. Owns the load and the figures. Next: scripts/failover_steps.py
 """
 
 import argparse
@@ -11,53 +13,124 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
+from failover_steps import LEVELS, steps_between, told
 
 from broker.client import Client, TidemarkError, connect
 
 COLLECTION = "failover"
-APPEND_S = 30.0
+APPEND_S = 60.0
 PAUSE_S = 0.02
-SETTLE_S = 30.0
-LAST_ANSWERS_S = 0.01
-"""Until what a dead node had written to its sockets is read."""
+SETTLE_S = 60.0
+AFTER_S = 0.3
+"""Between all being whole and the next kill: what is measured is no failover of a failover."""
 PAYLOAD = b"." * 1024
+SLOWEST = 3
+"""So many kills are told step by step."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """One vchannel and when its appends were acknowledged: before and after the newest kill."""
+    """One vchannel, when its newest append was acknowledged, and its longest gap since a kill."""
 
     vchannel: str
     acknowledged: int = 0
     errors: int = 0
     last_s: float = 0.0
-    killed_s: float | None = None
-    before_s: float = 0.0
-    gap: float | None = None
-    over: anyio.Event = field(default_factory=anyio.Event)
+    longest_s: float = 0.0
+    longest_until_s: float = 0.0
+    landing: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def pchannel(self) -> str:
+        return self.vchannel.rpartition("_")[0]
 
     def mark(self) -> None:
-        """Its node is dead, and its last answers are read: the next one is another owner's."""
-        self.killed_s, self.before_s, self.gap = time.monotonic(), self.last_s, None
-        self.over = anyio.Event()
+        """Something is about to be killed."""
+        self.longest_s = self.longest_until_s = 0.0
 
     def landed(self) -> None:
-        """The first one after the kill ends the gap, whether it was sent before or after."""
         now_s = time.monotonic()
-        if self.killed_s is not None:
-            self.gap, self.killed_s = now_s - self.before_s, None
-            self.over.set()
+        if now_s - self.last_s > self.longest_s:
+            self.longest_s, self.longest_until_s = now_s - self.last_s, now_s
         self.last_s = now_s
         self.acknowledged += 1
+        self.landing.set()
+        self.landing = anyio.Event()
+
+    async def until_one_more(self) -> None:
+        """Until an append that was sent from now on is acknowledged."""
+        for _ in range(2):
+            await self.landing.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Who was killed and when, how many pchannels it hit, and the longest gap of them."""
+
+    victim: str
+    at_s: float
+    hit: int
+    gap_s: float
+    over_s: float
+
+    def __str__(self) -> str:
+        return f"{self.victim}, {self.hit} pchannels, {self.gap_s:.3f} s"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What runs. `coordinator`: None when it must live, because it started the nodes."""
+
+    address: str
+    nodes: int
+    log: Path
+    coordinator: "Restarted | None" = None
+
+
+class Restarted:
+    """A process that can be killed and is started again at once."""
+
+    def __init__(self, *arguments: str, log: Path) -> None:
+        self._arguments = arguments
+        self._log = log
+        self.process = self._start()
+
+    def kill(self) -> None:
+        """Returns when the next one has been started, not when it is ready."""
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+    def address(self) -> str:
+        """Where it listens, once it says that it is ready."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
+
+    def _start(self) -> "subprocess.Popen[str]":
+        with self._log.open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "broker", *self._arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | {"TIDEMARK_LOG_LEVEL": LEVELS, "TIDEMARK_LOG_FORMAT": "json"},
+            )
 
 
 async def append_for_ever(log: Client, lane: Lane) -> None:
@@ -86,22 +159,52 @@ async def whole(log: Client, nodes: int) -> dict[str, int]:
     """The owner of each pchannel, once all are served and every node is back."""
     with anyio.fail_after(SETTLE_S):
         while True:
-            owners = {it.name: it.node_id for it in await log.channels() if it.state == "assigned"}
-            registered = [
-                int(actor.extra.get("nodes", 0))
-                for actor in await log.actors()
-                if actor.path.endswith("/registrar")
-            ]
-            if len(owners) == len(await log.channels()) and registered == [nodes]:
+            try:
+                known = await log.channels()
+                actors = await log.actors()
+            except TidemarkError:
+                await anyio.sleep(0.1)
+                continue
+            owners = {it.name: it.node_id for it in known if it.state == "assigned"}
+            paths = {it.path: it for it in actors}
+            registrar = next((it for it in paths if it.endswith("/registrar")), "")
+            registered = int(paths[registrar].extra.get("nodes", 0)) if registrar else 0
+            if known and len(owners) == len(known) and registered == nodes:
                 return owners
-            await anyio.sleep(0.05)
+            await anyio.sleep(0.1)
 
 
-async def measure(address: str, kills: int, nodes: int, seed: int) -> tuple[list[float], int, int]:
-    """The longest gap of each kill; how many appends were acknowledged, and how many failed."""
+async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.Random) -> Kill:
+    """One kill, and what came of it once all is whole again."""
+    owners = await whole(log, cluster.nodes)
+    await anyio.sleep(AFTER_S)
+    node = chosen.choice(sorted(set(owners.values())))
+    pids = await node_pids(log)
+    hit = [it for it in lanes if cluster.coordinator or owners[it.pchannel] == node]
+    for lane in hit:
+        lane.mark()
+    at_s, began_s = time.time(), time.monotonic()
+    if cluster.coordinator:
+        cluster.coordinator.kill()
+    else:
+        os.kill(pids[node], signal.SIGKILL)
+    for lane in hit:
+        await lane.until_one_more()
+    await whole(log, cluster.nodes)
+    for lane in hit:
+        await lane.until_one_more()
+    longest = max(hit, key=lambda lane: lane.longest_s)
+    over_s = at_s + longest.longest_until_s - began_s
+    victim = "coordinator" if cluster.coordinator else f"node {node}"
+    return Kill(victim, at_s, len(hit), longest.longest_s, over_s)
+
+
+async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], int, int]:
+    """Each kill; how many appends were acknowledged, and how many failed."""
     chosen = random.Random(seed)
-    gaps: list[float] = []
-    async with connect(address) as log:
+    done: list[Kill] = []
+    async with connect(cluster.address) as log:
+        await whole(log, cluster.nodes)
         pchannels = len(await log.channels())
         made = await log.collections.create(COLLECTION, shards=pchannels)
         lanes = [Lane(vchannel) for vchannel in made.vchannels]
@@ -109,32 +212,44 @@ async def measure(address: str, kills: int, nodes: int, seed: int) -> tuple[list
             for lane in lanes:
                 tasks.start_soon(append_for_ever, log, lane)
             for number in range(kills):
-                await anyio.sleep(0.3)
-                owners = await whole(log, nodes)
-                victim = chosen.choice(sorted(set(owners.values())))
-                hit = [it for it in lanes if owners[it.vchannel.rpartition("_")[0]] == victim]
-                pids = await node_pids(log)
-                os.kill(pids[victim], signal.SIGKILL)
-                while alive(pids[victim]):
-                    await anyio.lowlevel.checkpoint()
-                await anyio.sleep(LAST_ANSWERS_S)
-                for lane in hit:
-                    lane.mark()
-                for lane in hit:
-                    await lane.over.wait()
-                longest = max(lane.gap or 0.0 for lane in hit)
-                gaps.append(longest)
-                print(f"kill {number + 1}: node {victim}, {len(hit)} pchannels, {longest:.3f} s")
+                done.append(await kill(cluster, log, lanes, chosen))
+                print(f"kill {number + 1}: {done[-1]}", flush=True)
             tasks.cancel_scope.cancel()
-        return gaps, sum(it.acknowledged for it in lanes), sum(it.errors for it in lanes)
+        return done, sum(it.acknowledged for it in lanes), sum(it.errors for it in lanes)
 
 
-def alive(pid: int) -> bool:
-    """Whether it can still do anything; one that is only not buried yet cannot."""
+@contextmanager
+def served(folder: Path, nodes: int) -> Iterator[Cluster]:
+    """A coordinator that starts its nodes itself."""
+    log, data = folder / "log", ("--data-dir", str(folder / "data"))
+    serving = Restarted("serve", "--nodes", str(nodes), *data, "--listen", "127.0.0.1:0", log=log)
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        yield Cluster(serving.address(), nodes, log)
+    finally:
+        serving.stop()
+
+
+@contextmanager
+def by_hand(folder: Path, nodes: int) -> Iterator[Cluster]:
+    """A coordinator and nodes that do not depend on it."""
+    log, data = folder / "log", ("--data-dir", str(folder / "data"))
+    address = f"127.0.0.1:{free_port()}"
+    with ExitStack() as running:
+        coordinator = Restarted("coordinator", *data, "--listen", address, log=log)
+        running.callback(coordinator.stop)
+        coordinator.address()
+        for number in range(1, nodes + 1):
+            told_node = ("--node-id", str(number), "--coordinator", address)
+            node = Restarted("node", *told_node, *data, "--listen", "127.0.0.1:0", log=log)
+            running.callback(node.stop)
+        yield Cluster(address, nodes, log, coordinator)
+
+
+def free_port() -> int:
+    """One that nobody listens on now; the coordinator must come back to the same."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -149,28 +264,20 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--coordinator", action="store_true", help="kill it, and not nodes")
     parser.add_argument("--p99-max", type=float, default=0.0, help="seconds; 0: only measure")
     arguments = parser.parse_args()
+    start = by_hand if arguments.coordinator else served
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
-        server = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "broker", "serve", "--nodes", str(arguments.nodes)),
-                *("--data-dir", str(Path(folder) / "data"), "--listen", "127.0.0.1:0"),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"TIDEMARK_LOG_LEVEL": "error"},
-        )
-        try:
-            assert server.stdout is not None
-            line = server.stdout.readline()
-            address = dict(word.split("=", 1) for word in line.split()[2:])["listen"]
-            gaps, acknowledged, errors = anyio.run(
-                measure, address, arguments.kills, arguments.nodes, arguments.seed
+        with start(Path(folder), arguments.nodes) as cluster:
+            done, acknowledged, errors = anyio.run(
+                measure, cluster, arguments.kills, arguments.seed
             )
-        finally:
-            server.terminate()
-            server.wait(timeout=30)
+        slowest = sorted(enumerate(done, 1), key=lambda it: -it[1].gap_s)[:SLOWEST]
+        for number, it in slowest:
+            print(f"\nkill {number}: {it}, over {it.over_s - it.at_s:.3f} s after it")
+            print(told(steps_between(cluster.log, it.at_s, it.over_s)))
+    gaps = [it.gap_s for it in done]
     figures = {
         "kills": len(gaps),
         "p50_s": round(quantile(gaps, 0.5), 3),

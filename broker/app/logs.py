@@ -17,7 +17,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from actors import identity
 
-NOISY: Final = ("aiosqlite", "asyncio")
+NOISY: Final = ("asyncio",)
 """Libraries whose lines below a warning tell nobody anything."""
 
 

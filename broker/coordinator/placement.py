@@ -192,6 +192,7 @@ class Placement(Actor[PlacementMessage]):
         if chosen is None:
             self._plan(self._timing.reconcile_s)
             return
+        log.debug("node chosen", node=chosen)
         node = self._nodes.find(chosen)
         access = access_at(await streaming_version(self._store))
         there = (before.meta.node, before.meta.access) == (chosen, access)
@@ -203,8 +204,10 @@ class Placement(Actor[PlacementMessage]):
         self._note(recorded)
         for owner in meta.histories:
             await self._remove(owner)
+        log.debug("owner recorded", node=chosen)
         channel = PChannel(meta.name, meta.term, meta.access)
         await self._within(self._timing.assign_deadline_s, lambda: node.assign(channel))
+        log.debug("node has opened it", node=chosen)
         await self._opened(chosen, meta.term)
 
     async def _opened(self, node: NodeId, term: Term) -> None:
@@ -217,6 +220,7 @@ class Placement(Actor[PlacementMessage]):
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
             self._confirmed, self._host = term, self._nodes.find(node)
             self._failures, self._error = 0, ""
+            log.debug("owner confirmed", node=node)
         self._note(recorded)
         self._follow_up(self._timing.reopen_grace_s)
 

@@ -170,17 +170,21 @@ class Appender(Actor[AppenderMessage]):
 
     async def _open(self, term: Term) -> None:
         channels = self._parts.open_channels
+        log.debug("opening")
         self._session = self._parts.tenure.session
         await channels.release(self._name)
         self._log = await self._parts.wal.open(self._name, term)
         channels.hold(self._name, self._log)
         bounds = self._log.bounds()
+        log.debug("log opened")
         recovered = await taken_over(self._name, self._log, self._parts)
+        log.debug("recovered")
         self._known = Known(recovered.transactions, recovered.producers)
         self._saved = Saved(recovered.saved)
         oldest_id = recovered.transactions.oldest_begin_id
         end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
         first = await self._first(end)
+        log.debug("first tick written")
         self._end = end_after(first, end)
         tick = self._end.last_tick
         if bounds.first_id == bounds.next_id:

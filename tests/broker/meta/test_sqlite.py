@@ -15,7 +15,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.meta.sqlite import SCHEMA_VERSION, SqliteMetaStore
+from broker.meta.sqlite import TOGETHER_MAX, SqliteMetaStore
+from broker.meta.sqlite_file import SCHEMA_VERSION
 from broker.ports.meta import Conflict, MetaError, UnknownSchema
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,8 +39,8 @@ async def test_what_was_written_is_there_after_closing(path: Path) -> None:
 
 async def test_the_file_is_set_up_to_survive_a_power_cut(path: Path) -> None:
     async with await SqliteMetaStore.open(path) as store:
-        assert await store._pragma("journal_mode") == "wal"
-        assert await store._pragma("synchronous") == 2
+        assert store._file.pragma("journal_mode") == "wal"
+        assert store._file.pragma("synchronous") == 2
 
 
 async def test_closing_leaves_no_journal_behind(path: Path) -> None:
@@ -128,6 +129,59 @@ async def test_a_write_cancelled_at_any_moment_is_whole_or_absent_and_blocks_nob
                 await store.get(f"b{yields}") is None
             )
         await store.write({"after": b"1"})
+
+
+async def test_writes_that_wait_at_once_share_a_commit_and_each_is_whole_or_refused(
+    path: Path,
+) -> None:
+    async with await SqliteMetaStore.open(path) as store:
+        taken = await store.write({"taken": b"1"})
+        outcomes: dict[str, int | str] = {}
+
+        async def write(name: str, expect: dict[str, int]) -> None:
+            try:
+                outcomes[name] = await store.write({name: b"1", f"{name}'": b"1"}, expect=expect)
+            except MetaError as error:
+                outcomes[name] = str(error)
+
+        said: list[str] = []
+        store._file._connection.set_trace_callback(said.append)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as writers:
+                writers.start_soon(write, "a", {"taken": taken})
+                await anyio.wait_all_tasks_blocked()  # it waits for the file, those behind for it
+                for name, expect in {
+                    "b": {"taken": 0},
+                    "\ud800": {},
+                    "c": {"taken": taken},
+                }.items():
+                    writers.start_soon(write, name, expect)
+                await anyio.wait_all_tasks_blocked()
+                other.execute("ROLLBACK")
+        assert said.count("COMMIT") == 2
+        assert outcomes["b"] == f"taken: expected revision 0, it is at {taken}"
+        assert "surrogates not allowed" in str(outcomes["\ud800"])
+        assert [key for key, _ in await store.list("")] == ["a", "a'", "c", "c'", "taken"]
+        for name in ("a", "c"):
+            for key in (name, f"{name}'"):
+                entry = await store.get(key)
+                assert entry is not None
+                assert entry.revision == outcomes[name]
+
+
+async def test_more_writes_than_share_a_commit_all_get_their_turn(path: Path) -> None:
+    async with await SqliteMetaStore.open(path) as store:
+        revisions: list[int] = []
+
+        async def write(number: int) -> None:
+            revisions.append(await store.write({f"{number:04d}": b"1"}))
+
+        async with anyio.create_task_group() as writers:
+            for number in range(3 * TOGETHER_MAX):
+                writers.start_soon(write, number)
+        assert len(set(revisions)) == 3 * TOGETHER_MAX
+        assert len(await store.list("")) == 3 * TOGETHER_MAX
 
 
 async def test_another_schema_version_is_refused_with_both_named(path: Path) -> None:

@@ -1,0 +1,65 @@
+"""What the processes of a cluster say of a failover, step by step, in the lines of their logs.
+
+Owns the reading of the lines (JSON, one a line) and the table of steps. Measures nothing itself.
+Next: scripts/failover.py
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+LEVELS = "error,broker.coordinator=debug,broker.node=debug"
+"""What the processes have to be told to log."""
+
+STEPS: Mapping[str, str] = {
+    "node lost": "death noticed",
+    "node chosen": "new owner chosen",
+    "owner recorded": "owner recorded, durable",
+    "opening": "node begins to open",
+    "log opened": "log fenced and opened",
+    "recovered": "snapshot and log read",
+    "first tick written": "first record durable",
+    "node has opened it": "coordinator hears of it",
+    "owner confirmed": "owner confirmed, durable",
+}
+"""How the line of a step begins, in their order, and what it is called here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How long after the kill the first channel came to it, and the last one."""
+
+    name: str
+    first_s: float
+    last_s: float
+
+    def __str__(self) -> str:
+        return f"    {self.name:26} {self.first_s:7.3f} s … {self.last_s:7.3f} s"
+
+
+def steps_between(log: Path, begin_s: float, end_s: float) -> list[Step]:
+    """The steps that were logged in this time; both are seconds since 1970."""
+    met: dict[str, list[float]] = {}
+    for said, at_s in _lines(log):
+        name = next((name for start, name in STEPS.items() if said.startswith(start)), None)
+        if name is not None and begin_s <= at_s <= end_s:
+            met.setdefault(name, []).append(at_s - begin_s)
+    return [Step(name, min(met[name]), max(met[name])) for name in STEPS.values() if name in met]
+
+
+def told(steps: Sequence[Step]) -> str:
+    """A line for each."""
+    return "\n".join(map(str, steps))
+
+
+def _lines(log: Path) -> Iterator[tuple[str, float]]:
+    """What is no line of JSON, or only half written yet, says nothing about a step."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                fields = json.loads(line)
+                yield str(fields["event"]), datetime.fromisoformat(fields["timestamp"]).timestamp()
+            except (ValueError, KeyError, TypeError):
+                continue
