@@ -6,7 +6,7 @@ Next: broker/node/appender.py
 
 import anyio
 
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
 
@@ -25,6 +25,8 @@ class TickCache:
         self._next = 0
         self._left = 0
         self._reserved_s = 0.0
+        self._drops = self._failures = 0
+        self._refusal: Refusal | None = None
         self._refilling = anyio.Lock()
 
     async def take(self, count: int, now_s: float, above: TimeTick = TimeTick(0)) -> TimeTick:
@@ -36,14 +38,21 @@ class TickCache:
         assert 1 <= count <= RESERVE_COUNT_MAX, count
         if self._has(count, now_s, above):
             return self._given(count)
+        failures = self._failures
         async with self._refilling:
+            if self._refusal is not None and failures != self._failures:
+                raise Refused(self._refusal.code, self._refusal.cause)  # it was asked meanwhile
             if not self._has(count, now_s, above):
+                await self._refill(max(count, RESERVED_COUNT), now_s)
+            while not self._left:  # dropped meanwhile: once for each pchannel that opens
                 await self._refill(max(count, RESERVED_COUNT), now_s)
             return self._given(count)
 
     def drop(self) -> None:
-        """Forget what is reserved: whoever takes over a pchannel needs ticks from after that."""
+        """Forget what is reserved, or being reserved: whoever takes over a pchannel needs ticks
+        from after that, because its last owner may have promised some that are written nowhere."""
         self._left = 0
+        self._drops += 1
 
     def _has(self, count: int, now_s: float, above: TimeTick) -> bool:
         fresh = now_s - self._reserved_s <= AGE_S_MAX
@@ -56,8 +65,15 @@ class TickCache:
         return first
 
     async def _refill(self, count: int, now_s: float) -> None:
-        reserved = await self._source.reserve(count)
+        drops = self._drops
+        try:
+            reserved = await self._source.reserve(count)
+        except Refused as error:
+            self._failures += 1
+            self._refusal = error.refusal
+            raise
         if reserved.first < self._next:
             cause = f"the oracle went back from {self._next} to {reserved.first}"
             raise Refused(StreamingCode.INNER, cause)
-        self._next, self._left, self._reserved_s = reserved.first, reserved.count, now_s
+        self._next, self._reserved_s = reserved.first, now_s
+        self._left = reserved.count if drops == self._drops else 0

@@ -56,6 +56,47 @@ def test_an_old_range_is_dropped_so_that_ticks_tell_the_time() -> None:
     run_seeded(1, scenario)
 
 
+def test_a_range_that_was_asked_for_before_a_pchannel_opened_is_not_used_after_it() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        oracle = OracleFake(clock, lambda: 1.0)
+        cache = TickCache(oracle)
+        async with asyncio.TaskGroup() as tasks:
+            early = tasks.create_task(cache.take(1, clock.monotonic_s()))
+            await clock.sleep(0.5)
+            promised = (await oracle.reserve(1)).first  # by an owner that dies with it
+            cache.drop()
+            late = tasks.create_task(cache.take(1, clock.monotonic_s()))
+        assert late.result() > promised
+        assert early.result() != late.result()
+
+    run_seeded(4, scenario)
+
+
+def test_all_who_wait_for_an_oracle_that_is_away_are_told_at_once() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        oracle = OracleFake(clock, lambda: 2.0)
+        oracle.broken = True
+        cache = TickCache(oracle)
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(refused(cache, clock)) for _ in range(8)]
+        assert clock.monotonic_s() < 3.0, "not one after the other"
+        assert all(it.result() for it in asked)
+        oracle.broken = False
+        assert await cache.take(1, clock.monotonic_s()) > 0
+
+    run_seeded(5, scenario)
+
+
+async def refused(cache: TickCache, clock: VirtualClock) -> bool:
+    try:
+        await cache.take(1, clock.monotonic_s())
+    except Refused:
+        return True
+    return False
+
+
 def test_a_barrier_the_oracle_knows_is_passed_and_one_it_does_not_know_is_not() -> None:
     async def scenario() -> None:
         clock = VirtualClock()
