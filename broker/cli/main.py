@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from broker.cli import actors, broadcasts, collection, consumption, cursors, streaming, wal
+from broker.cli.lean_imports import lean_imports
 from broker.cli.options import (
     AllowChaos,
     Cluster,
@@ -94,7 +95,8 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
     Every other setting, and these too, stand in the environment as TIDEMARK_<NAME> or in
     `tidemark.toml` of the working directory; the README says where they are listed.
     """
-    from broker.cli.serving import run_server
+    with lean_imports():
+        from broker.cli.serving import run_server
 
     given = {
         "data_dir": data_dir,
@@ -120,7 +122,8 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     metrics_port: MetricsPort = None,
 ) -> None:
     """Run the coordinator only; start its nodes with `tidemark node`. Clients connect to it."""
-    from broker.cli.serving import run_coordinator
+    with lean_imports():
+        from broker.cli.serving import run_coordinator
 
     given = {
         "data_dir": data_dir,
@@ -151,7 +154,8 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
     """Run a node only, on the data folder of its coordinator."""
-    from broker.cli.serving import run_node
+    with lean_imports():
+        from broker.cli.serving import run_node
 
     given = {
         "coordinator": coordinator,
