@@ -16,13 +16,26 @@ from broker.app.bounds import balance_rules, edge_limits, timesync_timing
 from broker.app.listening import address_of
 from broker.app.measuring import metrics_served, sources_of
 from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
-from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wait_until_open
+from broker.app.running import (
+    EDGE_SHARE,
+    TREE_SHARE,
+    Broker,
+    facts,
+    inside,
+    serving,
+    wait_until_open,
+)
 from broker.app.storage import found, metadata
 from broker.config import Settings, as_environment, split_address
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.cluster_offsets import ClusterOffsets
 from broker.coordinator.live_nodes import LiveNodes
-from broker.coordinator.messages import CloseCluster, ListPChannels, ProcessEnded
+from broker.coordinator.messages import (
+    CloseCluster,
+    ListPChannels,
+    NextAssignment,
+    ProcessEnded,
+)
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
@@ -88,7 +101,7 @@ class _Tree:
         self._address = address
         self._nodes = LiveNodes()
         told = as_environment(self._of_nodes())
-        self._fleet = Fleet(self._command(), told, self._ended, self._of_one_node)
+        self._fleet = Fleet(self._command(), told, self._ended, self._of_one_node, self._taken_over)
         self.found = Found()
 
     def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
@@ -139,6 +152,18 @@ class _Tree:
                 await system.stop_child(f"{ROOT}/fleet")
             except ActorError:
                 pass
+
+    async def _taken_over(self) -> None:
+        """Until every channel is served, or there is no node to serve it."""
+        seen = None
+        while self._nodes.taking():
+            try:
+                table = await self.found.reaches.assigner.ask(NextAssignment(seen))
+            except ActorError:
+                return
+            seen = seen if table is None else table.version
+            if table is not None and serving(table) == self._settings.pchannels:
+                return
 
     async def _owners(self) -> Mapping[PChannelName, NodeControl]:
         try:

@@ -78,10 +78,15 @@ async def wait_until_open(found: Found, pchannels: int, check: Callable[[], None
             if table is None:
                 continue
             seen = table.version
-            if sum(len(node.channels) for node in table.nodes) == pchannels:
+            if serving(table) == pchannels:
                 return
     cause = f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log"
     raise CannotStart(cause)
+
+
+def serving(table: Assignment) -> int:
+    """How many pchannels have an owner that serves."""
+    return sum([len(node.channels) for node in table.nodes])
 
 
 async def _next_table(found: Found, seen: AssignmentVersion | None) -> Assignment | None:

@@ -49,11 +49,17 @@ class Ledger:
         return Recorded(meta, revision)
 
     async def change(
-        self, name: PChannelName, transition: Callable[[PChannelMeta], PChannelMeta]
+        self,
+        name: PChannelName,
+        transition: Callable[[PChannelMeta], PChannelMeta],
+        known: Recorded | None = None,
     ) -> Recorded:
-        """Apply a transition to whatever is recorded; when it raises, nothing is saved."""
+        """Apply a transition to whatever is recorded; when it raises, nothing is saved.
+
+        `known`: what the caller believes to be recorded, tried first.
+        """
         for _ in range(ATTEMPTS_MAX):
-            before = await self.read(name)
+            before, known = known or await self.read(name), None
             try:
                 return await self.save(before, transition(before.meta))
             except Conflict:

@@ -18,6 +18,7 @@ class LiveNodes:
         self._nodes = {node.node_id: node for node in fixed}
         self._stopping: set[NodeId] = set()
         self._frozen: set[NodeId] = set()
+        self._heard: set[NodeId] = set()
 
     def find(self, node_id: NodeId | None) -> NodeControl | None:
         """The node, if it is there."""
@@ -49,8 +50,17 @@ class LiveNodes:
         """It is there, and takes no more channels."""
         self._stopping.add(node_id)
 
+    def heard(self, node_id: NodeId) -> None:
+        """It has spoken to this coordinator, and has a lease of it."""
+        self._heard.add(node_id)
+
+    def has_spoken(self, node_id: NodeId) -> bool:
+        """Whether it is known to be up, as far as its lease tells."""
+        return node_id in self._heard
+
     def drop(self, node_id: NodeId) -> None:
         """It is gone; calls to it that are under way end."""
+        self._heard.discard(node_id)
         self._stopping.discard(node_id)
         self._frozen.discard(node_id)
         node = self._nodes.pop(node_id, None)

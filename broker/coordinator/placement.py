@@ -198,7 +198,8 @@ class Placement(Actor[PlacementMessage]):
         there = (before.meta.node, before.meta.access) == (chosen, access)
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
-        await self._within(self._timing.ask_deadline_s, node.status)  # burn no term on a dead node
+        if self._failures or not self._nodes.has_spoken(chosen):  # burn no term on a dead node
+            await self._within(self._timing.ask_deadline_s, node.status)
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
         recorded = await self._ledger.save(before, meta)
         self._note(recorded)
@@ -208,13 +209,13 @@ class Placement(Actor[PlacementMessage]):
         channel = PChannel(meta.name, meta.term, meta.access)
         await self._within(self._timing.assign_deadline_s, lambda: node.assign(channel))
         log.debug("node has opened it", node=chosen)
-        await self._opened(chosen, meta.term)
+        await self._opened(chosen, meta.term, recorded)
 
-    async def _opened(self, node: NodeId, term: Term) -> None:
+    async def _opened(self, node: NodeId, term: Term, before: Recorded | None = None) -> None:
         """The node says that it serves this term; believed when that is what was agreed on."""
         now_ms = self._context.clock.wall_ms()
         recorded = await self._ledger.change(
-            self._name, lambda meta: served(meta, node, term, now_ms)
+            self._name, lambda meta: served(meta, node, term, now_ms), before
         )
         meta = recorded.meta
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):

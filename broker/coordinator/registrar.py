@@ -141,6 +141,7 @@ class Registrar(Actor[RegistrarMessage]):
             await self._enter(newcomer)
         else:
             self._members[admitted.node] = admitted
+        self._nodes.heard(request.node)
         envelope.reply(self._lease(self._members[request.node]))
 
     async def _enter(self, newcomer: Member) -> None:
@@ -166,6 +167,7 @@ class Registrar(Actor[RegistrarMessage]):
             envelope.fail(Refused(member.code, member.cause))
             return
         self._members[member.node] = member
+        self._nodes.heard(member.node)
         if member.stopping and holder is not None and not holder.stopping:
             self._nodes.retire(member.node)
             self._changed()

@@ -48,7 +48,7 @@ class CoordinatorParts:
     nodes: LiveNodes
     pchannels: Sequence[PChannelName]
     reach: ReachNode | None = None
-    lease_s: float = 1.5
+    lease_s: float = 5.0
     nodes_expected: int = 1
     rules: Rules = Rules()
     balance_s: float = 60.0

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -26,13 +26,14 @@ from actors import (
     PlannedRestart,
     SupervisorSpec,
 )
+from actors.clock import deadline
 from broker.model.ids import NodeId
 
 FLEET = "fleet"
 READ_BYTES = 4096
-AGAIN_S = 0.5
-"""Before a process that ended is started again: its start takes a whole processor, which those who
-take over its channels need first."""
+TAKEN_OVER_S = 3.0
+"""How long a process that ended waits for others to take over what it served, before it is started
+again: its start takes a whole processor for a second, which they need first."""
 REAP_S = 2.0
 """A killed process is gone long before; a longer wait would hold up the supervisor."""
 RESTARTS_MAX = 10_000
@@ -55,17 +56,23 @@ def _nothing_more(_: NodeId) -> Mapping[str, str]:
     return {}
 
 
+async def _at_once() -> None:
+    """Nobody takes anything over."""
+
+
 @dataclass(slots=True)
 class Fleet:
     """How node processes are started, and those that run. `ended` hears of each that is gone.
 
-    `of_one`: what is told to one node alone, besides the `environment` of all.
+    `of_one`: what is told to one node alone, besides the `environment` of all. `taken_over`: waits
+    until others serve what a node that died has served, or there are none.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     ended: Callable[[int], None]
     of_one: "Callable[[NodeId], Mapping[str, str]]" = _nothing_more
+    taken_over: "Callable[[], Awaitable[None]]" = _at_once
     running: "dict[NodeId, subprocess.Popen[bytes]]" = field(default_factory=dict)
 
     def start(self, node: NodeId) -> "subprocess.Popen[bytes]":
@@ -105,7 +112,8 @@ class NodeProcess(Actor[ProcessMessage]):
         """Returns when the process exists; it registers by itself."""
         self._context = context
         if context.term > 1:
-            await context.clock.sleep(AGAIN_S)
+            with deadline(context.clock, TAKEN_OVER_S):
+                await self._fleet.taken_over()
         self._process = self._fleet.start(self._node)
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
