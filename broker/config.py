@@ -51,9 +51,12 @@ class Settings(BaseSettings):
     """Node processes that `tidemark serve` starts and watches; 0: it is the node itself."""
     coordinator: str = ""
     """HOST:PORT of the coordinator that a node belongs to."""
-    node_lease_s: Annotated[float, Field(ge=0.2, le=300)] = 1.5
+    node_lease_s: Annotated[float, Field(ge=0.2, le=300)] = 5.0
     """A node that its coordinator has not heard of for so long writes no more, and its channels
-    are given to others; shorter, and a busy machine is taken for a dead one."""
+    are given to others. Only silent nodes are waited for, dead ones are noticed at once; so it is
+    longer than the restart of a coordinator takes, and than a busy machine keeps a node waiting."""
+    coordinator_wait_s: Annotated[float, Field(gt=0)] = 60.0
+    """A node that no coordinator has answered for so long since its start ends, and says why."""
 
     balance_policy: Annotated[str, Field(pattern="^(vchannelFair|pchannel_count_fair)$")] = (
         "vchannelFair"

@@ -6,6 +6,7 @@ Next: broker/node/membership.py
 """
 
 import os
+import random
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,6 +34,7 @@ from broker.edge.server import EdgeServer
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.recovery import StoredRecovery
 from broker.meta.sqlite import SqliteMetaStore
+from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 from broker.node.belonging import Belonging
 from broker.node.membership import Membership, Retire
@@ -60,8 +62,8 @@ async def run_node(
 ) -> AsyncIterator[Broker]:
     """A node of its cluster when the block begins; it has left when the block ends.
 
-    `bound` is used up. Waits for a coordinator that is not there. Raises CannotStart with nothing
-    left running.
+    `bound` is used up. Waits a while for a coordinator that is not there. Raises CannotStart with
+    nothing left running.
     """
     async with metadata(folder) as store:
         identity = await _identity(store, settings)
@@ -76,7 +78,7 @@ async def run_node(
                 try:
                     refusal = await tree.belonging.wait()
                     if refusal is not None:
-                        raise CannotStart(refusal.cause)
+                        raise CannotStart(_why_not(settings, refusal))
                     sources = sources_of(system, edge, tree.parts, tree.damages.found)
                     async with metrics_served(sources, settings.metrics_port) as url:
                         yield Broker(tree.address, system, edge, url)
@@ -87,6 +89,17 @@ async def run_node(
                         await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
         finally:
             tree.calls.close()
+
+
+def _why_not(settings: Settings, refusal: Refusal) -> str:
+    """What was refused says what to do; an answer that never came does not."""
+    if refusal.code in (StreamingCode.INVALID_ARGUMENT, StreamingCode.RESOURCE_ACQUIRED):
+        return refusal.cause
+    return (
+        f"no coordinator took this node within {settings.coordinator_wait_s:g} s: {refusal.cause};"
+        " pass --coordinator HOST:PORT as `tidemark coordinator` prints it, or wait longer with"
+        " TIDEMARK_COORDINATOR_WAIT_S"
+    )
 
 
 async def _identity(store: SqliteMetaStore, settings: Settings) -> str:
@@ -125,7 +138,7 @@ class _Tree:
         self.calls = Calls(host, port, {"cluster": settings.cluster})
         self.address = address
         self.damages = Damages(skipped=settings.skip_damage)
-        self.belonging = Belonging()
+        self.belonging = Belonging(settings.node_lease_s, settings.coordinator_wait_s)
         self.parts: NodeParts
         self.found = Found()
         self._row_schemas: RowSchemas = NoRowSchemas()
@@ -136,7 +149,7 @@ class _Tree:
         ports = NodePorts(
             wal=segmented_wal(self._settings, self._folder, self.damages),
             terms=StoredTerms(store, self._node_id),
-            ticks=RemoteTicks(self.calls),
+            ticks=RemoteTicks(self.calls, random.Random()),
             observer=SentNews(self.found.find, NEWS),
             headers=StoredHeaders(),
             recovery=StoredRecovery(store),

@@ -11,7 +11,7 @@ from collections import deque
 import anyio
 
 from broker.client.assignment_table import AssignmentTable, Location
-from broker.client.backoff import Backoff
+from broker.client.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.connection import Connection, Conversation
 from broker.client.errors import BadTarget, DeadlineExceeded, ServerRefusal, TidemarkError
 from broker.client.protocol import DISCOVER, read_assignment, report_error
@@ -33,7 +33,7 @@ class Assignments:
         self._open_s = open_s
         self._spread = spread
         self._table = AssignmentTable()
-        self._backoff = Backoff()
+        self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._changed = anyio.Event()
         self._reports: deque[bytes] = deque(maxlen=REPORTS_MAX)
         self._report_waits = anyio.Event()

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 FIRST_MS = 100
 MAX_MS = 10_000
+FOLLOWED_MS_MAX = 2_000
+"""For the streams that appends and readers wait behind: what they wait for may be back any time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from broker.client.assignment_table import Location
-from broker.client.backoff import Backoff
+from broker.client.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.batch import MessageBatch
 from broker.client.connection import Connection, Conversation
 from broker.client.errors import (
@@ -84,7 +84,7 @@ class BatchSubscription:
         self._seen = (0, 0)
         """Tick and id of the newest message that was handed over."""
         self._done = False
-        self._backoff = Backoff()
+        self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._heard_s = 0.0
         self.closed_tick = TimeTick(0)
 

@@ -13,7 +13,7 @@ from collections import deque
 import anyio
 
 from broker.client.assignment_table import Location
-from broker.client.backoff import Backoff
+from broker.client.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.errors import (
     BadTarget,
     ClosedClient,
@@ -54,7 +54,7 @@ class Producer(Answers):
         self._timer: asyncio.TimerHandle | None = None
         self._stream: ProduceStream | None = None
         self._location: Location | None = None
-        self._backoff = Backoff()
+        self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._answered_s = 0.0
         self._closing = False
         self._last_error: TidemarkError | None = None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from broker.client.assignment_table import Location
-from broker.client.backoff import Backoff
+from broker.client.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.connection import Conversation
 from broker.client.decoder import Decoder, Wanted
 from broker.client.errors import (
@@ -49,7 +49,7 @@ class Subscription:
         self._wanted = wanted
         self._progress = progress
         self._decoder = Decoder(wanted, progress)
-        self._backoff = Backoff()
+        self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._heard_s = 0.0
 
     @property

@@ -28,6 +28,8 @@ CALL_SHARE = 0.4
 FIRST_CALL_S = 2.0
 RETRY_FIRST_S = 0.05
 RETRY_S_MAX = 1.0
+RETRIES_PER_LEASE = 20
+"""A coordinator that is back is found so soon, while the node still has a session to keep."""
 
 log = structlog.get_logger(__name__)
 
@@ -66,11 +68,13 @@ class Membership(Actor[MembershipMessage]):
         self._lease: Lease | None = None
         self._stopping = self._lost = False
         self._failures = self._sessions = 0
+        self._began_s = 0.0
         self._last_error = ""
 
     async def started(self, context: Context[MembershipMessage]) -> None:
         """An incarnation that follows another of the same process gets the session it had."""
         self._context = context
+        self._began_s = context.clock.monotonic_s()
         context.after(0.0, KeepUp())
 
     async def receive(self, batch: Sequence[Envelope[MembershipMessage]]) -> None:
@@ -139,7 +143,15 @@ class Membership(Actor[MembershipMessage]):
             self._lease, self._lost = None, True
             self._tenure.end()
             self._give_up()
-        elif self._failures == 1 or self._belonging.refused(refusal):
+        elif not self._belonging.joined_once:
+            waited_s = self._context.clock.monotonic_s() - self._began_s
+            if self._belonging.refused(refusal, waited_s):
+                log.warning(
+                    "the coordinator has not taken this node yet: trying again",
+                    node=self._node,
+                    error=refusal.cause,
+                )
+        elif self._failures == 1:
             log.warning(
                 "no lease from the coordinator: trying again; appends are refused once it is over",
                 node=self._node,
@@ -160,7 +172,10 @@ class Membership(Actor[MembershipMessage]):
         """Between two renewals; shorter and then longer while nobody answers."""
         if self._failures or self._lease is None:
             pause_s = RETRY_FIRST_S * 2.0 ** min(self._failures, 10)
-            return min(pause_s, RETRY_S_MAX) * self._context.random.uniform(0.5, 1.0)
+            longest_s = RETRY_S_MAX
+            if self._lease is not None:
+                longest_s = min(longest_s, self._lease.lease_s / RETRIES_PER_LEASE)
+            return min(pause_s, longest_s) * self._context.random.uniform(0.5, 1.0)
         return self._lease.lease_s / BEATS_PER_LEASE
 
     def _call_s(self) -> float:

@@ -6,13 +6,20 @@ from actors import ChildSpec, System
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
-from broker.node.belonging import IN_USE_TRIES, Belonging
-from broker.node.membership import LEASE_SHARE, Membership, Retire
+from broker.node.belonging import IN_USE_LEASES, Belonging
+from broker.node.membership import (
+    LEASE_SHARE,
+    RETRIES_PER_LEASE,
+    RETRY_S_MAX,
+    Membership,
+    Retire,
+)
 from broker.node.tenure import Tenure
 from broker.ports.nodes import Lease
 from tests.broker.node.world import DIRECTORY, NODE, World, message, running_node
 
 LEASE_S = 2.0
+WAIT_S = 20.0
 MEMBERSHIP = "/root/membership"
 
 
@@ -68,7 +75,7 @@ class Member:
 
 
 async def join(world: World, enrolment: EnrolmentFake | None = None) -> Member:
-    enrolment, belonging = enrolment or EnrolmentFake(), Belonging()
+    enrolment, belonging = enrolment or EnrolmentFake(), Belonging(LEASE_S, WAIT_S)
     spec = ChildSpec(
         "membership",
         lambda: Membership(
@@ -167,15 +174,50 @@ def test_a_node_that_stops_says_so_and_leaves() -> None:
     run_seeded(4, scenario)
 
 
-def test_a_node_waits_for_its_coordinator_as_long_as_it_takes() -> None:
+def test_a_new_node_waits_for_its_coordinator_for_a_while_and_then_says_why_it_ends() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world, EnrolmentFake(AWAY))
-            await world.clock.sleep(600.0)
+            await world.clock.sleep(WAIT_S / 2)
             member.enrolment.refusal = None
             assert await member.belonging.wait() is None
+        async with running_node() as world:
+            member = await join(world, EnrolmentFake(AWAY))
+            began_s = world.clock.monotonic_s()
+            assert await member.belonging.wait() == AWAY
+            assert WAIT_S <= world.clock.monotonic_s() - began_s < WAIT_S + 2 * RETRY_S_MAX
 
     run_seeded(5, scenario)
+
+
+def test_a_node_that_has_belonged_once_waits_for_its_coordinator_as_long_as_it_takes() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            assert await member.belonging.wait() is None
+            member.enrolment.refusal = AWAY
+            await world.clock.sleep(600.0)
+            member.enrolment.refusal = None
+            await world.clock.sleep(LEASE_S)
+            assert member.may_write()
+            assert await member.belonging.wait() is None
+
+    run_seeded(10, scenario)
+
+
+def test_a_coordinator_that_is_back_is_found_long_before_the_lease_is_over() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await member.belonging.wait()
+            member.enrolment.refusal = AWAY
+            await world.clock.sleep(LEASE_S * LEASE_SHARE / 2)
+            member.enrolment.refusal, before = None, member.enrolment.renewals
+            await world.clock.sleep(LEASE_S / RETRIES_PER_LEASE)
+            assert member.enrolment.renewals > before
+            assert member.may_write()
+
+    run_seeded(11, scenario)
 
 
 def test_a_node_id_in_use_is_told_after_the_time_that_a_dead_holder_could_have_it() -> None:
@@ -185,8 +227,7 @@ def test_a_node_id_in_use_is_told_after_the_time_that_a_dead_holder_could_have_i
             member = await join(world, EnrolmentFake(used))
             began_s = world.clock.monotonic_s()
             assert await member.belonging.wait() == used
-            assert world.clock.monotonic_s() - began_s > 2.0
-            assert IN_USE_TRIES > 1
+            assert world.clock.monotonic_s() - began_s >= LEASE_S * IN_USE_LEASES
 
     run_seeded(6, scenario)
 
