@@ -58,6 +58,14 @@ class Settings(BaseSettings):
     coordinator_wait_s: Annotated[float, Field(gt=0)] = 60.0
     """A node that no coordinator has answered for so long since its start ends, and says why."""
 
+    expected_nodes: NotNegative = 0
+    """A coordinator that starts waits up to a minute for so many before it gives channels to any.
+    0: it is not known how many there will be."""
+    gather_grace_s: Annotated[float, Field(ge=0)] = 2.0
+    """Then it waits this long from the first node on, or until all are back that owned channels."""
+    node_lost_grace_s: Annotated[float, Field(ge=0)] = 0.0
+    """A node that is gone has so long to come back before its channels are given to others."""
+
     balance_policy: Annotated[str, Field(pattern="^(vchannelFair|pchannel_count_fair)$")] = (
         "vchannelFair"
     )
@@ -65,7 +73,7 @@ class Settings(BaseSettings):
     """False: channels move only when their node is gone, stops or is frozen."""
     balance_interval_s: Annotated[float, Field(gt=0)] = 60.0
     min_rebalance_interval_s: Annotated[float, Field(ge=0)] = 300.0
-    """A channel stays so long where it is, before balance moves it again."""
+    """A channel that balance has moved stays so long where it is, before balance moves it again."""
     rebalance_lag_ms_max: NotNegative = 1_000
     """One that the next owner would have to read back for longer is not moved for balance."""
 

@@ -36,7 +36,9 @@ from broker.coordinator.messages import (
     NextAssignment,
     ProcessEnded,
 )
+from broker.coordinator.placement import PlacementTiming
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
+from broker.core.membership import Patience
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
 from broker.edge.broadcast_copies import NodeCopies
@@ -113,7 +115,11 @@ class _Tree:
             pchannels,
             reach=self._reach,
             lease_s=settings.node_lease_s,
-            nodes_expected=max(1, settings.nodes),
+            patience=Patience(
+                expected=settings.nodes or settings.expected_nodes,
+                grace_s=settings.gather_grace_s,
+            ),
+            timing=PlacementTiming(node_lost_grace_s=settings.node_lost_grace_s),
             rules=balance_rules(settings),
             balance_s=settings.balance_interval_s,
             broadcast=BroadcastParts(NodeCopies(self._owners), {}, settings.node_acks),

@@ -36,7 +36,8 @@ from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
 from broker.coordinator.streaming import raise_streaming_version, streaming_version
 from broker.core.assignment import NodeAddress, PChannelMeta, tabulate
 from broker.core.balance import Carried, Rules, place
-from broker.model.channel import Assignment, AssignmentVersion
+from broker.core.membership import Patience, must_gather
+from broker.model.channel import Assignment, AssignmentVersion, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaError, MetaStore
@@ -44,10 +45,10 @@ from broker.ports.meta import MetaError, MetaStore
 WATCH_S = 1.0
 """How long one NextAssignment waits before it is answered None, and the edge may look round."""
 
-GATHERING_S = 60.0
-"""After this the nodes that are there get all channels, whoever was expected."""
-
+NO_PATIENCE = Patience()
 WATCH_CHECK_S = 0.25
+ROUNDING_S = 0.01
+"""A timer is not to ring a moment before the time it is set for."""
 WATCHES_MAX = 4096
 """One for each client stream; beyond, they are refused rather than kept."""
 
@@ -75,12 +76,14 @@ class Assigner(Actor[AssignerMessage]):
         store: MetaStore,
         nodes: LiveNodes,
         pchannels: Sequence[PChannelName],
-        nodes_expected: int = 1,
+        patience: Patience = NO_PATIENCE,
     ) -> None:
         self._store = store
         self._nodes = nodes
         self._pchannels = tuple(pchannels)
-        self._nodes_expected = nodes_expected
+        self._patience = patience
+        self._gathered = False
+        self._first_s: float | None = None
         self._table = {name: PChannelMeta(name) for name in pchannels}
         self._carried: dict[PChannelName, Carried] = {}
         self._rules = Rules()
@@ -91,7 +94,7 @@ class Assigner(Actor[AssignerMessage]):
     async def started(self, context: Context[AssignerMessage]) -> None:
         self._context = context
         self._balancer_path = f"{context.path.rpartition('/')[0]}/balancer"
-        self._patient_until_s = context.clock.monotonic_s() + GATHERING_S
+        self._started_s = context.clock.monotonic_s()
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
         for key, entry in await self._store.list(PCHANNEL_PREFIX):
@@ -163,6 +166,9 @@ class Assigner(Actor[AssignerMessage]):
     def _change(self, meta: PChannelMeta) -> None:
         self._table[meta.name] = meta
         self._remember_home(meta)
+        if meta.state is PChannelState.ASSIGNED and not self._gathered:
+            self._gathered = True  # the cluster runs, and only its coordinator is new
+            self._context.self.tell(NodesChanged())
 
     async def _raise_streaming(self, wanted: int, envelope: Envelope[AssignerMessage]) -> None:
         """Durable first; then each channel is given to its owner anew, where that changes it."""
@@ -237,9 +243,20 @@ class Assigner(Actor[AssignerMessage]):
         ]
 
     def _is_gathering(self) -> bool:
-        few = len(self._nodes.taking()) < self._nodes_expected
-        gathering = few and self._context.clock.monotonic_s() < self._patient_until_s
-        self._nodes_expected = self._nodes_expected if gathering else 1
+        if self._gathered:
+            return False
+        here, owned = self._nodes.taking(), frozenset(self._homes.values())
+        now_s = self._context.clock.monotonic_s()
+        if not here:
+            self._first_s = None
+        elif self._first_s is None:
+            self._first_s = now_s
+            patience_s = self._patience.expected_s - (now_s - self._started_s)
+            wait_s = patience_s if self._patience.expected else self._patience.grace_s
+            self._context.after(max(0.0, wait_s) + ROUNDING_S, NodesChanged())
+        since_s = 0.0 if self._first_s is None else now_s - self._first_s
+        gathering = must_gather(self._patience, here, owned, now_s - self._started_s, since_s)
+        self._gathered = not gathering
         return gathering
 
     def _assignment(self) -> Assignment:

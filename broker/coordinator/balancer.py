@@ -29,7 +29,7 @@ from broker.coordinator.messages import (
     Weighed,
 )
 from broker.core.assignment import PChannelMeta
-from broker.core.balance import Carried, Relocation, Rules, carried, may_move, rebalance
+from broker.core.balance import Carried, Relocation, Rules, carried, is_rested, may_move, rebalance
 from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelTicks, PChannelState
 from broker.model.failure import Refused
@@ -42,6 +42,8 @@ AT_ONCE = 1024
 """Channels times nodes that are looked over within milliseconds; more of them on a thread."""
 SETTLE_S = 1.0
 """After a change of nodes: several often come at once, and lost channels come first."""
+LAGGING_S = 5.0
+"""When channels would move if their next owner had less to read back: a snapshot mends that."""
 FAILED_FIRST_S = 0.01
 FAILED_S_MAX = 5.0
 
@@ -103,7 +105,7 @@ class Balancer(Actor[BalancerMessage]):
         self._rounds += 1
         self._planned = None
         try:
-            moves = await self._moves_now()
+            moves, pause_s = await self._moves_now()
         except (ActorError, Refused) as error:
             self._failures += 1
             log.info("no balance this time", error=str(error))
@@ -114,18 +116,27 @@ class Balancer(Actor[BalancerMessage]):
             log.info("moving for balance", channel=move.name, node=move.to)
             self._assigner.tell(MoveChannel(move.name, move.to))
         self._moves += len(moves)
-        self._plan(SETTLE_S if moves else self._period_s)
+        self._plan(pause_s)
 
-    async def _moves_now(self) -> tuple[Relocation, ...]:
-        """Nothing while a channel has no owner: that comes first, and changes the layout."""
+    async def _moves_now(self) -> tuple[tuple[Relocation, ...], float]:
+        """What to move, and when to look again.
+
+        Nothing while a channel has no owner: that comes first, and changes the layout.
+        """
         known = await self._assigner.ask(ListPChannels(), deadline_s=ASK_S)
         catalog: Ref[CatalogMessage] = self._context.tree.find(self._catalog_path)
         collections = await catalog.ask(ListCollections(), deadline_s=ASK_S)
         vchannels = [(pchannel_of(it), each.id) for each in collections for it in each.vchannels]
-        layout = await self._layout(known, vchannels)
+        rested, layout = await self._layout(known, vchannels)
         self._assigner.tell(Weighed(layout, self._rules))
         if len(layout) < len(known):
-            return ()
+            return (), min(SETTLE_S, self._period_s)
+        if moves := await self._weigh(layout):
+            return moves, SETTLE_S
+        lagging = rested != layout and await self._weigh(rested)
+        return (), min(LAGGING_S, self._period_s) if lagging else self._period_s
+
+    async def _weigh(self, layout: tuple[Carried, ...]) -> tuple[Relocation, ...]:
         rules, nodes = self._rules, self._nodes.taking()
         if len(layout) * len(nodes) <= AT_ONCE:
             return rebalance(layout, nodes, rules)
@@ -135,7 +146,8 @@ class Balancer(Actor[BalancerMessage]):
         self,
         known: Sequence[PChannelMeta],
         vchannels: Sequence[tuple[PChannelName, CollectionId]],
-    ) -> tuple[Carried, ...]:
+    ) -> tuple[tuple[Carried, ...], tuple[Carried, ...]]:
+        """With all movable that have rested; and with those that do not lag, either."""
         now_ms = self._context.clock.wall_ms()
         ticks = await self._ticks()
         served = {it.name: it for it in known if it.state is PChannelState.ASSIGNED}
@@ -143,10 +155,13 @@ class Balancer(Actor[BalancerMessage]):
             name
             for name, (mvcc, recovered) in ticks.items()
             if name in served
-            and may_move(served[name].assigned_ms, now_ms, mvcc, recovered, self._rules)
+            and may_move(served[name].moved_ms, now_ms, mvcc, recovered, self._rules)
+        ]
+        rested = [
+            name for name, it in served.items() if is_rested(it.moved_ms, now_ms, self._rules)
         ]
         owners = {name: it.node for name, it in served.items() if it.node is not None}
-        return carried(owners, vchannels, free)
+        return carried(owners, vchannels, rested), carried(owners, vchannels, free)
 
     async def _ticks(self) -> Mapping[PChannelName, tuple[TimeTick, TimeTick]]:
         """A channel of a node that does not answer is not movable."""

@@ -9,7 +9,7 @@ Next: broker/coordinator/ledger.py
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 import structlog
@@ -60,7 +60,8 @@ class PlacementTiming:
     begin anew at the next term and never end. `remove_deadline_s` bounds
     closing one, open transactions included, `ask_deadline_s` the other calls. A failed
     attempt is repeated after `retry_first_s`, doubling to `retry_max_s`. A node that closed a
-    channel has `reopen_grace_s` to open it again by itself.
+    channel has `reopen_grace_s` to open it again by itself; one that is gone has
+    `node_lost_grace_s` to come back before its channels are given to others.
     """
 
     assign_deadline_s: float = 300.0
@@ -69,6 +70,7 @@ class PlacementTiming:
     retry_first_s: float = 0.05
     retry_max_s: float = 5.0
     reopen_grace_s: float = 5.0
+    node_lost_grace_s: float = 0.0
     reconcile_s: float = 15.0
 
 
@@ -95,6 +97,7 @@ class Placement(Actor[PlacementMessage]):
         self._host: NodeControl | None = None
         self._published: PChannelMeta | None = None
         self._settling: Timer | None = None
+        self._vanished_s: float | None = None
 
     async def started(self, context: Context[PlacementMessage]) -> None:
         self._context = context
@@ -164,7 +167,7 @@ class Placement(Actor[PlacementMessage]):
             return
         well_off = before.meta.node in self._nodes.taking() if node is None else False
         if not well_off and before.meta.node != node:
-            await self._assign(before, node)
+            await self._assign(before, node, balanced=node is not None)
 
     async def _grade(self) -> None:
         """A channel that is served for less than it should be is given to the same node anew."""
@@ -181,10 +184,23 @@ class Placement(Actor[PlacementMessage]):
         elif (held_by := await self._holder(before.meta)) is not None:
             await self._opened(held_by, before.meta.term)
             await self._grade()
+        elif (left_s := self._grace_left_s(before.meta)) > 0.0:
+            self._plan(max(left_s, self._timing.retry_first_s))
         else:
             await self._assign(before)
 
-    async def _assign(self, before: Recorded, chosen: NodeId | None = None) -> None:
+    def _grace_left_s(self, meta: PChannelMeta) -> float:
+        """How long the owner that vanished may still come back."""
+        if meta.node is None or self._nodes.find(meta.node) is not None:
+            self._vanished_s = None
+            return 0.0
+        now_s = self._context.clock.monotonic_s()
+        self._vanished_s = now_s if self._vanished_s is None else self._vanished_s
+        return self._vanished_s + self._timing.node_lost_grace_s - now_s
+
+    async def _assign(
+        self, before: Recorded, chosen: NodeId | None = None, *, balanced: bool = False
+    ) -> None:
         """Give the channel to a node at the next term; the record comes first, then the calls."""
         if chosen is None:
             choose = ChooseNode(self._name)
@@ -201,6 +217,8 @@ class Placement(Actor[PlacementMessage]):
         if self._failures or not self._nodes.has_spoken(chosen):  # burn no term on a dead node
             await self._within(self._timing.ask_deadline_s, node.status)
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
+        if balanced:
+            meta = replace(meta, moved_ms=self._context.clock.wall_ms())
         recorded = await self._ledger.save(before, meta)
         self._note(recorded)
         for owner in meta.histories:

@@ -75,6 +75,7 @@ def encode_pchannel(meta: PChannelMeta) -> bytes:
             "access": meta.access.name,
             "histories": [[owner.node, owner.term] for owner in meta.histories],
             "assigned_ms": meta.assigned_ms,
+            "moved_ms": meta.moved_ms,
         }
     )
 
@@ -92,6 +93,7 @@ def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
             access=AccessMode[fields["access"]],
             histories=tuple(Owner(NodeId(node), Term(term)) for node, term in fields["histories"]),
             assigned_ms=fields["assigned_ms"],
+            moved_ms=fields.get("moved_ms", 0),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(key, error) from error

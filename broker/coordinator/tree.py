@@ -25,6 +25,7 @@ from broker.coordinator.placement import Placement, PlacementTiming
 from broker.coordinator.registrar import ReachNode, Registrar
 from broker.coordinator.window import TickWindow
 from broker.core.balance import Rules
+from broker.core.membership import Patience
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
 
@@ -41,15 +42,14 @@ BALANCER = "balancer"
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
     """What the coordinator stands on. `reach`: how to get to nodes that register, None when
-    `nodes` are all there ever are. `nodes_expected`: so many are waited for a while at the start,
-    so that the first one is not given everything."""
+    `nodes` are all there ever are."""
 
     store: MetaStore
     nodes: LiveNodes
     pchannels: Sequence[PChannelName]
     reach: ReachNode | None = None
     lease_s: float = 5.0
-    nodes_expected: int = 1
+    patience: Patience = Patience()
     rules: Rules = Rules()
     balance_s: float = 60.0
     timing: PlacementTiming = field(default_factory=PlacementTiming)
@@ -84,7 +84,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
             ),
             ChildSpec(
                 ASSIGNER,
-                lambda: Assigner(parts.store, parts.nodes, parts.pchannels, parts.nodes_expected),
+                lambda: Assigner(parts.store, parts.nodes, parts.pchannels, parts.patience),
                 MailboxSpec(bound=16_384, batch_max=1024),
                 patient=True,
             ),

@@ -46,7 +46,8 @@ class PChannelMeta:
 
     `histories` are other nodes that may still hold an older term, one entry a node, so it is
     shorter than the number of nodes. The owner itself is not among them: it closes its own older
-    term when it opens the new one. `assigned_ms` is when it was last served, 0 for never.
+    term when it opens the new one. `assigned_ms` is when it was last served,
+    `moved_ms` when it was last moved for balance; 0 for never.
     """
 
     name: PChannelName
@@ -56,6 +57,7 @@ class PChannelMeta:
     access: AccessMode = AccessMode.READ_WRITE
     histories: tuple[Owner, ...] = ()
     assigned_ms: int = 0
+    moved_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,20 @@ class Relocation:
     to: NodeId
 
 
-def may_move(
-    assigned_ms: int, now_ms: int, mvcc: TimeTick, recovered: TimeTick, rules: Rules
-) -> bool:
+def may_move(moved_ms: int, now_ms: int, mvcc: TimeTick, recovered: TimeTick, rules: Rules) -> bool:
     """Not one that has just moved, nor one whose next owner would have much to read back."""
     lag_ms = (mvcc - recovered) >> TICK_LOGICAL_BITS
-    rested = now_ms - assigned_ms >= rules.min_interval_ms
-    return rules.allow_rebalance and rested and lag_ms <= rules.lag_ms_max
+    return is_rested(moved_ms, now_ms, rules) and lag_ms <= rules.lag_ms_max
+
+
+def is_rested(moved_ms: int, now_ms: int, rules: Rules) -> bool:
+    """Whether balance, which moved it at `moved_ms`, may move it again.
+
+    Why not the time since it was assigned: who came to a node because its own was lost, or there
+    was no other, has not been moved for balance, and a node that comes (back) must not stay empty
+    for so long. One that comes and goes again and again gets each channel once in that time.
+    """
+    return rules.allow_rebalance and now_ms - moved_ms >= rules.min_interval_ms
 
 
 def cost(layout: Iterable[Carried], nodes: Iterable[NodeId], weights: Weights) -> float:

@@ -55,6 +55,38 @@ def renewed(
     return replace(holder, until_s=until_s, stopping=stopping or holder.stopping)
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a cluster that starts waits for more nodes, lest the first one gets everything.
+
+    So many nodes are `expected`, for `expected_s` seconds from its start. 0: it is not known; then
+    for `grace_s` from the first node on, or until all are back that owned channels before.
+    """
+
+    expected: int = 0
+    expected_s: float = 60.0
+    grace_s: float = 0.0
+
+
+def must_gather(
+    patience: Patience,
+    here: frozenset[NodeId],
+    owned: frozenset[NodeId],
+    started_s: float,
+    first_s: float,
+) -> bool:
+    """Whether nobody is given a channel yet.
+
+    `here` may take channels, `owned` have had some. `started_s` and `first_s`: seconds since the
+    start, and since a node has been here.
+    """
+    if not here:
+        return True
+    if patience.expected:
+        return len(here) < patience.expected and started_s < patience.expected_s
+    return not (owned and owned <= here) and first_s < patience.grace_s
+
+
 def overdue(members: Iterable[Member], now_s: float) -> tuple[Member, ...]:
     """Those whose lease is over."""
     return tuple([member for member in members if member.until_s <= now_s])

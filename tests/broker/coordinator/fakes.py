@@ -86,6 +86,7 @@ class FakeNode:
     down: bool = False
     keeps: bool = False
     released: bool = False
+    lag_ms: int = 0
     news: NodeNews | None = None
 
     async def assign(self, channel: PChannel) -> None:
@@ -107,9 +108,10 @@ class FakeNode:
 
     async def status(self) -> Sequence[ChannelTicks]:
         self._check_up()
-        tick = TimeTick(0)
+        mvcc, recovered = TimeTick(self.lag_ms << 18), TimeTick(0)
         return [
-            ChannelTicks(PChannel(name, term), tick, tick) for name, term in self.served.items()
+            ChannelTicks(PChannel(name, term), mvcc, recovered)
+            for name, term in self.served.items()
         ]
 
     async def describe(

@@ -51,21 +51,52 @@ def test_a_new_node_gets_its_share_and_then_nothing_moves(count_fair: bool) -> N
     seeded(31, scenario)
 
 
-def test_a_channel_that_was_just_assigned_stays_for_its_interval() -> None:
+def test_a_node_that_comes_back_gets_its_share_within_seconds_but_no_channel_twice() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        _, second = nodes = make_nodes(store, clock, 2)
+        live = LiveNodes(nodes)
+        async with run_coordinator(store, nodes, clock, live=live) as system:
+
+            async def changed() -> None:
+                system.find(ASSIGNER).tell(NodesChanged())
+                await clock.sleep(5.0)
+
+            await follow_until(system, all_assigned)
+            for shares in ([2, 2], [2, 2], [4, 0]):
+                assert counts(nodes) == (shares if shares == [2, 2] else [2, 2])
+                live.drop(NodeId(2))
+                second.served.clear()
+                await changed()
+                assert counts(nodes) == [4, 0]
+                live.put(second)
+                await changed()
+                assert counts(nodes) == shares
+            await clock.sleep(300.0)
+            assert counts(nodes) == [2, 2]
+            moved = [it for it in second.history if it.term > 2]
+            assert len({it.name for it in moved[:4]}) == 4, "each channel once in the interval"
+
+    seeded(32, scenario)
+
+
+def test_channels_whose_next_owner_would_read_back_much_move_as_soon_as_it_is_little() -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
         first, second = nodes = make_nodes(store, clock, 2)
         live = LiveNodes([first])
         async with run_coordinator(store, nodes, clock, live=live) as system:
             await follow_until(system, all_assigned)
+            first.lag_ms = 5000
             live.put(second)
             system.find(ASSIGNER).tell(NodesChanged())
-            await clock.sleep(250.0)
+            await clock.sleep(30.0)
             assert counts(nodes) == [4, 0]
-            await clock.sleep(250.0)
+            first.lag_ms = 0
+            await clock.sleep(10.0)
             assert counts(nodes) == [2, 2]
 
-    seeded(32, scenario)
+    seeded(37, scenario)
 
 
 def test_a_frozen_node_is_emptied_and_gets_its_share_again_when_defrozen() -> None:

@@ -23,6 +23,7 @@ metas = st.builds(
         tuple
     ),
     assigned_ms=numbers,
+    moved_ms=numbers,
 )
 collections = st.builds(
     Collection,

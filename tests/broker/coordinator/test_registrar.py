@@ -1,6 +1,7 @@
 """Nodes that register, renew, leave and are lost; what each bad call is answered; restarts."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from broker.coordinator.messages import (
     RegisterNode,
     RenewLease,
 )
+from broker.core.balance import Rules
 from broker.meta.memory import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, Term
@@ -28,6 +30,7 @@ from tests.broker.coordinator.following import ASSIGNER, all_assigned, follow_un
 
 REGISTRAR = "/coordinator/registrar"
 LEASE_S = 1.0
+STILL = Rules(allow_rebalance=False)
 
 
 class World:
@@ -40,7 +43,7 @@ class World:
         self.absent: dict[NodeId, Callable[[], None]] = {}
         self.identity = ""
 
-    async def start(self) -> System:
+    async def start(self, **more: Any) -> System:
         self.identity = (await found_cluster(self.store, NAMES)).identity
         return run_coordinator(
             self.store,
@@ -48,7 +51,7 @@ class World:
             self.clock,
             live=self.live,
             reach=self._reach,
-            lease_s=LEASE_S,
+            **{"lease_s": LEASE_S, **more},
         )
 
     def _reach(self, node: NodeId, address: str, absent: Callable[[], None]) -> NodeControl:
@@ -96,7 +99,7 @@ async def refused(call: object) -> StreamingCode:
 def test_channels_wait_for_the_first_node_and_go_on_at_the_next_when_its_lease_is_over() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        async with await world.start() as system:
+        async with await world.start(rules=STILL) as system:
             await clock.sleep(3.0)
             first = await world.register(system, 1)
             assert (first.lease_s, first.moving) == (LEASE_S, False)

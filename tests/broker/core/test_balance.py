@@ -14,6 +14,7 @@ from broker.core.balance import (
     Weights,
     carried,
     cost,
+    is_rested,
     may_move,
     place,
     rebalance,
@@ -53,7 +54,7 @@ def test_nothing_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assigned_ms", "lag_ms", "allowed", "moves"),
+    ("moved_ms", "lag_ms", "allowed", "moves"),
     [
         (0, 0, True, True),
         (0, 1000, True, True),
@@ -63,11 +64,11 @@ def test_nothing_costs_nothing() -> None:
     ],
 )
 def test_a_channel_that_just_moved_or_lags_or_must_not_stays(
-    assigned_ms: int, lag_ms: int, allowed: bool, moves: bool
+    moved_ms: int, lag_ms: int, allowed: bool, moves: bool
 ) -> None:
     rules = Rules(allow_rebalance=allowed)
     mvcc = TimeTick((5000 + lag_ms) << 18)
-    assert may_move(assigned_ms, 300_000, mvcc, TimeTick(5000 << 18), rules) is moves
+    assert may_move(moved_ms, 300_000, mvcc, TimeTick(5000 << 18), rules) is moves
 
 
 def test_a_newcomer_goes_where_it_costs_least_and_ties_to_the_smaller_id() -> None:
@@ -187,3 +188,42 @@ def test_fair_counts_differ_by_one_at_most_when_everything_may_move(layout: list
     after = applied(free, rebalance(free, nodes, COUNT))
     counts = [sum([it.node == node for it in after]) for node in nodes]
     assert max(counts) - min(counts) <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 200)), max_size=12),
+    st.sampled_from([Rules(), Rules(count_fair=True)]),
+)
+def test_nodes_that_come_and_go_move_a_channel_once_in_its_interval_and_rounds_end(
+    changes: list[tuple[int, int]], rules: Rules
+) -> None:
+    """Each change takes a node away, or brings it back; its channels go to others at once."""
+    here, now_ms = {A, B, C}, 1_000_000_000
+    homes = {PChannelName(f"p{number}"): [A, B, C][number % 3] for number in range(7)}
+    moved = dict.fromkeys(homes, 0)
+
+    def layout() -> list[Carried]:
+        return [
+            Carried(name, node, movable=is_rested(moved[name], now_ms, rules))
+            for name, node in homes.items()
+        ]
+
+    for node, pause_s in changes:
+        now_ms += pause_s * 1000
+        here ^= {NodeId(node)}
+        for name in [it for it, home in homes.items() if home not in here and here]:
+            chosen = place(name, layout(), here, rules)
+            assert chosen is not None
+            homes[name] = chosen
+        rounds = 0
+        while moves := rebalance(layout(), here, rules):
+            rounds += 1
+            for move in moves:
+                assert now_ms - moved[move.name] >= rules.min_interval_ms
+                homes[move.name], moved[move.name] = move.to, now_ms
+        assert rounds <= len(homes)
+        rested = [it for it in layout() if it.movable and it.node in here]
+        counts = {it: list(homes.values()).count(it) for it in here}
+        if len(here) > 1 and min(counts.values()) == 0:
+            assert not [it for it in rested if counts[it.node] > 1], "an empty node gets something"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.membership import Member, admit, overdue, renewed
+from broker.core.membership import Member, Patience, admit, must_gather, overdue, renewed
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 
@@ -52,3 +52,32 @@ def test_a_node_that_is_stopping_stays_so() -> None:
 def test_overdue_are_exactly_those_whose_time_has_come(ends: list[int], now: int) -> None:
     members = [replace(HOLDER, node=NodeId(i + 1), until_s=end) for i, end in enumerate(ends)]
     assert [it.until_s for it in overdue(members, now)] == [end for end in ends if end <= now]
+
+
+def ids(*numbers: int) -> frozenset[NodeId]:
+    return frozenset(map(NodeId, numbers))
+
+
+@pytest.mark.parametrize(
+    ("patience", "here", "owned", "started_s", "first_s", "waits"),
+    [
+        (Patience(), ids(), ids(), 99.0, 0.0, True),
+        (Patience(), ids(1), ids(), 0.0, 0.0, False),
+        (Patience(grace_s=2.0), ids(1), ids(), 50.0, 1.9, True),
+        (Patience(grace_s=2.0), ids(1), ids(), 50.0, 2.0, False),
+        (Patience(grace_s=2.0), ids(1, 2), ids(1, 2), 0.0, 0.0, False),
+        (Patience(grace_s=2.0), ids(1, 3), ids(1, 2), 0.0, 0.0, True),
+        (Patience(expected=2, grace_s=2.0), ids(1), ids(1), 59.0, 59.0, True),
+        (Patience(expected=2, grace_s=2.0), ids(1), ids(1), 60.0, 3.0, False),
+        (Patience(expected=2, grace_s=2.0), ids(1, 2), ids(), 0.0, 0.0, False),
+    ],
+)
+def test_a_cluster_that_starts_waits_for_those_it_expects_or_knows_and_no_longer(
+    patience: Patience,
+    here: frozenset[NodeId],
+    owned: frozenset[NodeId],
+    started_s: float,
+    first_s: float,
+    waits: bool,
+) -> None:
+    assert must_gather(patience, here, owned, started_s, first_s) is waits
