@@ -35,7 +35,7 @@ from broker.coordinator.messages import (
 )
 from broker.coordinator.streaming import streaming_version
 from broker.core.assignment import Owner, PChannelMeta, access_at, assign, lost, served
-from broker.model.channel import PChannel, PChannelState
+from broker.model.channel import AccessMode, PChannel, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.meta import Conflict, MetaError, MetaStore
@@ -98,6 +98,7 @@ class Placement(Actor[PlacementMessage]):
         self._published: PChannelMeta | None = None
         self._settling: Timer | None = None
         self._vanished_s: float | None = None
+        self._writable = False
 
     async def started(self, context: Context[PlacementMessage]) -> None:
         self._context = context
@@ -172,9 +173,16 @@ class Placement(Actor[PlacementMessage]):
     async def _grade(self) -> None:
         """A channel that is served for less than it should be is given to the same node anew."""
         before = await self._ledger.read(self._name)
-        access = access_at(await streaming_version(self._store))
+        access = await self._access()
         if self._is_served(before.meta) and before.meta.access is not access:
             await self._assign(before, before.meta.node)
+
+    async def _access(self) -> AccessMode:
+        """What the channel is to be served for; appends, once they are allowed, stay so."""
+        if not self._writable:
+            version = await streaming_version(self._store)
+            self._writable = access_at(version) is AccessMode.READ_WRITE
+        return AccessMode.READ_WRITE if self._writable else AccessMode.READ_ONLY
 
     async def _settle(self) -> None:
         """One attempt to have the channel served; a failure is raised and tried again later."""
@@ -210,7 +218,7 @@ class Placement(Actor[PlacementMessage]):
             return
         log.debug("node chosen", node=chosen)
         node = self._nodes.find(chosen)
-        access = access_at(await streaming_version(self._store))
+        access = await self._access()
         there = (before.meta.node, before.meta.access) == (chosen, access)
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
