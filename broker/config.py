@@ -119,6 +119,10 @@ class Settings(BaseSettings):
     """For a transaction that asks for none: so long after its newest message it expires."""
     txn_keepalive_ms_max: Positive = 600_000
     """Who asks for more is granted this."""
+    stage_idle_ms: Positive = 600_000
+    """A staged transaction that got no message for so long, and no commit, is rolled back."""
+    stage_age_ms_max: Positive = 3_600_000
+    """So is an older one: until its batch is committed it holds up retention and recovery."""
     pause_consumption: bool = False
     """Start with consumers held back until an operator resumes them; some may ignore it."""
 

@@ -144,6 +144,33 @@ ROW_KEY: Final = _bytes("tidemark.key")
 ROW_SCHEMA: Final = _decimal("tidemark.schema")
 """Ours: which version of its collection's schema a row of Arrow has, from 1 on."""
 
+
+@dataclass(frozen=True, slots=True)
+class StageKey:
+    """Which attempt at which part of which batch of an app a staged transaction is of."""
+
+    app: str
+    batch: int
+    part: int
+    attempt: int
+
+
+def _write_stage(key: StageKey) -> str:
+    return f"{key.batch}:{key.part}:{key.attempt}:{key.app}"
+
+
+def _read_stage(text: str) -> StageKey:
+    *numbers, app = text.split(":", 3)
+    good = [it.isascii() and it.isdigit() and len(it) < 20 for it in numbers]
+    if len(numbers) != 3 or not all(good):
+        raise Malformed("not of the form <batch>:<part>:<attempt>:<app>", 0)
+    batch, part, attempt = map(int, numbers)
+    return StageKey(app, batch, part, attempt)
+
+
+STAGE: Final = Property("tidemark.stage", _write_stage, _read_stage)
+"""Ours: on the begin of a staged transaction."""
+
 RESERVED_PREFIX: Final = "_"
 
 

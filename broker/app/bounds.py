@@ -2,7 +2,7 @@
 
 from broker.config import Settings
 from broker.core.balance import Rules
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.edge.limits import EdgeLimits
 from broker.node.limits import NodeLimits
 from broker.ports.wal import Retention
@@ -25,6 +25,8 @@ def node_limits(settings: Settings) -> NodeLimits:
             keepalive_default_ms=settings.txn_keepalive_ms,
             keepalive_max_ms=settings.txn_keepalive_ms_max,
             age_ms_max=settings.txn_age_ms_max,
+            stage_idle_ms=settings.stage_idle_ms,
+            stage_age_ms_max=settings.stage_age_ms_max,
         ),
         pause_consumption=settings.pause_consumption,
         snapshot_period_s=settings.snapshot_period_s,

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 
@@ -29,6 +30,7 @@ from broker.app.storage import found, metadata
 from broker.config import Settings, as_environment, split_address
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.cluster_offsets import ClusterOffsets
+from broker.coordinator.commit_tree import CommitsParts
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
     CloseCluster,
@@ -45,6 +47,7 @@ from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.cluster_service import ClusterReaches
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
+from broker.edge.staged_words import NodeStagedTxns
 from broker.fleet.node_process import Fleet, fleet_tree
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
@@ -102,6 +105,7 @@ class _Tree:
         self._settings = settings
         self._address = address
         self._nodes = LiveNodes()
+        self._staged_txns = NodeStagedTxns(self._owners)
         told = as_environment(self._of_nodes())
         self._fleet = Fleet(self._command(), told, self._ended, self._of_one_node, self._taken_over)
         self.found = Found()
@@ -123,6 +127,7 @@ class _Tree:
             rules=balance_rules(settings),
             balance_s=settings.balance_interval_s,
             broadcast=BroadcastParts(NodeCopies(self._owners), {}, settings.node_acks),
+            commits=CommitsParts(self._staged_txns),
         )
         self._offsets = ClusterOffsets(self._nodes, pchannels)
         timesync = TimesyncParts(store, self._offsets, pchannels, timesync_timing(settings))
@@ -135,7 +140,7 @@ class _Tree:
         cluster = ClusterReaches(reach(REGISTRAR), reach(ORACLE), reach(ASSIGNER))
         return EdgeServer(
             facts(self._settings, COORDINATOR_ID),
-            self.found.reaches,
+            replace(self.found.reaches, staged_txns=self._staged_txns),
             inside(system, self._settings, Damages(skipped=self._settings.skip_damage)),
             edge_limits(self._settings),
             coordinator_role(cluster, self._offsets.describe),

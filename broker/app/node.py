@@ -187,7 +187,7 @@ class _Tree:
             replace(self.found.reaches, row_schemas=self._row_schemas),
             inside(system, self._settings, self.damages),
             edge_limits(self._settings),
-            node_role,
+            node_role(self._settings.coordinator),
         )
 
     async def give_away(self, within_s: float) -> None:

@@ -15,6 +15,7 @@ CATALOG = f"{ROOT}/coordinator/catalog"
 REGISTRAR = f"{ROOT}/coordinator/registrar"
 BALANCER = f"{ROOT}/coordinator/balancer"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
+COMMITTER = f"{ROOT}/coordinator/commits/committer"
 DIRECTORY = f"{ROOT}/node/directory"
 MEMBERSHIP = f"{ROOT}/membership"
 NEWS = f"{ROOT}/news"
@@ -37,6 +38,7 @@ class Found:
             cursors=self.reach(CURSORS),
             broadcaster=self.reach(BROADCASTER),
             balancer=self.reach(BALANCER),
+            committer=self.reach(COMMITTER),
         )
 
     def find(self, path: str) -> Ref[Any]:

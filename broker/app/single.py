@@ -21,6 +21,7 @@ from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wa
 from broker.app.storage import found, metadata, of_damage, segmented_wal
 from broker.config import Settings
 from broker.coordinator.broadcast_tree import BroadcastParts
+from broker.coordinator.commit_tree import CommitsParts
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
@@ -31,6 +32,7 @@ from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
 from broker.edge.broadcast_copies import NodeCopies
 from broker.edge.server import EdgeServer
+from broker.edge.staged_words import NodeStagedTxns
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.recovery import StoredRecovery
 from broker.model.channel import AccessMode
@@ -44,6 +46,7 @@ from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
@@ -109,6 +112,7 @@ class _Tree:
         self.parts: NodeParts
         self.found = Found()
         self._row_schemas: RowSchemas = NoRowSchemas()
+        self._staged_txns: StagedTxns = NoStagedTxns()
 
     def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
         """The coordinator needs the oracle first and the node last; so does a restart."""
@@ -119,11 +123,15 @@ class _Tree:
         async def owned() -> Mapping[PChannelName, NodeControl]:
             return {name: node for name in pchannels if not self._is_read_only(name)}
 
-        copies = NodeCopies(owned)
-        broadcast = BroadcastParts(copies, self._callbacks, self._settings.node_acks)
-        coordinator = coordinator_tree(
-            CoordinatorParts(store, LiveNodes([node]), pchannels, broadcast=broadcast), ROOT
+        self._staged_txns = staged = NodeStagedTxns(owned)
+        coordinator_parts = CoordinatorParts(
+            store,
+            LiveNodes([node]),
+            pchannels,
+            broadcast=BroadcastParts(NodeCopies(owned), self._callbacks, self._settings.node_acks),
+            commits=CommitsParts(staged),
         )
+        coordinator = coordinator_tree(coordinator_parts, ROOT)
         ports = NodePorts(
             wal=self._wal,
             terms=StoredTerms(store, self._node_id),
@@ -143,7 +151,9 @@ class _Tree:
         """The services over the tree."""
         told = facts(self._settings, self._node_id)
         seen = inside(system, self._settings, self.damages)
-        reaches = replace(self.found.reaches, row_schemas=self._row_schemas)
+        reaches = replace(
+            self.found.reaches, row_schemas=self._row_schemas, staged_txns=self._staged_txns
+        )
         return EdgeServer(told, reaches, seen, edge_limits(self._settings))
 
     def _is_read_only(self, name: PChannelName) -> bool:

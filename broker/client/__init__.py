@@ -9,6 +9,7 @@ async with connect("127.0.0.1:19531") as log:
 from broker.client.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
 from broker.client.barrier import Barrier, Peer
 from broker.client.batch import AppendedBatch, MessageBatch
+from broker.client.batch_commits import AppCommits, BatchCommits, BatchCommitted
 from broker.client.batch_producer import Gathering, Ticket
 from broker.client.broadcast import Broadcasted, BroadcastInfo, Broadcasts, LockInfo
 from broker.client.client import Client
@@ -57,6 +58,7 @@ from broker.client.measuring import Measure
 from broker.client.message import Appended, Batch, Message, Received
 from broker.client.outbox import Limits
 from broker.client.scanner import BatchScanner, Scanner
+from broker.client.stage import Stage, StagedPart
 from broker.client.txn import Txn
 from broker.client.watch import Watch
 from broker.model.barrier import BarrierPeer, BarrierView
@@ -69,6 +71,7 @@ from broker.model.named_cursor import CursorView
 __all__ = [
     "DEFAULT_SERVER",
     "ActorInfo",
+    "AppCommits",
     "Appended",
     "AppendedBatch",
     "AppendsFailed",
@@ -79,6 +82,8 @@ __all__ = [
     "BarrierPeer",
     "BarrierView",
     "Batch",
+    "BatchCommits",
+    "BatchCommitted",
     "BatchScanner",
     "BroadcastInfo",
     "Broadcasted",
@@ -131,6 +136,8 @@ __all__ = [
     "ServerFailed",
     "ServerRefusal",
     "ServerStopping",
+    "Stage",
+    "StagedPart",
     "Step",
     "TermMismatch",
     "Ticket",

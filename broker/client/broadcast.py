@@ -1,25 +1,22 @@
 """One message for many vchannels, from a program's side: start it, acknowledge a copy, wait.
 
-Owns the retries and the key that makes them safe. Next: broker/edge/broadcast.py
+Owns the key that makes it safe to ask again. Next: broker/edge/broadcast.py
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, Unpack
 from uuid import uuid4
 
-import anyio
-
-from broker.client.backoff import Backoff
 from broker.client.connection import Connection
 from broker.client.errors import (
     BadTarget,
     DeadlineExceeded,
     InvalidArgument,
     OutcomeUnknown,
-    TidemarkError,
 )
 from broker.client.message import Appended, Kind, Message, Received, stored_properties
+from broker.client.until_done import until_done
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from schemas.broadcast_header import BroadcastHeader, HeaderKey, write_broadcast_header
@@ -32,10 +29,8 @@ _MILVUS: Final = "/milvus.proto.streaming.StreamingCoordBroadcastService/"
 _OURS: Final = "/tidemark.v1.Broadcasts/"
 BROADCAST_S: Final = 30.0
 WAIT_S: Final = 30.0
-RETRY_FIRST_MS: Final = 50
 CLUSTER_DOMAIN: Final = 1
 
-T = TypeVar("T")
 Resolve = Callable[[str], Awaitable[tuple[VChannelName, ...]]]
 
 
@@ -136,7 +131,7 @@ class Broadcasts:
             )
 
         try:
-            answer = await _again(start, deadline_s)
+            answer = await until_done(start, deadline_s)
         except DeadlineExceeded as error:
             raise OutcomeUnknown(
                 f"no answer within {deadline_s} s: the broadcast may take effect yet; ask again"
@@ -166,7 +161,7 @@ class Broadcasts:
                 _MILVUS + "Ack", request, streaming.BroadcastAckResponse, deadline_s=left_s
             )
 
-        await _again(acknowledge, deadline_s or self._deadline_s)
+        await until_done(acknowledge, deadline_s or self._deadline_s)
 
     async def block_until_resource_key_ack_once(
         self, key: ResourceKey, *, deadline_s: float = WAIT_S
@@ -222,26 +217,7 @@ class Broadcasts:
                 _OURS + "WaitForKey", request, v1.WaitForKeyResponse, deadline_s=left_s
             )
 
-        await _again(wait, deadline_s)
-
-
-async def _again(call: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
-    """What may succeed later is tried again until the deadline; then DeadlineExceeded."""
-    until_s, backoff = anyio.current_time() + deadline_s, Backoff(first_ms=RETRY_FIRST_MS)
-    while True:
-        left_s = until_s - anyio.current_time()
-        try:
-            return await call(max(left_s, 0.0))
-        except DeadlineExceeded:
-            raise
-        except TidemarkError as error:
-            backoff = backoff.failed()
-            pause_s = backoff.delay_s(1.0)
-            if not error.retriable:
-                raise
-            if anyio.current_time() + pause_s >= until_s:
-                raise DeadlineExceeded(f"not done within {deadline_s} s: {error}") from error
-        await anyio.sleep(pause_s)
+        await until_done(wait, deadline_s)
 
 
 def _appended(vchannel: str, it: streaming.ProduceMessageResponseResult) -> Appended:

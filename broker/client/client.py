@@ -1,7 +1,7 @@
 """The client a program holds: `async with connect("127.0.0.1:19531") as log:`.
 
 It hands each call to the part that does it, after one check that it may be used at all.
-Next: broker/client/appending.py
+Next: broker/client/staging.py
 """
 
 import os
@@ -12,9 +12,9 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
-from broker.client.appending import Appending
 from broker.client.appends import Appends
 from broker.client.barrier import CLUSTER, Barrier, KindName
+from broker.client.batch_commits import BatchCommits
 from broker.client.batch_producer import Gathering
 from broker.client.batch_start import BatchStart, BatchUntil, plan_batches
 from broker.client.batch_subscription import BatchSubscription, Only
@@ -31,6 +31,7 @@ from broker.client.outbox import Limits
 from broker.client.owners import Owners
 from broker.client.row_scanner import RowForm, RowScanner, schema_of_targets
 from broker.client.scanner import BatchScanner, Scanner
+from broker.client.staging import Staging
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
 from broker.client.targets import Targets, together
@@ -45,7 +46,7 @@ from broker.model.named_cursor import CursorView
 NO_PROPERTIES: Mapping[str, str] = {}
 
 
-class Client(Appending):
+class Client(Staging):
     """A durable log broker, seen from a program. Made by `connect`; for one event loop.
 
     A target is the name of a collection or of a channel. Every method raises ForkedClient in a
@@ -65,7 +66,8 @@ class Client(Appending):
             network.coordinator, deadline_s=deadlines.call_s, dropped=self._forget
         )
         appends = Appends(network, tasks, *sending, resend=resend)
-        super().__init__(appends, Targets(collections), deadlines)
+        commits = BatchCommits(network.coordinator, deadline_s=deadlines.call_s)
+        super().__init__(appends, Targets(collections), deadlines, commits)
         self._network = network
         self._tasks = tasks
         self._pid = os.getpid()

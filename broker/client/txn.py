@@ -23,12 +23,13 @@ from broker.client.errors import (
     TidemarkError,
 )
 from broker.client.message import Appended, Key, Kind, Message
-from broker.client.row_pieces import split_rows
+from broker.client.row_pieces import Piece, split_rows
 from broker.client.sendable import shared_of
 from broker.client.targets import Shards
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
-from schemas.properties import TXN
+from broker.model.stage import StageName
+from schemas.properties import STAGE, TXN, StageKey
 from schemas.txn_context import TxnContext, begin_header
 
 Resolve = Callable[[], Awaitable[VChannelName]]
@@ -52,12 +53,19 @@ class Txn:
     """
 
     def __init__(
-        self, appends: Appends, resolve: Resolve, keepalive_ms: int, deadline_s: float
+        self,
+        appends: Appends,
+        resolve: Resolve,
+        keepalive_ms: int,
+        deadline_s: float,
+        *,
+        stage: StageName | None = None,
     ) -> None:
         self._appends = appends
         self._resolve = resolve
         self._vchannel = VChannelName("")
         self._keepalive_ms = keepalive_ms
+        self._stage = stage
         self._deadline_s = deadline_s
         self._context: TxnContext | None = None
         self._name = ""
@@ -69,6 +77,11 @@ class Txn:
     def id(self) -> int:
         """Unique on its pchannel; 0 before it began."""
         return self._context.txn_id if self._context else 0
+
+    @property
+    def vchannel(self) -> VChannelName:
+        """Where it is; empty before it began."""
+        return self._vchannel
 
     @property
     def keepalive_s(self) -> float:
@@ -91,7 +104,8 @@ class Txn:
             raise BadTransaction("the transaction has begun already")
         self._vchannel = await self._resolve()
         header = begin_header(self._keepalive_ms)
-        begin = Message(b"", type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
+        own = NO_PROPERTIES if self._stage is None else _named(self._stage)
+        begin = Message(b"", None, own, type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
         _, context = await self._appends.of_txns.step(self._vchannel, begin, "", self._deadline_s)
         opened = TxnContext.decode(context)
         if not opened.txn_id:
@@ -156,11 +170,16 @@ class Txn:
         The vchannel is the transaction's, whatever the rows. When it fails some of them may be in
         it: roll back.
         """
-        name = self._open_name()
+        self._open_name()
         shards = Shards(None, (self._vchannel,))
         pieces = split_rows(rows, shards, None, self._appends.compression)
-        within_s = deadline_s or self._deadline_s
-        appending = self._appends.rows(pieces, properties, within_s, txn=name)
+        return await self.append_pieces(pieces, properties, deadline_s or self._deadline_s)
+
+    async def append_pieces(
+        self, pieces: Iterable[Piece], properties: Mapping[str, str], deadline_s: float
+    ) -> list[AppendedBatch]:
+        """The same for rows that `split_rows` has cut up already, for this vchannel."""
+        appending = self._appends.rows(pieces, properties, deadline_s, txn=self._open_name())
         return await self._sent(1, appending)
 
     async def commit(self) -> Appended:
@@ -173,6 +192,19 @@ class Txn:
             await self.rollback()
             raise self._unknown
         return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
+
+    def check_whole(self) -> None:
+        """Raises what keeps it from being committed: OutcomeUnknown, or BadTransaction."""
+        self._open_name()
+        if self._under_way:
+            raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
+        if self._unknown is not None:
+            raise self._unknown
+
+    def seal(self) -> None:
+        """Append no more; somebody else ends it. Raises as `check_whole`."""
+        self.check_whole()
+        self._ended = True
 
     async def rollback(self) -> None:
         """Forget all of it."""
@@ -249,3 +281,7 @@ class Txn:
         if self._context is None or self._ended:
             raise BadTransaction("the transaction has ended" if self._ended else "it never began")
         return self._name
+
+
+def _named(stage: StageName) -> Mapping[str, str]:
+    return STAGE.entry(StageKey(stage.app, stage.batch, stage.part, stage.attempt))

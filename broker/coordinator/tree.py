@@ -19,6 +19,7 @@ from broker.coordinator.assigner import Assigner
 from broker.coordinator.balancer import Balancer
 from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
+from broker.coordinator.commit_tree import CommitsParts, commits_tree
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.oracle import Oracle
 from broker.coordinator.placement import Placement, PlacementTiming
@@ -55,6 +56,8 @@ class CoordinatorParts:
     timing: PlacementTiming = field(default_factory=PlacementTiming)
     broadcast: BroadcastParts | None = None
     """None: this coordinator takes no broadcasts."""
+    commits: CommitsParts | None = None
+    """None: it commits no batches."""
 
 
 def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpec:
@@ -64,7 +67,6 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
     process goes on. Call `founding.found_cluster` before, for a clear refusal at the start.
     """
     path = f"{parent_path}/{COORDINATOR}"
-    broadcaster = (broadcaster_tree(parts.store, parts.broadcast, path),) if parts.broadcast else ()
     return SupervisorSpec(
         name=COORDINATOR,
         strategy=REST_FOR_ONE,
@@ -89,11 +91,20 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
                 patient=True,
             ),
             _placements(parts, f"{path}/{ASSIGNER}"),
-            *broadcaster,
+            *_of_many_channels(parts, path),
             _balancer(parts, path),
             *_registrar(parts, f"{path}/{ASSIGNER}"),
         ),
     )
+
+
+def _of_many_channels(parts: CoordinatorParts, path: str) -> tuple[SupervisorSpec, ...]:
+    trees: list[SupervisorSpec] = []
+    if parts.broadcast is not None:
+        trees.append(broadcaster_tree(parts.store, parts.broadcast, path))
+    if parts.commits is not None:
+        trees.append(commits_tree(parts.store, parts.commits, parts.pchannels, path))
+    return tuple(trees)
 
 
 def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:

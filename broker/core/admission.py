@@ -13,6 +13,7 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import (
     ALL_PCHANNEL_TYPES,
     KNOWN_TYPES,
+    PREPARE_TXN,
     SELF_CONTROLLED_TYPES,
     MessageType,
     NewMessage,
@@ -22,7 +23,7 @@ APPENDABLE_TYPES = frozenset(KNOWN_TYPES - SELF_CONTROLLED_TYPES - {MessageType.
 """What a client may append."""
 
 TXN_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
-_TXN_STEPS = frozenset({MessageType.BEGIN_TXN, *TXN_ENDS})
+_TXN_STEPS = frozenset({MessageType.BEGIN_TXN, PREPARE_TXN, *TXN_ENDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def refusal_of(message: NewMessage, first_tick: TimeTick, admission: Admission) 
             f"a message of {message.size} bytes is over the limit of"
             f" {admission.message_bytes_max}; split it"
         )
-    if message.type not in APPENDABLE_TYPES:
+    if message.type not in APPENDABLE_TYPES and not _is_prepare(message):
         return _type_refusal(message.type)
     if message.txn is None and message.type in _TXN_STEPS:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "which transaction it is about is not said")
@@ -61,6 +62,11 @@ def refusal_of(message: NewMessage, first_tick: TimeTick, admission: Admission) 
             f" {first_tick}; a barrier must be a tick that was given out",
         )
     return None
+
+
+def _is_prepare(message: NewMessage) -> bool:
+    """Only the coordinator's word has a stage and is no begin."""
+    return message.type == PREPARE_TXN and message.stage is not None
 
 
 def _type_refusal(kind: int) -> Refusal:

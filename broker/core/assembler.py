@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from broker.core.members import Members, members_of
 from broker.model.ids import MessageId, TimeTick, TxnId
-from broker.model.message import MessageType
+from broker.model.message import PREPARE_TXN, MessageType
 from broker.model.record import Record
 from broker.model.txn import TxnPart
 
@@ -72,6 +72,8 @@ class Assembler:
                 return ""
             case MessageType.ROLLBACK_TXN | MessageType.COMMIT_TXN:
                 self._open.pop(part.id, None)
+                return ""
+            case _ if record.kind == PREPARE_TXN:
                 return ""
             case _:
                 return self._absorb_bodies(part, record)

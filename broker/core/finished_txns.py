@@ -7,7 +7,7 @@ Next: broker/core/transaction.py
 
 from collections.abc import Iterable
 
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.ids import TICK_LOGICAL_BITS, TimeTick, TxnId
 from broker.model.message import AppendedInTxn, MessageType
 from broker.model.record import Record

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from broker.core.txn_state import TxnState
 from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
+from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
+PREPARED_LOOK_MS = 60_000
+"""How soon one that waits for the coordinator's word is looked at again."""
 _TICKS_PER_MS = 1 << TICK_LOGICAL_BITS
 
 
@@ -23,6 +26,7 @@ class TxnView:
     bodies: int
     size_bytes: int
     state: TxnState
+    stage: StageName | None = None
 
 
 def later(tick: TimeTick, ms: int) -> int:
@@ -44,6 +48,11 @@ def over(context: TxnContext, last_tick: TimeTick, tick: TimeTick, age_ms_max: i
 
 
 def lease_left_ms(view: TxnView, tick: TimeTick, age_ms_max: int) -> int:
-    """Milliseconds of ticks that a transaction in flight still has at this tick; 0: it is over."""
+    """Milliseconds of ticks that a transaction in flight still has at this tick; 0: it is over.
+
+    One that is prepared has no lease: how soon it is worth a look.
+    """
+    if view.state is TxnState.PREPARED:
+        return PREPARED_LOOK_MS
     left = lease_end(view.context, view.last_tick, age_ms_max) - tick
     return max(0, (left + _TICKS_PER_MS - 1) >> TICK_LOGICAL_BITS)

@@ -19,7 +19,7 @@ from broker.core.naming import is_control_channel
 from broker.core.producers import ProducerLimits, Producers
 from broker.core.recovery_objects import SCHEMA_KEPT_MS, Objects
 from broker.core.segments import DROPPED_MAX
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.effect import Deleted, Effect, Inserted
 from broker.model.ids import (
     TICK_LOGICAL_BITS,
@@ -29,7 +29,7 @@ from broker.model.ids import (
     TxnId,
     VChannelName,
 )
-from broker.model.message import BODY_TYPES, MessageType
+from broker.model.message import BODY_TYPES, PREPARE_TXN, MessageType
 from broker.model.producer import Produced
 from broker.model.record import Record
 from broker.model.snapshot import Change, SegmentState, Snapshot, VChannelState, WalCheckpoint
@@ -181,6 +181,8 @@ class RecoveryState:
         if record.kind in BODY_TYPES:
             pending = self._pending.get(txn_id)
             return [] if pending is None else self._gather(record, pending)
+        if record.kind == PREPARE_TXN:
+            return []
         self.finished.learn(record)
         effects = self._pending.pop(txn_id, {})
         if known or record.kind != MessageType.COMMIT_TXN:

@@ -18,12 +18,15 @@ from dataclasses import dataclass, replace
 from broker.core.admission import TXN_ENDS, Admission, covers_pchannel, refusal_of
 from broker.core.producers import GroupNumbers, Producers
 from broker.core.segment_turn import OwnMessage, Turn
-from broker.core.transaction import Session, Transactions
+from broker.core.transaction import Transactions
+from broker.core.txn_session import Session, outcome_of, waits_for_word
 from broker.model.batch import NewBatch, ticks_of
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, SegmentId, Term, TimeTick
 from broker.model.message import (
+    BODY_TYPES,
     EXCLUSIVE_TYPES,
+    PREPARE_TXN,
     Appended,
     AppendedFlush,
     AppendedInTxn,
@@ -90,8 +93,8 @@ def sequence(
     runs = [*flushes, *_rollbacks(transactions.take_dead(due)), *group.runs, *group.begins]
     records, end = _place(runs, first_tick, end, known, group)
     for index, session in group.repeats:
-        assert session.outcome is not None
-        group.outcomes[index] = session.outcome
+        group.outcomes[index] = session.answer_to(messages[index])
+        assert group.outcomes[index] is not None, messages[index]
     for index, same in group.same_as:
         group.outcomes[index] = group.outcomes[same]
     if turn is not None:
@@ -251,14 +254,18 @@ class _Group:
             self.begins.append(run)
         else:
             session = self._transactions.find(message.txn.id)
-            ends = message.type in TXN_ENDS
-            key = message.vchannel if ends else message.txn.id
+            key = message.txn.id if message.type in BODY_TYPES else message.vchannel
             self._place_with(key, index, message, session)
 
     def _admit_exclusive(self, index: int, message: NewMessage) -> None:
         """In a record of its own, behind all that it ends and before all that comes after it."""
         whole = covers_pchannel(message, self._admission.pchannel)
-        failed = self._transactions.exclude("" if whole else message.vchannel)
+        scope = "" if whole else message.vchannel
+        prepared = self._transactions.prepared_in(scope)
+        if prepared is not None:
+            self.outcomes[index] = waits_for_word(prepared)
+            return
+        failed = self._transactions.exclude(scope)
         self.runs += _rollbacks(failed)
         if whole:
             self._growing.clear()
@@ -377,10 +384,9 @@ def _answer_in_txn(
 
 def _tell(transactions: Transactions, session: Session, record: Record) -> None:
     if record.kind in TXN_ENDS:
-        outcome = AppendedInTxn(
-            record.base_id, record.base_tick, record.last_confirmed_id, session.context
-        )
-        transactions.ended(session, outcome)
+        transactions.ended(session, outcome_of(record, session))
+    elif record.kind == PREPARE_TXN:
+        transactions.prepared(session, outcome_of(record, session))
     elif record.kind != MessageType.BEGIN_TXN:
         transactions.grown(session, len(record.sizes), record.last_tick)
 

@@ -10,83 +10,61 @@ to know what a lease is.
 Next: broker/core/sequencer.py
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from broker.core.lease import TxnView, later, over
+from broker.core.lease import TxnView, later
 from broker.core.naming import is_physical
-from broker.core.txn_state import NEXT, TxnEvent, TxnState, after
+from broker.core.txn_limits import TxnLimits
+from broker.core.txn_session import (
+    Session,
+    finished_session,
+    gone,
+    outcome_of,
+    refusal_of,
+    replayed_end,
+    word_refusal,
+)
+from broker.core.txn_state import TxnEvent, TxnState, after
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import (
     BODY_TYPES,
     EXCLUSIVE_TYPES,
+    PREPARE_TXN,
     AppendedInTxn,
     MessageType,
     NewMessage,
 )
 from broker.model.record import Record
-from broker.model.snapshot import FinishedTxn, TxnEnd
-from broker.model.txn import TxnContext, TxnPart
+from broker.model.snapshot import FinishedTxn
+from broker.model.stage import StageName
+from broker.model.txn import TxnContext
 
-MIB = 1024 * 1024
-_STATE_OF = {
-    TxnEnd.COMMITTED: TxnState.COMMITTED,
-    TxnEnd.ROLLED_BACK: TxnState.ROLLED_BACK,
-    TxnEnd.EXPIRED: TxnState.EXPIRED,
+StageOf = Callable[[bytes], StageName | None]
+"""The stage that a stored begin is of, if any."""
+
+
+def _no_stage(_: bytes) -> StageName | None:
+    return None
+
+
+_EVENT_OF = {
+    MessageType.COMMIT_TXN: TxnEvent.COMMIT,
+    MessageType.ROLLBACK_TXN: TxnEvent.ROLLBACK,
+    PREPARE_TXN: TxnEvent.PREPARE,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TxnLimits:
-    """How much the transactions of one pchannel may hold, and for how long.
-
-    `open_bytes_max` also bounds what one reader holds of transactions that are not committed yet.
-    """
-
-    open_max: int = 1024
-    txn_bytes_max: int = 32 * MIB
-    open_bytes_max: int = 128 * MIB
-    keepalive_default_ms: int = 10_000
-    keepalive_max_ms: int = 600_000
-    """Who asks for more is granted this."""
-    age_ms_max: int = 600_000
-    """Whatever its keepalive: an open transaction holds back what is confirmed, and truncation."""
-    finished_max: int = 4096
-    finished_ms: int = 60_000
-    """How long, and how many, ended ones are remembered for a repeated commit."""
-
-
-@dataclass(slots=True)
-class Session:
-    """One transaction. `outcome` is where its commit or rollback landed."""
-
-    context: TxnContext
-    vchannel: str
-    begin_id: MessageId
-    last_tick: TimeTick
-    bodies: int = 0
-    size_bytes: int = 0
-    state: TxnState = TxnState.IN_FLIGHT
-    outcome: AppendedInTxn | None = None
-
-    def part(self) -> TxnPart:
-        """What the next record of it says."""
-        return TxnPart(self.context.id, self.context.keepalive_ms, self.begin_id, self.bodies)
-
-    def overdue(self, tick: TimeTick, age_ms_max: int) -> bool:
-        """Whether its lease, or its life, is over at this tick."""
-        return over(self.context, self.last_tick, tick, age_ms_max)
 
 
 class Transactions:
     """See the module. Not to be used any more once a write of what it admitted has failed."""
 
-    def __init__(self, limits: TxnLimits | None = None) -> None:
+    def __init__(self, limits: TxnLimits | None = None, stage_of: StageOf = _no_stage) -> None:
         self.limits = limits or TxnLimits()
+        self._stage_of = stage_of
         self.closing = False
         """No transaction begins any more; those that are open go on."""
         self._open: dict[TxnId, Session] = {}
+        self._prepared: dict[TxnId, Session] = {}
         self._ended: dict[TxnId, Session] = {}
         self._dead: list[Session] = []
         self._placed: list[Session] = []
@@ -100,6 +78,11 @@ class Transactions:
     @property
     def open_count(self) -> int:
         return len(self._open)
+
+    @property
+    def prepared_count(self) -> int:
+        """Of the open ones, those that only the coordinator's word can end."""
+        return len(self._prepared)
 
     @property
     def open_bytes(self) -> int:
@@ -122,7 +105,7 @@ class Transactions:
 
     def views(self) -> tuple[TxnView, ...]:
         """Every open transaction, the oldest first."""
-        return tuple([_view(session) for session in self._open.values()])
+        return tuple([session.view() for session in self._open.values()])
 
     # ---- admission --------------------------------------------------------------------------
 
@@ -137,21 +120,26 @@ class Transactions:
             return self._admit_begin(message.vchannel, message.txn.keepalive_ms)
         session = self.find(message.txn.id)
         if session is None:
-            return _gone(message.txn.id, "is not known: it ended, or never began here")
+            return gone(message.txn.id, "is not known: it ended, or never began here")
         if session.vchannel != message.vchannel:
             return _bad(
                 f"transaction {message.txn.id} is on vchannel {session.vchannel!r},"
                 f" not on {message.vchannel!r}"
             )
-        if session.state is TxnState.IN_FLIGHT and session.overdue(tick, self.limits.age_ms_max):
+        if session.state is TxnState.IN_FLIGHT and self._overdue(session, tick):
             self._expire(session)
-        match message.type:
-            case MessageType.COMMIT_TXN:
-                return self._end(session, TxnEvent.COMMIT)
-            case MessageType.ROLLBACK_TXN:
-                return self._end(session, TxnEvent.ROLLBACK)
-            case _:
-                return self._admit_body(session, message)
+        event = _EVENT_OF.get(message.type)
+        if event is None:
+            return self._admit_body(session, message)
+        return self._admit_word(session, message, event)
+
+    def prepared_in(self, vchannel: str) -> Session | None:
+        """One that waits for the coordinator's word in this scope ("": all), if there is any.
+
+        What is exclusive may not come before that word, and not between the bodies and the commit.
+        """
+        waiting = (it for it in self._prepared.values() if it.state is TxnState.PREPARED)
+        return next((it for it in waiting if vchannel in ("", it.vchannel)), None)
 
     def exclude(self, vchannel: str) -> list[Session]:
         """An exclusive message was admitted: fail what is in flight in its scope ("": all).
@@ -166,7 +154,7 @@ class Transactions:
     def expire(self, tick: TimeTick) -> None:
         """End what is overdue at this tick."""
         for session in self._in_flight():
-            if session.overdue(tick, self.limits.age_ms_max):
+            if self._overdue(session, tick):
                 self._expire(session)
 
     def rollbacks_due(self, messages: Sequence[NewMessage]) -> int:
@@ -195,8 +183,10 @@ class Transactions:
         assert message.txn is not None
         asked_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
         keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
+        if message.stage is not None:
+            keepalive_ms = self.limits.stage_idle_ms
         context = TxnContext(TxnId(tick), keepalive_ms)
-        session = Session(context, message.vchannel, id, tick)
+        session = Session(context, message.vchannel, id, tick, stage=message.stage)
         self._open[context.id] = self._turned[context.id] = session
         self._beginning -= 1
         return session
@@ -207,6 +197,12 @@ class Transactions:
         session.last_tick = tick
         self._moved[session.context.id] = session
 
+    def prepared(self, session: Session, outcome: AppendedInTxn) -> None:
+        """The prepare that was let in got its place."""
+        session.prepared = outcome
+        session.last_tick = outcome.tick
+        self._moved[session.context.id] = session
+
     def ended(self, session: Session, outcome: AppendedInTxn) -> None:
         """The commit or the rollback got its place: the transaction is resolved."""
         session.outcome = outcome
@@ -215,6 +211,7 @@ class Transactions:
         self._open_bytes -= session.size_bytes
         self._ended[session.context.id] = self._turned[session.context.id] = session
         self._moved.pop(session.context.id, None)
+        self._prepared.pop(session.context.id, None)
         self._placed.append(session)
         self._forget(outcome.tick)
 
@@ -235,12 +232,12 @@ class Transactions:
         if not self._turned:
             return ()
         turned, self._turned = self._turned, {}
-        return tuple([_view(session) for session in turned.values()])
+        return tuple([session.view() for session in turned.values()])
 
     def take_moved(self) -> tuple[TxnView, ...]:
         """The open transactions that have got bodies since the last call."""
         moved, self._moved = self._moved, {}
-        return tuple([_view(session) for session in moved.values()])
+        return tuple([session.view() for session in moved.values()])
 
     def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
         if is_physical(vchannel):
@@ -261,25 +258,42 @@ class Transactions:
     def _admit_body(self, session: Session, message: NewMessage) -> Refusal | None:
         if message.type not in BODY_TYPES:
             return _bad(f"a message of type {message.type} cannot be part of a transaction")
-        refusal = _refusal(session, TxnEvent.BODY)
+        refusal = refusal_of(session, TxnEvent.BODY)
         if refusal is not None:
             return refusal
         if session.size_bytes + message.size > self.limits.txn_bytes_max:
             cause = f"transaction {session.context.id} would exceed {self.limits.txn_bytes_max}"
             return Refusal(StreamingCode.UNRECOVERABLE, f"{cause} bytes; commit earlier")
         if self._open_bytes + message.size > self.limits.open_bytes_max:
-            cause = f"open transactions hold {self._open_bytes} bytes"
-            return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
+            return self._no_room(session)
         session.size_bytes += message.size
         self._open_bytes += message.size
         return None
 
-    def _end(self, session: Session, event: TxnEvent) -> Refusal | Session | None:
-        refusal = _refusal(session, event)
+    def _no_room(self, session: Session) -> Refusal:
+        """What is staged ends when all of its batch is, so that waiting may help nobody."""
+        cause = f"open transactions hold {self._open_bytes} of {self.limits.open_bytes_max} bytes"
+        if session.stage is None:
+            return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
+        return Refusal(
+            StreamingCode.UNRECOVERABLE,
+            f"{cause} of this pchannel: make the batches smaller, spread them over more pchannels,"
+            " or raise TIDEMARK_OPEN_TXN_BYTES_MAX",
+        )
+
+    def _admit_word(
+        self, session: Session, message: NewMessage, event: TxnEvent
+    ) -> Refusal | Session | None:
+        refusal = word_refusal(session, message) or refusal_of(session, event)
         if refusal is not None:
             return refusal
         before, session.state = session.state, after(session.state, event)
+        if session.state is TxnState.PREPARED:
+            self._prepared[session.context.id] = session
         return session if session.state is before else None
+
+    def _overdue(self, session: Session, tick: TimeTick) -> bool:
+        return session.overdue(tick, self.limits.age_of(session.stage))
 
     def _expire(self, session: Session) -> None:
         session.state = after(session.state, TxnEvent.EXPIRE)
@@ -310,33 +324,42 @@ class Transactions:
             return
         if record.kind == MessageType.BEGIN_TXN:
             context = TxnContext(part.id, part.keepalive_ms)
-            self._open[part.id] = Session(context, record.vchannel, part.begin_id, record.last_tick)
+            session = Session(context, record.vchannel, part.begin_id, record.last_tick)
+            session.stage = self._stage_of(record.body)
+            self._open[part.id] = session
             return
-        session = self._open.get(part.id)
-        if session is None:
-            return
+        found = self._open.get(part.id)
+        if found is not None:
+            self._replay_more(found, record)
+
+    def _replay_more(self, session: Session, record: Record) -> None:
         if record.kind in BODY_TYPES:
             session.bodies += len(record.sizes)
             session.size_bytes += record.body_bytes
             session.last_tick = record.last_tick
             self._open_bytes += record.body_bytes
-            return
-        session.state = _replayed_end(record)
-        outcome = AppendedInTxn(
-            record.base_id, record.base_tick, record.last_confirmed_id, session.context
-        )
-        self.ended(session, outcome)
+        elif record.kind == PREPARE_TXN:
+            session.state = TxnState.PREPARED
+            self._prepared[session.context.id] = session
+            self.prepared(session, outcome_of(record, session))
+        else:
+            session.state = replayed_end(record)
+            self.ended(session, outcome_of(record, session))
 
     def remember(self, finished: Iterable[FinishedTxn]) -> None:
         """Exactly these have ended, as far as anybody remembers, in this order."""
-        self._ended = {each.outcome.txn.id: _finished(each) for each in finished}
+        self._ended = {each.outcome.txn.id: finished_session(each) for each in finished}
         self._turned.clear()
 
     def give_up(self, txn_ids: Iterable[TxnId]) -> None:
-        """These may have lost bodies: whichever is still open is rolled back, and soon."""
+        """These may have lost bodies: whichever is in flight is rolled back, and soon.
+
+        One that is prepared is not ours to end. If it has lost something, its readers will see that
+        its commit says more than they have read.
+        """
         for txn_id in txn_ids:
             session = self._open.get(txn_id)
-            if session is not None:
+            if session is not None and session.state is TxnState.IN_FLIGHT:
                 self._expire(session)
 
     def renew(self, tick: TimeTick) -> None:
@@ -346,47 +369,5 @@ class Transactions:
             session.last_tick = tick
 
 
-def _refusal(session: Session, event: TxnEvent) -> Refusal | None:
-    code = NEXT[session.state][event]
-    if not isinstance(code, StreamingCode):
-        return None
-    name = f"transaction {session.context.id}"
-    return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
-
-
-def _finished(txn: FinishedTxn) -> Session:
-    return Session(
-        context=txn.outcome.txn,
-        vchannel=txn.vchannel,
-        begin_id=txn.begin_id,
-        last_tick=txn.outcome.tick,
-        bodies=txn.bodies,
-        state=_STATE_OF[txn.end],
-        outcome=txn.outcome,
-    )
-
-
-def _replayed_end(record: Record) -> TxnState:
-    """A rollback of our own has no message in it."""
-    if record.kind == MessageType.COMMIT_TXN:
-        return TxnState.COMMITTED
-    return TxnState.ROLLED_BACK if record.body else TxnState.EXPIRED
-
-
-def _gone(txn_id: TxnId, why: str) -> Refusal:
-    return Refusal(StreamingCode.TRANSACTION_EXPIRED, f"transaction {txn_id} {why}")
-
-
 def _bad(cause: str) -> Refusal:
     return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-
-
-def _view(session: Session) -> TxnView:
-    return TxnView(
-        session.context,
-        session.vchannel,
-        session.last_tick,
-        session.bodies,
-        session.size_bytes,
-        session.state,
-    )

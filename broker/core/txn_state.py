@@ -10,9 +10,13 @@ from broker.model.failure import StreamingCode
 
 
 class TxnState(Enum):
-    """Where a transaction is. The middle two hold until the record of the end is durable."""
+    """Where a transaction is. ON_COMMIT and ON_ROLLBACK hold until the end's record is durable.
+
+    PREPARED is of staged transactions: neither time nor an exclusive message ends it any more.
+    """
 
     IN_FLIGHT = "in flight"
+    PREPARED = "prepared"
     ON_COMMIT = "on commit"
     ON_ROLLBACK = "on rollback"
     COMMITTED = "committed"
@@ -25,6 +29,7 @@ class TxnEvent(Enum):
     """What can happen to a transaction."""
 
     BODY = "a body"
+    PREPARE = "a prepare"
     COMMIT = "a commit"
     ROLLBACK = "a rollback"
     STORED = "its end became durable"
@@ -35,20 +40,36 @@ class TxnEvent(Enum):
 _GONE = StreamingCode.TRANSACTION_EXPIRED
 _WRONG = StreamingCode.INVALID_TRANSACTION_STATE
 _S, _E = TxnState, TxnEvent
-_ENDED = {_E.STORED: None, _E.EXPIRE: None, _E.EXCLUDE: None}
+_Follows = Mapping[TxnEvent, TxnState | StreamingCode | None]
+_ENDED: dict[TxnEvent, TxnState | StreamingCode | None] = {
+    _E.STORED: None,
+    _E.EXPIRE: None,
+    _E.EXCLUDE: None,
+}
+_OVER = _ENDED | {_E.BODY: _WRONG, _E.PREPARE: _WRONG}
+_LOST = _ENDED | {_E.BODY: _GONE, _E.PREPARE: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE}
 
-NEXT: Mapping[TxnState, Mapping[TxnEvent, TxnState | StreamingCode | None]] = {
+NEXT: Mapping[TxnState, _Follows] = {
     _S.IN_FLIGHT: {
         _E.BODY: _S.IN_FLIGHT,
+        _E.PREPARE: _S.PREPARED,
         _E.COMMIT: _S.ON_COMMIT,
         _E.ROLLBACK: _S.ON_ROLLBACK,
         _E.STORED: None,
         _E.EXPIRE: _S.EXPIRED,
         _E.EXCLUDE: _S.FAILED,
     },
+    _S.PREPARED: _ENDED
+    | {
+        _E.BODY: _WRONG,
+        _E.PREPARE: _S.PREPARED,
+        _E.COMMIT: _S.ON_COMMIT,
+        _E.ROLLBACK: _S.ON_ROLLBACK,
+    },
     _S.ON_COMMIT: _ENDED
     | {
         _E.BODY: _WRONG,
+        _E.PREPARE: _WRONG,
         _E.COMMIT: _S.ON_COMMIT,
         _E.ROLLBACK: _WRONG,
         _E.STORED: _S.COMMITTED,
@@ -56,14 +77,15 @@ NEXT: Mapping[TxnState, Mapping[TxnEvent, TxnState | StreamingCode | None]] = {
     _S.ON_ROLLBACK: _ENDED
     | {
         _E.BODY: _WRONG,
+        _E.PREPARE: _WRONG,
         _E.COMMIT: _WRONG,
         _E.ROLLBACK: _S.ON_ROLLBACK,
         _E.STORED: _S.ROLLED_BACK,
     },
-    _S.COMMITTED: _ENDED | {_E.BODY: _WRONG, _E.COMMIT: _S.COMMITTED, _E.ROLLBACK: _WRONG},
-    _S.ROLLED_BACK: _ENDED | {_E.BODY: _WRONG, _E.COMMIT: _WRONG, _E.ROLLBACK: _S.ROLLED_BACK},
-    _S.EXPIRED: _ENDED | {_E.BODY: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE},
-    _S.FAILED: _ENDED | {_E.BODY: _GONE, _E.COMMIT: _GONE, _E.ROLLBACK: _GONE},
+    _S.COMMITTED: _OVER | {_E.COMMIT: _S.COMMITTED, _E.ROLLBACK: _WRONG},
+    _S.ROLLED_BACK: _OVER | {_E.COMMIT: _WRONG, _E.ROLLBACK: _S.ROLLED_BACK},
+    _S.EXPIRED: _LOST,
+    _S.FAILED: _LOST,
 }
 """What each event leads to: a state, the code that refuses it, or None where it changes nothing.
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.core.naming import belongs_to
+from broker.edge.stored_stages import stage_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import (
@@ -19,6 +20,7 @@ from broker.model.message import (
     MessageType,
     NewMessage,
 )
+from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 from schemas.properties import HEADER, PCHANNEL_LEVEL, TXN, BadProperty
 from schemas.txn_context import begin_keepalive_ms
@@ -99,10 +101,12 @@ class Appendable:
         if len(self._belonging) < VCHANNELS_REMEMBERED_MAX:
             self._belonging.add(message.vchannel)
         txn: TxnContext | None = None
+        stage: StageName | None = None
         pchannel_level = False
         try:
             if message.type == MessageType.BEGIN_TXN:
                 txn = TxnContext(NEW_TXN, _keepalive_ms(message))
+                stage = stage_of(message.stored)
             elif message.txn is not None:
                 txn = _txn(message.txn)
             elif message.type in EXCLUSIVE_TYPES:
@@ -117,6 +121,7 @@ class Appendable:
             message.barrier_tick,
             txn,
             pchannel_level,
+            stage,
         )
 
 

@@ -1,4 +1,4 @@
-"""tidemark.v1.Copies: the coordinator appends to a log of this node, which a broadcast does.
+"""tidemark.v1.Copies: the coordinator appends to a log of this node: a broadcast, or a word.
 
 Owns the translation only. Next: broker/node/intake.py
 """
@@ -11,8 +11,10 @@ from broker.edge.broadcast_copies import APPEND_S
 from broker.edge.gate import Gate
 from broker.edge.reach import Reach
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, TxnId
 from broker.model.message import Appended, NewMessage
+from broker.model.stage import StageName
+from broker.model.txn import TxnContext
 from broker.node.intake import append
 from broker.node.messages import Locate
 from schemas.generated.tidemark import v1
@@ -43,13 +45,20 @@ class CopiesService:
 
 
 def _message(it: v1.CopyToAppend) -> NewMessage:
+    stage = it.stage
     return NewMessage(
         vchannel=it.vchannel,
         type=it.type,
         body=it.body,
         size=it.size,
+        txn=TxnContext(TxnId(it.txn_id), 0) if it.txn_id else None,
         pchannel_level=it.pchannel_level,
+        stage=None if stage is None else _stage(stage),
     )
+
+
+def _stage(it: v1.StageId) -> StageName:
+    return StageName(it.app, it.batch, it.part, it.attempt)
 
 
 def _encoded(outcome: Appended | Refusal) -> v1.AppendedCopy:

@@ -12,6 +12,7 @@ import anyio
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
 from broker.model.failure import Refusal, Refused
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 
 R = TypeVar("R")
 
@@ -52,7 +53,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Reaches:
-    """The actors that the edge asks, and where it finds what the rows of a collection are."""
+    """The actors that the edge asks, and ports that it uses by itself."""
 
     directory: Reach
     assigner: Reach
@@ -62,4 +63,6 @@ class Reaches:
     cursors: Reach
     broadcaster: Reach
     balancer: Reach
+    committer: Reach
+    staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()

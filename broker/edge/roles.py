@@ -16,6 +16,7 @@ from broker.edge.broadcast import BroadcastService
 from broker.edge.broadcasts_service import BroadcastsService
 from broker.edge.cluster_service import ClusterReaches, ClusterService
 from broker.edge.collections_service import CollectionsService
+from broker.edge.commits_service import CommitsElsewhere, CommitsService
 from broker.edge.copies_service import CopiesService
 from broker.edge.cursors_service import CursorsService
 from broker.edge.gate import Gate
@@ -58,16 +59,21 @@ def whole(gate: Gate, offer: Offer) -> Sequence[Service]:
     )
 
 
-def node(gate: Gate, offer: Offer) -> Sequence[Service]:
-    """A node whose coordinator is another process."""
-    facts, reaches = offer.facts, offer.reaches
-    return (
-        *_of_channels(gate, offer),
-        CutService(gate, reaches, everywhere=False),
-        CopiesService(gate, reaches.directory),
-        StateService(gate, facts.node_id, offer.state),
-        NodeAdminService(gate, facts, reaches, offer.state, offer.inside),
-    )
+def node(coordinator: str) -> Role:
+    """A node whose coordinator is another process, at this address."""
+
+    def role(gate: Gate, offer: Offer) -> Sequence[Service]:
+        facts, reaches = offer.facts, offer.reaches
+        return (
+            *_of_channels(gate, offer),
+            CutService(gate, reaches, everywhere=False),
+            CopiesService(gate, reaches.directory),
+            CommitsElsewhere(gate, coordinator),
+            StateService(gate, facts.node_id, offer.state),
+            NodeAdminService(gate, facts, reaches, offer.state, offer.inside),
+        )
+
+    return role
 
 
 def coordinator(cluster: ClusterReaches, offsets: DescribeAll) -> Role:
@@ -100,6 +106,7 @@ def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
         AssignmentService(gate, reaches.assigner, reaches.balancer),
         BroadcastService(gate, reaches.broadcaster, reaches.assigner),
         BroadcastsService(gate, reaches.broadcaster),
+        CommitsService(gate, reaches.committer, reaches.staged_txns),
         CollectionsService(gate, reaches.catalog),
         TimeSyncService(gate, reaches),
         CursorsService(gate, reaches.cursors),

@@ -7,6 +7,7 @@ Next: schemas/insert_header.py
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from broker.edge.stored_stages import stage_of
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -26,6 +27,7 @@ from broker.model.effect import (
 )
 from broker.model.ids import CollectionId, PartitionId, SegmentId
 from broker.model.message import MessageType
+from broker.model.stage import StageName
 from broker.ports.headers import BadHeader
 from schemas.fields import fields
 from schemas.generated.milvus.proto import data as data_messages
@@ -66,6 +68,12 @@ class StoredHeaders:
         except (Malformed, ValueError) as error:
             name = MessageType(kind).name
             raise BadHeader(f"the header of {name} cannot be read: {error}") from None
+
+    def stage(self, stored: bytes) -> StageName | None:
+        try:
+            return stage_of(stored)
+        except ValueError as error:
+            raise BadHeader(f"the stage of a begin cannot be read: {error}") from None
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
         return with_header(stored, assigned(header_of(stored), segment_id, size_bytes))

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from broker.model.ids import MessageId, SegmentId, Term, TimeTick
+from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
 
@@ -61,6 +63,12 @@ class MessageType(IntEnum):
     TXN = 999
 
 
+PREPARE_TXN: Final = 1900
+"""The kind of a record that is no message: a staged transaction waits for the coordinator's word.
+
+No reader is handed it, and no client may append it. Milvus has no type of this number.
+"""
+
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)
 
 SYSTEM_TYPES = frozenset(
@@ -114,6 +122,7 @@ class NewMessage:
     `barrier_tick` is 0, or a tick that the assigned tick must exceed.
     `txn` is the transaction it belongs to; of a begin it holds the wanted keepalive, and no id.
     `pchannel_level`: it concerns the whole pchannel, whatever vchannel it names.
+    `stage`: of a begin, the stage it is of; of the rest, that this is the coordinator's word on it.
     """
 
     vchannel: str
@@ -123,6 +132,7 @@ class NewMessage:
     barrier_tick: int = 0
     txn: TxnContext | None = None
     pchannel_level: bool = False
+    stage: StageName | None = None
 
 
 @dataclass(frozen=True, slots=True)

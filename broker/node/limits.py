@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from broker.core.producers import ProducerLimits
 from broker.core.segment_sealing import Pressure, SegmentLimits
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.ports.wal import Retention
 
 MIB = 1024 * 1024

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.core.recovery import EffectOf, RecoveryState
-from broker.core.transaction import Transactions
+from broker.core.transaction import StageOf, Transactions
 from broker.model.effect import Effect
 from broker.model.ids import MessageId, PChannelName, TxnId
 from broker.model.record import Record
 from broker.model.snapshot import Snapshot
+from broker.model.stage import StageName
 from broker.node.limits import NodeLimits
 from broker.ports.headers import BadHeader, Headers
 from broker.ports.recovery import Claim
@@ -96,6 +97,19 @@ def effect_of(headers: Headers) -> EffectOf:
             return headers.effect(kind, stored)
         except BadHeader as error:
             return str(error)
+
+    return read
+
+
+def stage_of(headers: Headers) -> StageOf:
+    """The port as transactions want it. A begin that cannot be read was of no stage."""
+
+    def read(stored: bytes) -> StageName | None:
+        try:
+            return headers.stage(stored)
+        except BadHeader as error:
+            tell([str(error)])
+            return None
 
     return read
 

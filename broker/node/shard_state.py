@@ -12,7 +12,7 @@ from typing import assert_never
 from broker.core.segment_sealing import Sealing
 from broker.core.segment_turn import Turn, Verdict, turn_of
 from broker.core.segments import Shards
-from broker.core.transaction import Session
+from broker.core.txn_session import Session
 from broker.core.txn_state import TxnState
 from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode

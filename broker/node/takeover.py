@@ -18,7 +18,7 @@ from broker.model.ids import PChannelName
 from broker.model.snapshot import WalCheckpoint
 from broker.node.limits import NodeLimits
 from broker.node.parts import NodeParts
-from broker.node.replay import Replay, begin, read_through
+from broker.node.replay import Replay, begin, read_through, stage_of
 from broker.ports.meta import MetaError
 from broker.ports.recovery import Claim, Superseded
 from broker.ports.wal import Fenced, Log
@@ -49,7 +49,8 @@ async def taken_over(name: PChannelName, log: Log, parts: NodeParts) -> Recovere
         cause = f"{name}: what was remembered cannot be read now: {error}"
         raise Refused(StreamingCode.INNER, cause) from error
     replay = begin(name, claim, log.bounds(), parts.headers, parts.limits)
-    known, transactions = replay.state.checkpoint, Transactions(parts.limits.txns)
+    known = replay.state.checkpoint
+    transactions = Transactions(parts.limits.txns, stage_of(parts.headers))
     await read_through(replay, log, transactions)
     state = replay.state
     return Recovered(

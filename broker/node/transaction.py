@@ -37,7 +37,7 @@ class Transaction(Actor[TransactionMessage]):
         self._name = name
         self._view = view
         self._parts = parts
-        self._age_ms_max = parts.limits.txns.age_ms_max
+        self._age_ms_max = parts.limits.txns.age_of(view.stage)
         self._sure = True
 
     async def started(self, context: Context[TransactionMessage]) -> None:
@@ -66,7 +66,9 @@ class Transaction(Actor[TransactionMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         """How it stands, as far as it was told."""
         view = self._view
+        staged = {} if view.stage is None else {"stage": str(view.stage)}
         return {
+            **staged,
             "vchannel": view.vchannel,
             "state": view.state.value,
             "keepalive_ms": view.context.keepalive_ms,

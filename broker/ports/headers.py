@@ -9,6 +9,7 @@ from typing import Protocol
 
 from broker.model.effect import Effect, SegmentCreated, SegmentFlushed
 from broker.model.ids import SegmentId
+from broker.model.stage import StageName
 
 
 class BadHeader(Exception):
@@ -22,6 +23,13 @@ class Headers(Protocol):
         """What the message means; None when it means nothing to collections and segments.
 
         Raises BadHeader, also for an insert that does not name exactly one partition.
+        """
+        ...
+
+    def stage(self, stored: bytes) -> StageName | None:
+        """The stage that a begin of a transaction is of; None when it is of none.
+
+        Raises BadHeader.
         """
         ...
 

@@ -17,6 +17,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, NewMessage
 from broker.model.snapshot import WalCheckpoint
+from broker.model.stage import StageName
 from broker.remote.calls import Calls, Unreachable, Wire
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1
@@ -106,16 +107,7 @@ class RemoteNode:
         self, name: PChannelName, messages: Sequence[NewMessage]
     ) -> Sequence[Appended | Refusal]:
         """See NodeControl."""
-        copies = [
-            v1.CopyToAppend(
-                vchannel=it.vchannel,
-                type=it.type,
-                body=it.body,
-                size=it.size,
-                pchannel_level=it.pchannel_level,
-            )
-            for it in messages
-        ]
+        copies = [_copy(it) for it in messages]
         request = v1.AppendCopiesRequest(pchannel=name, copies=copies)
         try:
             answer = await self._call(COPIES + "Append", request, v1.AppendCopiesResponse, APPEND_S)
@@ -134,6 +126,23 @@ class RemoteNode:
             if error.absent:
                 self._absent()
             raise
+
+
+def _copy(it: NewMessage) -> v1.CopyToAppend:
+    stage = it.stage
+    return v1.CopyToAppend(
+        vchannel=it.vchannel,
+        type=it.type,
+        body=it.body,
+        size=it.size,
+        pchannel_level=it.pchannel_level,
+        txn_id=0 if it.txn is None else it.txn.id,
+        stage=None if stage is None else _stage(stage),
+    )
+
+
+def _stage(name: StageName) -> v1.StageId:
+    return v1.StageId(app=name.app, batch=name.batch, part=name.part, attempt=name.attempt)
 
 
 def _checkpoint(it: v1.ChannelOffsets) -> WalCheckpoint | None:

@@ -9,6 +9,7 @@ import anyio
 
 from actors import NoSuchActor, Ref, SupervisorSpec, System
 from broker.coordinator.broadcast_tree import BroadcastParts
+from broker.coordinator.commit_tree import CommitsParts
 from broker.coordinator.founding import found_cluster
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
@@ -23,6 +24,7 @@ from broker.edge.inside import Inside
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach, Reaches
 from broker.edge.server import EdgeServer
+from broker.edge.staged_words import NodeStagedTxns
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.memory import MemoryMetaStore
 from broker.meta.recovery import StoredRecovery
@@ -124,8 +126,8 @@ async def small_broker(
         memory=ProcessMemory(),
     )
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
-    parts = BroadcastParts(NodeCopies(lambda: _all_at(names, node)), *broadcasts)
-    coordinator = CoordinatorParts(store, LiveNodes([node]), names, broadcast=parts)
+    staged = NodeStagedTxns(lambda: _all_at(names, node))
+    coordinator = _coordinator(store, names, node, broadcasts, staged)
     timesync = TimesyncParts(store, LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     spec = SupervisorSpec(
@@ -138,7 +140,7 @@ async def small_broker(
     )
     async with System(spec) as system:
         running.append(system)
-        reaches = replace(_reaches(find), row_schemas=StoredRowSchemas(store))
+        reaches = replace(_reaches(find), row_schemas=StoredRowSchemas(store), staged_txns=staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         edge = EdgeServer(facts, reaches, Inside(system, chaos_allowed=True), limits)
         await edge.start(HOST, 0)
@@ -147,6 +149,19 @@ async def small_broker(
             yield SmallBroker(system, edge, wal, names)
         finally:
             await edge.stop(deadline_s=2.0)
+
+
+def _coordinator(
+    store: MetaStore,
+    names: Sequence[PChannelName],
+    node: NodeControl,
+    broadcasts: tuple[Callbacks, bool],
+    staged: NodeStagedTxns,
+) -> CoordinatorParts:
+    copies = NodeCopies(lambda: _all_at(names, node))
+    broadcast = BroadcastParts(copies, *broadcasts)
+    nodes = LiveNodes([node])
+    return CoordinatorParts(store, nodes, names, broadcast=broadcast, commits=CommitsParts(staged))
 
 
 async def _all_at(
@@ -165,6 +180,7 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
         cursors=Reach(find("/root/timesync/cursors")),
         broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
         balancer=Reach(find("/root/coordinator/balancer")),
+        committer=Reach(find("/root/coordinator/commits/committer")),
     )
 
 

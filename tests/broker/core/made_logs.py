@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from broker.core.recovery import RecoveryState
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.batch import BatchPart
 from broker.model.effect import (
     AllFlushed,
@@ -29,7 +29,7 @@ from broker.model.effect import (
     Truncated,
 )
 from broker.model.ids import CollectionId, MessageId, PartitionId, SegmentId, Term, TimeTick, TxnId
-from broker.model.message import EXCLUSIVE_TYPES, MessageType
+from broker.model.message import EXCLUSIVE_TYPES, PREPARE_TXN, MessageType
 from broker.model.record import Record
 from broker.model.snapshot import SegmentState, Snapshot, VChannelState
 from broker.model.txn import TxnPart
@@ -97,6 +97,9 @@ class Log:
         self.store(self.txn_vchannels[txn], kind, [self._body(each) for each in effects], part)
         bodies = part.bodies + len(effects)
         self.open[txn] = TxnPart(part.id, part.keepalive_ms, part.begin_id, bodies)
+
+    def prepare(self, txn: int) -> None:
+        self.store(self.txn_vchannels[txn], PREPARE_TXN, [b""], self.open[txn])
 
     def end(self, txn: int, kind: int = MessageType.COMMIT_TXN) -> None:
         vchannel = self.txn_vchannels.pop(txn)
@@ -191,6 +194,8 @@ def _go_on(rng: random.Random, log: Log, segments: Sequence[SegmentId]) -> None:
     if rng.random() < 0.6:
         log.body(txn, *_rows(rng, segments))
     else:
+        if rng.random() < 0.3:
+            log.prepare(txn)
         log.end(txn, rng.choice((MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)))
 
 
@@ -214,6 +219,8 @@ class Naive:
         bodies: dict[int, list[Effect]] = {}
         for record in log.records:
             effects = [log.effects[int(m.body)] for m in record.messages() if m.body.isdigit()]
+            if record.kind == PREPARE_TXN:
+                continue
             if record.txn is None:
                 for effect in effects:
                     self.fold(record.vchannel, effect, record.last_tick)

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.core.finished_txns import FinishedTxns
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.message import AppendedInTxn, MessageType
 from broker.model.record import Record

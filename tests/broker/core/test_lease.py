@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.lease import TxnView, lease_left_ms, over
+from broker.core.lease import PREPARED_LOOK_MS, TxnView, lease_left_ms, over
 from broker.core.txn_state import TxnState
 from broker.model.ids import TimeTick, TxnId
 from broker.model.txn import TxnContext
@@ -28,6 +28,12 @@ def test_a_transaction_is_over_after_its_keepalive_or_its_age_whichever_is_first
     view = TxnView(context, "v", last, 0, 0, TxnState.IN_FLIGHT)
     assert lease_left_ms(view, now, age_ms_max) == left_ms
     assert over(context, last, now, age_ms_max) is (left_ms == 0)
+
+
+def test_one_that_is_prepared_has_no_end() -> None:
+    context = TxnContext(TxnId(BEGAN), 10)
+    view = TxnView(context, "v", TimeTick(BEGAN), 0, 0, TxnState.PREPARED)
+    assert lease_left_ms(view, TimeTick(BEGAN + 10_000 * MS), 1) == PREPARED_LOOK_MS
 
 
 def test_a_part_of_a_millisecond_that_is_left_counts_as_one() -> None:

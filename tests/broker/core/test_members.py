@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.members import Members, members_of
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.batch import BatchPart, Codec, Keys, NewBatch
 from broker.model.failure import StreamingCode
 from broker.model.ids import TxnId

@@ -10,7 +10,8 @@ from broker.core.admission import Admission
 from broker.core.lease import lease_left_ms
 from broker.core.producers import Producers
 from broker.core.sequencer import Known, LogEnd, Sequenced, sequence
-from broker.core.transaction import Transactions, TxnLimits
+from broker.core.transaction import Transactions
+from broker.core.txn_limits import TxnLimits
 from broker.model.batch import ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId

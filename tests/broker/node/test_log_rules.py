@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.core.delivery import select
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TxnId
 from broker.model.message import (

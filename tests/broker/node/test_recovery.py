@@ -6,7 +6,7 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.meta.memory import MemoryMetaStore
 from broker.meta.recovery import StoredRecovery
 from broker.model.failure import Refusal, StreamingCode

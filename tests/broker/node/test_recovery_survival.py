@@ -11,7 +11,7 @@ from actors import ActorError
 from actors.testing import run_seeded
 from broker.core.recovery import RecoveryState
 from broker.core.segment_sealing import SegmentLimits
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.edge.stored_headers import StoredHeaders
 from broker.meta.memory import MemoryMetaStore
 from broker.meta.recovery import StoredRecovery

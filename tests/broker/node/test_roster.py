@@ -16,7 +16,7 @@ from actors import (
     Restart,
 )
 from actors.testing import run_seeded
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.ids import TxnId
 from broker.model.message import AppendedInTxn
 from broker.model.txn import TxnContext

@@ -8,7 +8,7 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.transaction import TxnLimits
+from broker.core.txn_limits import TxnLimits
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import AppendedInTxn, Delivered, DeliveredInTxn, NewMessage

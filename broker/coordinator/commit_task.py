@@ -1,0 +1,188 @@
+"""One commit of one batch on its way: prepares all, decides, and tells everybody until all know.
+
+Owns the app's record while it lives; each decision is recorded before anybody hears of it. Killed,
+it reads its record and goes on from there: what it says twice is answered alike.
+Next: broker/ports/staged_txns.py
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from actors import Actor, ActorError, Context, Envelope
+from broker.coordinator.commit_messages import CommitMoved, CommitTaskMessage, SayWord
+from broker.coordinator.commit_records import CommitRecords, RecordedApp
+from broker.core.batch_commit import (
+    WORDS,
+    AppCommits,
+    Attempt,
+    CommitState,
+    finished,
+    gave_up,
+    heard,
+)
+from broker.model.failure import Refusal
+from broker.ports.meta import Conflict, MetaError
+from broker.ports.staged_txns import StagedTxns
+
+LOUD_FAILURES = 10
+"""From here on a failure in a row is worth a line in the log."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTiming:
+    """Seconds. Whatever fails is tried again after `retry_first_s`, doubling to `retry_max_s`."""
+
+    retry_first_s: float = 0.01
+    retry_max_s: float = 5.0
+    prepare_s: float = 30.0
+    """A batch that cannot be prepared for so long is rolled back; a restart counts anew."""
+    tell_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitParts:
+    """What every task stands on."""
+
+    records: CommitRecords
+    txns: StagedTxns
+    committer_path: str
+    timing: CommitTiming = CommitTiming()
+
+
+class CommitTask(Actor[CommitTaskMessage]):
+    """See the module. `first`: the record, for the incarnation that was just made from it."""
+
+    _context: Context[CommitTaskMessage]
+    _recorded: RecordedApp
+    _attempt: Attempt
+
+    def __init__(
+        self, name: str, app: str, parts: CommitParts, first: RecordedApp | None = None
+    ) -> None:
+        self._name = name
+        self._app = app
+        self._parts = parts
+        self._first = first
+        self._failures = 0
+        self._last_error = ""
+        self._untold: CommitMoved | None = None
+        self._began_s = 0.0
+
+    async def started(self, context: Context[CommitTaskMessage]) -> None:
+        """Read the record; without an attempt in it, all there is left to do is to say so."""
+        self._context = context
+        recorded = self._first if context.term == 1 else None
+        recorded = recorded or await self._parts.records.read(self._app)
+        recorded = recorded or RecordedApp(AppCommits(self._app))
+        self._began_s = context.clock.monotonic_s()
+        self._recorded = recorded
+        if recorded.known.attempt is None:
+            self._untold = CommitMoved(self._name, recorded)
+        else:
+            self._attempt = recorded.known.attempt
+        context.after(0.0, SayWord())
+
+    async def receive(self, batch: Sequence[Envelope[CommitTaskMessage]]) -> None:
+        """One round; what failed is planned again."""
+        try:
+            await self._round()
+        except Conflict:
+            raise  # somebody else has the app: the next incarnation reads how it stands
+        except (MetaError, ActorError) as error:
+            self._failed(str(error))
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        if not hasattr(self, "_attempt"):
+            return {}
+        attempt = self._attempt
+        return {
+            "app": self._app,
+            "batch": attempt.asked.batch,
+            "state": attempt.state.value,
+            "txns": len(attempt.asked.txns),
+            "left": len(attempt.left),
+            "failures": self._failures,
+        }
+
+    async def _round(self) -> None:
+        """Say the word of this state to those who are left; record what comes of it."""
+        if self._untold is None and not self._attempt.over:
+            await self._say()
+        if self._untold is None and self._attempt.over:
+            self._untold = await self._ended()
+        if self._untold is not None:
+            await self._tell(self._untold)
+            self._context.stop()
+            return
+        self._context.after(self._pause_s(), SayWord())
+
+    async def _say(self) -> None:
+        before = self._attempt
+        txns = sorted(before.left)
+        outcomes = await self._parts.txns.say(WORDS[before.state], before.asked, txns)
+        after = heard(before, outcomes)
+        refusals = [it for it in outcomes.values() if isinstance(it, Refusal)]
+        if after.left == before.left and after.state is before.state and refusals:
+            self._count(f"{len(refusals)} refused; the first: {refusals[0].cause}")
+        else:
+            self._failures = 0
+        waited_s = self._context.clock.monotonic_s() - self._began_s
+        if after.state is CommitState.PREPARING and waited_s >= self._parts.timing.prepare_s:
+            cause = f"batch {before.asked.batch} could not be prepared within {waited_s:.0f} s"
+            after = gave_up(after, f"{cause}: {self._last_error}; nothing of it is committed")
+        await self._decide(after)
+
+    async def _decide(self, after: Attempt) -> None:
+        """A new state is durable before it holds."""
+        if after.state is not self._attempt.state:
+            known = replace(self._recorded.known, attempt=after)
+            self._recorded = await self._parts.records.save(self._recorded, known)
+            self._attempt = after
+            if not after.over:
+                await self._tell(CommitMoved(self._name, self._recorded))
+        self._attempt = after
+
+    async def _ended(self) -> CommitMoved:
+        """Remember the batch, or that there was none."""
+        attempt = self._attempt
+        if attempt.lost:
+            log.error(
+                "a damaged log has lost part of a batch",
+                app=self._app,
+                batch=attempt.asked.batch,
+                lost=[f"{it.txn_id} of {it.vchannel}" for it in attempt.lost],
+            )
+        known = replace(self._recorded.known, attempt=attempt)
+        after = finished(known, self._context.clock.wall_ms())
+        if after is None:
+            await self._parts.records.forget([self._recorded])
+            recorded = RecordedApp(replace(known, attempt=None))
+        else:
+            recorded = await self._parts.records.save(self._recorded, after)
+        return CommitMoved(self._name, recorded, ended=attempt)
+
+    async def _tell(self, news: CommitMoved) -> None:
+        """To whoever is the Committer now."""
+        committer = self._context.tree.find(self._parts.committer_path)
+        await committer.send(news, deadline_s=self._parts.timing.tell_s)
+
+    def _failed(self, error: str) -> None:
+        self._count(error)
+        self._context.after(self._pause_s(), SayWord())
+
+    def _count(self, error: str) -> None:
+        self._failures += 1
+        self._last_error = error
+        tell = log.warning if self._failures >= LOUD_FAILURES else log.debug
+        tell("commit of a batch is stuck", app=self._app, attempt=self._failures, error=error)
+
+    def _pause_s(self) -> float:
+        if not self._failures:
+            return 0.0
+        timing = self._parts.timing
+        doubled_s = timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
+        return min(doubled_s, timing.retry_max_s) * self._context.random.uniform(0.5, 1.0)

@@ -1,0 +1,123 @@
+"""tidemark.v1.Commits: batches of staged transactions, committed as one, given up, listed.
+
+Owns the translation, and the giving up of what was staged for nothing.
+Next: broker/coordinator/committer.py
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+from grpclib.const import Handler
+
+from broker.coordinator.commit_messages import CommitBatch, CommitView, ListCommits
+from broker.core.batch_commit import asked_wrongly
+from broker.edge.gate import Gate
+from broker.edge.reach import Reach
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import TxnId, VChannelName
+from broker.model.message import Appended
+from broker.model.stage import BatchCommit, StagedTxn, Word
+from broker.ports.staged_txns import StagedTxns
+from schemas.generated.tidemark import v1
+
+SERVICE: Final = "/tidemark.v1.Commits/"
+COMMIT_S: Final = 120.0
+"""Longer than it takes to find out that a batch cannot be prepared."""
+GIVE_UP_S: Final = 10.0
+"""What is not given up by then expires by itself."""
+
+
+class CommitsService:
+    """Commit, Abort, List."""
+
+    def __init__(self, gate: Gate, committer: Reach, txns: StagedTxns) -> None:
+        self._gate = gate
+        self._committer = committer
+        self._txns = txns
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Commit": gate.unary(v1.CommitBatchRequest, self.commit, interruptible=True),
+            SERVICE + "Abort": gate.unary(v1.AbortBatchRequest, self.abort),
+            SERVICE + "List": gate.unary(v1.ListCommitsRequest, self.list),
+        }
+
+    async def commit(self, request: v1.CommitBatchRequest) -> v1.CommitBatchResponse:
+        """See `CommitBatch` for what is refused."""
+        asked = _asked(request)
+        done = await self._committer.ask(CommitBatch(asked), deadline_s=COMMIT_S)
+        if done.already:
+            await self._give_up(asked)
+        ticks = [v1.CommittedTo(vchannel=it, time_tick=tick) for it, tick in done.ticks.items()]
+        return v1.CommitBatchResponse(batch=done.batch, already=done.already, ticks=ticks)
+
+    async def abort(self, request: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
+        """INVALID_ARGUMENT for what can be no batch; what is not given up expires."""
+        asked = _asked(request)
+        wrong = asked_wrongly(asked)
+        if wrong:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, wrong)
+        return v1.AbortBatchResponse(rolled_back=await self._give_up(asked))
+
+    async def list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
+        """All apps."""
+        found = await self._committer.ask(ListCommits())
+        return v1.ListCommitsResponse(apps=[_info(it) for it in found])
+
+    async def _give_up(self, asked: BatchCommit) -> int:
+        with anyio.move_on_after(GIVE_UP_S):
+            outcomes = await self._txns.say(Word.GIVE_UP, asked, asked.txns)
+            return sum(isinstance(it, Appended) for it in outcomes.values())
+        return 0
+
+
+class CommitsElsewhere:
+    """The same on a node whose coordinator is another process: it says where to ask."""
+
+    def __init__(self, gate: Gate, coordinator: str) -> None:
+        self._gate = gate
+        self._coordinator = coordinator
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Commit": gate.unary(v1.CommitBatchRequest, self._refuse_commit),
+            SERVICE + "Abort": gate.unary(v1.AbortBatchRequest, self._refuse_abort),
+            SERVICE + "List": gate.unary(v1.ListCommitsRequest, self._refuse_list),
+        }
+
+    async def _refuse_commit(self, _: v1.CommitBatchRequest) -> v1.CommitBatchResponse:
+        raise self._refused()
+
+    async def _refuse_abort(self, _: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
+        raise self._refused()
+
+    async def _refuse_list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
+        raise self._refused()
+
+    def _refused(self) -> Refused:
+        cause = "this is a node; batches are committed by the coordinator: connect to"
+        return Refused(StreamingCode.INVALID_ARGUMENT, f"{cause} {self._coordinator}")
+
+
+def _asked(request: v1.CommitBatchRequest | v1.AbortBatchRequest) -> BatchCommit:
+    return BatchCommit(request.app, request.batch, _txns(request.txns))
+
+
+def _txns(found: Sequence[v1.StagedTxn]) -> tuple[StagedTxn, ...]:
+    return tuple(
+        StagedTxn(VChannelName(it.vchannel), TxnId(it.txn_id), it.part, it.attempt) for it in found
+    )
+
+
+def _info(view: CommitView) -> v1.AppInfo:
+    return v1.AppInfo(
+        app=view.app,
+        batch=view.batch,
+        done_ms=view.done_ms,
+        under_way=view.under_way,
+        state=view.state,
+        txns=view.txns,
+    )

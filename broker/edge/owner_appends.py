@@ -1,0 +1,85 @@
+"""Messages of the coordinator's own, to the logs of the nodes that serve them, near or far.
+
+Owns how they are spread over the nodes and over calls. Never decides when to try again.
+Next: broker/ports/nodes.py
+"""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import anyio
+
+from broker.core.naming import pchannel_of
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.message import Appended, NewMessage
+from broker.ports.nodes import NodeControl
+
+PART_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A node takes frames of twice its largest message, which one more message still fits into."""
+PART_MESSAGES_MAX: Final = 4096
+
+Owners = Callable[[], Awaitable[Mapping[PChannelName, NodeControl]]]
+"""The node that serves each pchannel now; those that nobody serves are left out."""
+
+
+async def append_at_owners(
+    owners: Owners, messages: Sequence[NewMessage]
+) -> list[Appended | Refusal]:
+    """Append each to the pchannel of its vchannel, all at once; outcomes in the same order."""
+    places: dict[PChannelName, list[int]] = defaultdict(list)
+    for index, message in enumerate(messages):
+        places[pchannel_of(message.vchannel)].append(index)
+    found = await owners()
+    outcomes: dict[int, Appended | Refusal] = {}
+
+    async def on(pchannel: PChannelName, indexes: list[int]) -> None:
+        mine = [messages[index] for index in indexes]
+        outcomes.update(
+            zip(indexes, await _append_at(found.get(pchannel), pchannel, mine), strict=True)
+        )
+
+    async with anyio.create_task_group() as tasks:
+        for pchannel, indexes in places.items():
+            tasks.start_soon(on, pchannel, indexes)
+    return [outcomes[index] for index in range(len(messages))]
+
+
+async def _append_at(
+    node: NodeControl | None, pchannel: PChannelName, messages: Sequence[NewMessage]
+) -> Sequence[Appended | Refusal]:
+    if node is None:
+        cause = f"{pchannel}: no node serves it now"
+        return [Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)] * len(messages)
+    outcomes: list[Appended | Refusal] = []
+    for part in _parts(messages):
+        outcomes += await _append_part(node, pchannel, part)
+    return outcomes
+
+
+async def _append_part(
+    node: NodeControl, pchannel: PChannelName, part: Sequence[NewMessage]
+) -> Sequence[Appended | Refusal]:
+    try:
+        outcomes = await node.append(pchannel, part)
+    except Refused as error:
+        return [error.refusal] * len(part)
+    if len(outcomes) != len(part):
+        cause = f"{pchannel}: {len(outcomes)} outcomes of {len(part)} messages"
+        return [Refusal(StreamingCode.UNKNOWN, cause)] * len(part)
+    return outcomes
+
+
+def _parts(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
+    """As many at once as one call may carry, and one at least."""
+    part: list[NewMessage] = []
+    left = PART_BYTES_MAX
+    for message in messages:
+        if part and (message.size > left or len(part) >= PART_MESSAGES_MAX):
+            yield part
+            part, left = [], PART_BYTES_MAX
+        part.append(message)
+        left -= message.size
+    if part:
+        yield part

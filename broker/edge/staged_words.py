@@ -1,0 +1,41 @@
+"""The coordinator's word on staged transactions, to the logs of the nodes that serve them.
+
+Owns which message says what. Never decides what is said. Next: broker/edge/owner_appends.py
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from broker.edge.owner_appends import Owners, append_at_owners
+from broker.edge.stored_stages import give_up, make_visible, prepare, roll_back
+from broker.model.failure import Refusal
+from broker.model.message import Appended, NewMessage
+from broker.model.stage import BatchCommit, StagedTxn, Word
+
+
+class NodeStagedTxns:
+    """See StagedTxns. `owners`: who serves each pchannel, asked each time."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+
+    async def say(
+        self, word: Word, commit: BatchCommit, txns: Sequence[StagedTxn], /
+    ) -> Mapping[StagedTxn, Appended | Refusal]:
+        """See StagedTxns."""
+        messages = [_message(word, commit, txn) for txn in txns]
+        return dict(zip(txns, await append_at_owners(self._owners, messages), strict=True))
+
+
+def _message(word: Word, commit: BatchCommit, txn: StagedTxn) -> NewMessage:
+    match word:
+        case Word.PREPARE:
+            return prepare(commit, txn)
+        case Word.COMMIT:
+            return make_visible(commit, txn)
+        case Word.ROLL_BACK:
+            return roll_back(commit, txn)
+        case Word.GIVE_UP:
+            return give_up(txn)
+        case _:
+            assert_never(word)

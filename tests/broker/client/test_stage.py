@@ -1,0 +1,220 @@
+"""Batches of staged rows through a whole broker: committed as one, once, or not at all."""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from broker.app import Broker
+from broker.client import (
+    BadTarget,
+    BadTransaction,
+    Client,
+    InvalidArgument,
+    InvalidTransactionState,
+    StagedPart,
+    TransactionExpired,
+    Unrecoverable,
+    connect,
+)
+from tests.local_broker import local_broker
+
+V = tuple(f"by-dev-rootcoord-dml_{number}_7v{number}" for number in range(3))
+pytestmark = pytest.mark.asyncio
+
+
+async def staged(
+    log: Client, batch: int, part: int, *, attempt: int = 0, app: str = "job"
+) -> StagedPart:
+    """A part with two rows on each vchannel."""
+    async with log.stage(app, batch, part, attempt) as stage:
+        for vchannel in V:
+            await stage.append(vchannel, b"%d/%d/%d" % (batch, part, attempt))
+            await stage.append(vchannel, b"%d/%d/%d" % (batch, part, attempt))
+        return await stage.seal()
+
+
+async def rows(log: Client) -> list[list[bytes]]:
+    """What a reader of each vchannel sees."""
+    found = []
+    for vchannel in V:
+        seen: list[bytes] = []
+        async for batch in log.read(vchannel, until="now"):
+            seen += [it.payload for it in batch.messages]
+        found.append(seen)
+    return found
+
+
+async def open_txns(log: Client) -> int:
+    return sum(it.open_txns for it in (await log.describe(V)).values())
+
+
+async def test_a_batch_becomes_visible_with_its_commit_and_only_once(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        parts = [await staged(log, 1, 0), await staged(log, 1, 1)]
+        assert await rows(log) == [[], [], []]
+        assert await open_txns(log) == 6
+        done = await log.commit_batch("job", 1, pickle.loads(pickle.dumps(parts)))
+        assert (done.batch, done.already, sorted(done.ticks)) == (1, False, sorted(V))
+        expected = [[b"1/0/0"] * 2 + [b"1/1/0"] * 2] * 3
+        assert [sorted(each) for each in await rows(log)] == expected
+        again = await log.commit_batch("job", 1, parts)
+        assert (again.already, again.ticks) == (True, done.ticks)
+        replayed = [await staged(log, 1, 0, attempt=1)]
+        assert (await log.commit_batch("job", 1, replayed)).already
+        assert (await log.commit_batch("job", 0, [])).batch == 1
+        assert [sorted(each) for each in await rows(log)] == expected
+        assert await open_txns(log) == 0
+        (app,) = await log.committed_batches()
+        assert (app.app, app.batch, app.under_way) == ("job", 1, None)
+
+
+async def test_what_is_given_up_is_gone_and_what_is_committed_stays(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        committed = await staged(log, 1, 0)
+        await log.commit_batch("job", 1, [committed])
+        loser, winner = await staged(log, 2, 0), await staged(log, 2, 0, attempt=1)
+        assert await log.abort_batch([committed, loser]) == 3
+        with pytest.raises(InvalidTransactionState, match="nothing of batch 2 is committed"):
+            await log.commit_batch("job", 2, [loser])
+        assert not (await log.commit_batch("job", 2, [winner])).already
+        assert await rows(log) == [[b"1/0/0"] * 2 + [b"2/0/1"] * 2] * 3
+        async with log.stage("job", 3, 0) as stage:
+            await stage.append(V[0], b"never")
+        assert await open_txns(log) == 0
+
+
+async def test_one_bad_part_keeps_all_of_a_batch_from_being_committed(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        good, bad = await staged(log, 5, 0), await staged(log, 5, 1)
+        await log.abort_batch([bad])
+        with pytest.raises(InvalidTransactionState):
+            await log.commit_batch("job", 5, [good, bad])
+        assert await rows(log) == [[], [], []]
+        assert await open_txns(log) == 0
+        again = [await staged(log, 5, part, attempt=1) for part in (0, 1)]
+        assert not (await log.commit_batch("job", 5, again)).already
+
+
+async def test_what_can_never_be_committed_is_refused_by_name(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        part = await staged(log, 5, 0)
+
+        async def refused(parts: Sequence[StagedPart], why: str, app: str = "job") -> None:
+            with pytest.raises(InvalidArgument, match=why):
+                await log.commit_batch(app, 5, parts)
+
+        await refused([part], "was staged for batch 5 of app 'job', not", app="other")
+        await refused([], "the name of the app is empty", app="")
+        await refused([], "at most 256", app="x" * 257)
+        await refused([part, replace(part, attempt=1, txns=((V[0], 9),))], "part 0 is there twice")
+        await refused([part, part], "is named twice")
+        await refused([replace(part, txns=(("elsewhere_1v0", 9),))], "on no pchannel")
+        await refused([replace(part, part=-1)], "part is -1")
+        await refused([replace(part, part=3)], "is of part 0, attempt 0 .* not of part 3")
+        with pytest.raises(TransactionExpired, match="is not known"):
+            await log.commit_batch("job", 5, [replace(part, txns=((V[0], 9),))])
+        async with log.txn(V[0]) as txn:
+            await refused([replace(part, txns=((V[0], txn.id),))], "is no stage's")
+        with pytest.raises(InvalidArgument, match="batch is -1"):
+            log.stage("job", -1, 0)
+        stage = log.stage("job", 6, 0)
+        await stage.seal()
+        with pytest.raises(BadTransaction, match="is sealed"):
+            await stage.append(V[0], b"late")
+
+
+async def test_what_waits_too_long_expires_and_its_commit_is_refused_whole(tmp_path: Path) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=3, stage_idle_ms=300) as broker,
+        connect(broker.address) as log,
+    ):
+        part = await staged(log, 1, 0)
+        while await open_txns(log):
+            await log.cut(V)
+        with pytest.raises(TransactionExpired):
+            await log.commit_batch("job", 1, [part])
+        assert await rows(log) == [[], [], []]
+
+
+async def test_a_batch_that_is_too_large_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=3, open_txn_bytes_max=3000) as broker,
+        connect(broker.address) as log,
+        log.stage("job", 1, 0) as stage,
+    ):
+        await stage.append(V[0], b"x" * 2000)
+        with pytest.raises(Unrecoverable, match="make the batches smaller"):
+            await stage.append(V[0], b"x" * 2000)
+
+
+async def test_large_parts_take_several_transactions(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        async with log.stage("job", 1, 0) as stage:
+            for _ in range(5):
+                await stage.append(V[0], b"x" * 4_000_000)
+            part = await stage.seal()
+        assert len(part.txns) == 2
+        assert len((await log.commit_batch("job", 1, [part])).ticks) == 1
+        seen = 0
+        async for batch in log.read(V[0], until="now"):
+            seen += len(batch.messages)
+        assert seen == 5
+
+
+async def test_a_restarted_broker_remembers_what_is_staged_and_what_is_done(tmp_path: Path) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=3) as broker,
+        connect(broker.address) as log,
+    ):
+        await log.commit_batch("job", 1, [await staged(log, 1, 0)])
+        part = await staged(log, 2, 0)
+    async with (
+        local_broker(tmp_path, pchannels=3) as broker,
+        connect(broker.address) as log,
+    ):
+        assert (await log.commit_batch("job", 1, [])).already
+        assert not (await log.commit_batch("job", 2, [part])).already
+        assert await rows(log) == [[b"1/0/0"] * 2 + [b"2/0/0"] * 2] * 3
+
+
+async def test_a_killed_committer_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        await log.commit_batch("job", 1, [await staged(log, 1, 0)])
+        kill(broker)
+        part = await staged(log, 2, 0)
+        assert (await log.commit_batch("job", 1, [])).already
+        kill(broker)
+        assert not (await log.commit_batch("job", 2, [part])).already
+        assert await rows(log) == [[b"1/0/0"] * 2 + [b"2/0/0"] * 2] * 3
+
+
+def kill(broker: Broker) -> None:
+    broker.system.kill("/root/coordinator/commits/committer")
+
+
+async def test_batches_and_rows_of_arrow_are_staged_like_messages(tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array(range(5000), pa.int64())})
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        await log.collections.create("numbers", shards=3, schema=table.schema)
+        async with log.stage("job", 1, 0) as stage:
+            landed = await stage.append_arrow("numbers", table, key="n")
+            assert sum(it.messages for it in landed) == 5000
+            await stage.append_batch(V[0], [b"a", b"b"], keys=[b"k", None])
+            with pytest.raises(BadTarget, match="a batch with keys is for one vchannel"):
+                await stage.append_batch("numbers", [b"a"], keys=[b"k"])
+            part = await stage.seal()
+        assert await numbers(log) == []
+        await log.commit_batch("job", 1, [part])
+        assert sorted(await numbers(log)) == list(range(5000))
+        assert (await rows(log))[0] == [b"a", b"b"]
+
+
+async def numbers(log: Client) -> list[int]:
+    found: list[int] = []
+    async for batch in log.read_arrow("numbers", until="now"):
+        found += batch.column("n").to_pylist()
+    return found
