@@ -47,8 +47,11 @@ OPEN_DEADLINE_S = 300.0
 """Recovery reads the end of a log, which may be on a slow disk."""
 
 
-def log_spec(channel: PChannel, parts: NodeParts) -> SupervisorSpec:
-    """The subtree of a pchannel that was assigned to this node at its term."""
+def log_spec(channel: PChannel, parts: NodeParts, *, again: bool = False) -> SupervisorSpec:
+    """The subtree of a pchannel that was assigned to this node at its term.
+
+    `again`: it was open at that term; now it opens at the next.
+    """
     name = channel.name
     appender = ChildSpec(
         name="appender",
@@ -59,7 +62,7 @@ def log_spec(channel: PChannel, parts: NodeParts) -> SupervisorSpec:
             batch_max=parts.limits.backlog_batches_max,
         ),
         restart=Restart.TRANSIENT,
-        terms=ChannelTerms(channel, parts),
+        terms=ChannelTerms(channel, parts, used=again),
         start_deadline_s=OPEN_DEADLINE_S,
         patient=True,
     )

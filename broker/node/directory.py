@@ -40,6 +40,7 @@ from broker.core.opening import starting_cursor
 from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
+from broker.node.channel import LOG
 from broker.node.keeper import KEEPER, KeeperMessage, MoveTo, StartScanner, channel_spec
 from broker.node.messages import (
     AssignChannel,
@@ -58,6 +59,7 @@ from broker.node.messages import (
     LatestMvcc,
     Locate,
     Located,
+    LookForPlace,
     NodeStatus,
     OpenScanner,
     PauseConsumption,
@@ -70,6 +72,7 @@ from broker.node.parts import NodeParts
 CHANNELS = "channels"
 PAUSED = "consumption_paused"
 """In its statistics: 1 while Scanners that begin are held back."""
+PLACE_LOOK_S = 0.05
 Asked = Envelope[DirectoryMessage]
 
 
@@ -85,6 +88,8 @@ class Directory(Actor[DirectoryMessage]):
         self._asked: dict[PChannelName, list[tuple[Stage, Asked]]] = {}
         self._moving: dict[PChannelName, tuple[MoveTo, int]] = {}
         """What a Keeper was told last, at its actor term, and has not done yet."""
+        self._access: dict[PChannelName, AccessMode] = {}
+        """As each was served last."""
         self._closing = False
 
     async def started(self, context: Context[DirectoryMessage]) -> None:
@@ -111,6 +116,7 @@ class Directory(Actor[DirectoryMessage]):
                     | ChannelFailed()
                     | ChannelReleased()
                     | KeeperCameBack()
+                    | LookForPlace()
                     | Terminated()
                 ) as event:
                     await self._learn(event)
@@ -189,7 +195,7 @@ class Directory(Actor[DirectoryMessage]):
                 await self._hand(name, MoveTo(removal))
                 self._settle(name)
 
-    async def _learn(self, event: ChannelEvent | Terminated) -> None:
+    async def _learn(self, event: ChannelEvent | LookForPlace | Terminated) -> None:
         match event:
             case ChannelOpened(channel):
                 self._serves(channel.name, channel.term)
@@ -202,10 +208,14 @@ class Directory(Actor[DirectoryMessage]):
                 self._parts.observer.closed(self._parts.node_id, name, term)
             case KeeperCameBack(name, actor_term):
                 await self._move_again(name, actor_term)
+                await self._look_for_place(name)
+            case LookForPlace(name):
+                await self._look_for_place(name)
             case Terminated(path, dead_term):
                 name = PChannelName(path.split("/")[-3])  # channel[name]/log/appender
                 self._parts.open_channels.withdraw(name, Term(dead_term))
                 self._parts.observer.closed(self._parts.node_id, name, Term(dead_term))
+                await self._look_for_place(name)
             case _:
                 assert_never(event)
 
@@ -229,6 +239,27 @@ class Directory(Actor[DirectoryMessage]):
         if move is not None and told_term < actor_term:
             await self._hand(name, move)
 
+    async def _look_for_place(self, name: PChannelName) -> None:
+        """When a supervisor above the log died, nobody else knows that it was open: open it again.
+
+        Tried until that supervisor is back, or something else is expected.
+        """
+        lifetime, access = self._lifetime(name), self._access.get(name)
+        served = lifetime.current == lifetime.expected and not lifetime.expected.removed
+        if access is None or not served or self._closing or name in self._moving:
+            return
+        try:
+            self._context.tree.find(f"{self._node_path}/{CHANNELS}/{name}/{LOG}")
+        except NotRunning:
+            pass  # whoever is above it restarts it, or is about to forget it
+        except NoSuchActor:
+            again = MoveTo(lifetime.expected, access, again=True)
+            if await self._hand(name, again) is None:
+                return
+        else:
+            return
+        self._context.after(PLACE_LOOK_S, LookForPlace(name))
+
     def _reached(self, name: PChannelName, stage: Stage) -> None:
         move, _ = self._moving.get(name, (None, 0))
         if move is not None and stage >= move.stage:
@@ -240,6 +271,7 @@ class Directory(Actor[DirectoryMessage]):
         self._settle(name)
         found = self._parts.open_channels.find(name)
         if found is not None and found.channel.term == term:
+            self._access[name] = found.channel.access
             self._context.watch(found.appender)
             self._parts.observer.opened(self._parts.node_id, found.channel)
 

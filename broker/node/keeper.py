@@ -57,10 +57,14 @@ START_DEADLINE_S = OPEN_DEADLINE_S + 10.0
 
 @dataclass(frozen=True, slots=True)
 class MoveTo:
-    """Have the pchannel served at this term, or not at all."""
+    """Have the pchannel served at this term, or not at all.
+
+    `again`: it was served at this term until its whole place was lost; the next one is taken.
+    """
 
     stage: Stage
     access: AccessMode = AccessMode.READ_WRITE
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,8 @@ class Keeper(Actor[KeeperMessage]):
             if stage.removed:
                 self._parts.open_channels.report(ChannelReleased(self._name, stage.term))
                 return
-            spec = log_spec(PChannel(self._name, stage.term, move.access), self._parts)
+            channel = PChannel(self._name, stage.term, move.access)
+            spec = log_spec(channel, self._parts, again=move.again)
             await self._context.tree.start_child(
                 self._channel_path, spec, deadline_s=START_DEADLINE_S
             )

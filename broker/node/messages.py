@@ -336,6 +336,13 @@ class KeeperCameBack:
 
 
 @dataclass(frozen=True, slots=True)
+class LookForPlace:
+    """See that the pchannel has a place on this node, if it should be open here."""
+
+    name: PChannelName
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUpChannels:
     """This node's lease is over: close every channel, whoever asked for it; none is awaited."""
 
@@ -354,6 +361,7 @@ DirectoryMessage = (
     | PauseConsumption
     | Drain
     | GiveUpChannels
+    | LookForPlace
     | ChannelEvent
     | Terminated
 )

@@ -12,14 +12,17 @@ from broker.node.parts import NodeParts
 
 
 class ChannelTerms:
-    """A `TermSource` for one assignment of one pchannel to this node."""
+    """A `TermSource` for one assignment of one pchannel to this node.
 
-    def __init__(self, assigned: PChannel, parts: NodeParts) -> None:
+    `used`: an Appender that is gone had the assigned term; the first one takes the next.
+    """
+
+    def __init__(self, assigned: PChannel, parts: NodeParts, *, used: bool = False) -> None:
         self._assigned = assigned
         self._name = assigned.name
         self._newest = assigned.term
         self._parts = parts
-        self._claimed = False
+        self._claimed = used
 
     async def next_term(self, path: str) -> int:
         """The assigned term, then newer ones; raises when the storage or the store refuse."""

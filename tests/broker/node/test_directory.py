@@ -278,8 +278,8 @@ def test_a_pchannel_is_placed_anew_when_the_supervisor_of_all_had_to_restart() -
             world.system.kill("/root/node/channels")
             while world.parts.open_channels.all():
                 await world.clock.sleep(0.01)
-            assert await world.assign(term=2) is None
-            assert (await world.locate()).channel.term == 2
+            assert await world.assign(term=5) is None
+            assert (await world.locate()).channel.term == 5
             await world.append(message("x"))
 
     run_seeded(31, scenario)

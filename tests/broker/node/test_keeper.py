@@ -10,10 +10,18 @@ from broker.model.ids import TxnId
 from broker.model.message import AppendedInTxn, NewMessage
 from broker.model.txn import TxnContext
 from broker.node.limits import NodeLimits
-from tests.broker.node.world import DIRECTORY, PCHANNEL, World, message, running_node
+from tests.broker.node.world import (
+    DIRECTORY,
+    PCHANNEL,
+    World,
+    appended,
+    message,
+    running_node,
+)
 
 LIMITS = NodeLimits(txn_finish_s=2.0)
 KEEPER = f"/root/node/channels/{PCHANNEL}/keeper"
+PLACE = f"/channels/{PCHANNEL}/log"
 BEGIN = TxnContext(TxnId(0), 0)
 
 
@@ -69,5 +77,31 @@ def test_transactions_begin_again_when_nobody_closes_the_channel_any_more(seed: 
                     return
                 await world.clock.sleep(0.05)
             pytest.fail("no transaction begins any more")
+
+    run_seeded(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("supervisor", ["", "/channels", f"/channels/{PCHANNEL}", PLACE])
+def test_a_channel_whose_supervisor_dies_opens_by_itself_at_the_next_term(
+    supervisor: str, seed: int
+) -> None:
+    """Nobody has to assign it again: here there is no coordinator at all."""
+
+    async def scenario() -> None:
+        async with running_node(seed=seed) as world:
+            await world.assign()
+            (first,) = appended(await world.append(message("before")))
+            await world.clock.sleep(1.0)
+            world.system.kill(f"/root/node{supervisor}")
+            killed_s = world.clock.monotonic_s()
+            assert (await world.locate(term=2)).channel.term == 2
+            assert world.clock.monotonic_s() < killed_s + 1.0
+            (second,) = appended(await world.append(message("after")))
+            assert (second.id, second.tick) > (first.id, first.tick)
+            assert ("opened", PCHANNEL, 2) in world.observer.events
+            assert await world.remove(term=2) is None
+            await world.clock.sleep(1.0)
+            assert not world.parts.open_channels.all()
 
     run_seeded(seed, scenario)
