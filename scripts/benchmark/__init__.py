@@ -1,0 +1,1 @@
+"""What `scripts/bench.py` measures, one idea a file. Next: scripts/measure.py"""

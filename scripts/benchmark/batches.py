@@ -1,0 +1,127 @@
+"""Tidemark's native protocol: batches in by calls and by tasks, out from disk and as they come.
+
+Next: scripts/benchmark/latency.py
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from benchmark.disk import BODY
+from benchmark.figures import RATE
+from broker.client import Client, Durability, connect
+
+BATCH = 1000
+BATCHES_IN_FLIGHT = 4
+ROWS_IN_FLIGHT = 8
+ROWS = "bench_rows"
+VCHANNEL = "by-dev-rootcoord-dml_1_2v0"
+
+
+class Batches:
+    """Of one server, through the Python client."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._start, self._held = 1, 0
+
+    async def append(self, durability: Durability, messages: int) -> dict[str, float]:
+        """Four tasks, each with one batch of 1,000 under way."""
+        async with connect(self._address) as log:
+            await log.append(VCHANNEL, BODY)
+            start = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
+            started = time.perf_counter()
+            sent = await _load(log, messages, durability)
+            took_s = time.perf_counter() - started
+            await log.append(VCHANNEL, BODY)  # the next subject does not begin before the sync
+        if durability == "fsync":
+            self._start, self._held = start, sent
+        return {RATE: sent / took_s, "messages": sent}
+
+    async def append_rows(self, rows: int) -> dict[str, float]:
+        """Eight tasks, each with one batch of 1,000 rows under way."""
+        batch = rows_of(BATCH)
+        async with connect(self._address) as log:
+            if ROWS not in [it.name for it in await log.collections.list()]:
+                await log.collections.create(ROWS, schema=batch.schema)
+            await log.append_arrow(ROWS, batch)
+            each = rows // BATCH // ROWS_IN_FLIGHT
+
+            async def batches() -> None:
+                for _ in range(each):
+                    await log.append_arrow(ROWS, batch)
+
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(ROWS_IN_FLIGHT):
+                    group.create_task(batches())
+            sent = each * ROWS_IN_FLIGHT * BATCH
+            return {RATE: sent / (time.perf_counter() - started), "messages": sent}
+
+    async def append_singly(self, tasks: int, messages: int) -> dict[str, float]:
+        """So many tasks, each awaiting one append of one message; the client gathers them."""
+        async with connect(self._address) as log:
+            await log.append(VCHANNEL, BODY)
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(tasks):
+                    group.create_task(_one_by_one(log, messages // tasks))
+            sent = messages // tasks * tasks
+            return {RATE: sent / (time.perf_counter() - started), "messages": sent}
+
+    async def read(self, messages: int) -> dict[str, float]:
+        """All that `append` wrote, every payload cut out of its batch."""
+        if self._held < messages:
+            await self.append("fsync", messages)
+        seen = 0
+        async with connect(self._address) as log:
+            started = time.perf_counter()
+            async for batch in log.read_batches(VCHANNEL, start=self._start):
+                seen += len(batch.payloads)
+                if seen >= self._held:
+                    break
+            return {RATE: seen / (time.perf_counter() - started), "messages": seen}
+
+    async def tail(self, messages: int) -> dict[str, float]:
+        """What is appended meanwhile, read as it comes; the append sets the pace."""
+        seen = 0
+        async with connect(self._address) as log, connect(self._address) as other:
+            next_id = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
+            tail = other.read_batches(VCHANNEL, start=next_id)
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_load(log, messages, "fsync"))
+                wanted = messages // BATCH // BATCHES_IN_FLIGHT * BATCH * BATCHES_IN_FLIGHT
+                async for batch in tail:
+                    seen += len(batch.payloads)
+                    if seen >= wanted:
+                        break
+            return {RATE: seen / (time.perf_counter() - started), "messages": seen}
+
+
+async def _load(log: Client, messages: int, durability: Durability) -> int:
+    each = messages // BATCH // BATCHES_IN_FLIGHT
+    async with asyncio.TaskGroup() as group:
+        for _ in range(BATCHES_IN_FLIGHT):
+            group.create_task(_batches(log, each, durability))
+    return each * BATCHES_IN_FLIGHT * BATCH
+
+
+async def _batches(log: Client, batches: int, durability: Durability) -> None:
+    payloads = [BODY] * BATCH
+    for _ in range(batches):
+        await log.append_batch(VCHANNEL, payloads, durability=durability)
+
+
+async def _one_by_one(log: Client, messages: int) -> None:
+    for _ in range(messages):
+        await log.append(VCHANNEL, BODY)
+
+
+def rows_of(count: int) -> Any:
+    """Ten columns, 100 bytes a row."""
+    import pyarrow as pa  # noqa: PLC0415 - rows alone need it
+
+    numbers = {f"n{at}": pa.array(range(at, at + count), pa.int64()) for at in range(8)}
+    texts = {name: [f"{name}-{at % 50:010}" for at in range(count)] for name in ("here", "away")}
+    return pa.record_batch(numbers | texts)

@@ -1,0 +1,73 @@
+"""Many vchannels beside few on the same pchannels: the same batches, spread over more of them.
+
+Next: scripts/measure.py
+"""
+
+import asyncio
+import time
+
+from benchmark.disk import BODY
+from benchmark.figures import RATE
+from broker.client import Client, connect
+
+PCHANNELS = 16
+BATCH = 20
+IN_FLIGHT = 64
+
+
+class Channels:
+    """`count` vchannels on all pchannels of one server; one reader of all of them."""
+
+    def __init__(self, address: str, count: int, first: int) -> None:
+        self._address = address
+        self._names = [
+            f"by-dev-rootcoord-dml_{at % PCHANNELS}_{first + at}v0" for at in range(count)
+        ]
+        self._held, self._start_tick = 0, 0
+
+    async def catch_up(self, messages: int) -> dict[str, float]:
+        """All that was appended to them in this run, from a tick on."""
+        async with connect(self._address) as log:
+            if self._held < messages:
+                self._start_tick = await self._tick(log)
+                self._held = await self._load(log, messages)
+            started = time.perf_counter()
+            seen = await self._read(log, self._held, self._start_tick)
+            return {RATE: seen / (time.perf_counter() - started), "messages": seen}
+
+    async def tail(self, messages: int) -> dict[str, float]:
+        """What is appended meanwhile."""
+        async with connect(self._address) as log, connect(self._address) as other:
+            start_tick = await self._tick(log)
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._load(other, messages))
+                seen = await self._read(log, messages // BATCH * BATCH, start_tick)
+            return {RATE: seen / (time.perf_counter() - started), "messages": seen}
+
+    async def _load(self, log: Client, messages: int) -> int:
+        batches = messages // BATCH
+        turns = iter(range(batches))
+
+        async def work() -> None:
+            payloads = [BODY] * BATCH
+            for turn in turns:
+                await log.append_batch(self._names[turn % len(self._names)], payloads)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(IN_FLIGHT):
+                tasks.create_task(work())
+        return batches * BATCH
+
+    async def _tick(self, log: Client) -> int:
+        """Behind everything that is there."""
+        return (await log.cut(self._names[:PCHANNELS])).tick + 1
+
+    async def _read(self, log: Client, wanted: int, start_tick: int) -> int:
+        seen = 0
+        async with log.read_batches(self._names, start=("tick", start_tick)) as reader:
+            async for batch in reader:
+                seen += len(batch.payloads)
+                if seen >= wanted:
+                    break
+        return seen

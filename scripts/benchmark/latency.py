@@ -1,0 +1,104 @@
+"""How long Tidemark takes for a message: alone, at a fixed rate, and until a reader has it.
+
+Next: scripts/benchmark/channels.py
+"""
+
+import asyncio
+import time
+
+from benchmark.disk import BODY
+from benchmark.figures import percentile, quantiles
+from benchmark.pace import Answers, Pace
+from broker.client import BatchScanner, Durability, Message, connect
+
+VCHANNEL = "by-dev-rootcoord-dml_2_3v0"
+NUMBER_BYTES = 8
+TICK_LOGICAL_BITS = 18
+
+
+class Latency:
+    """Of one server, through the Python client."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def one_by_one(self, durability: Durability, times: int) -> dict[str, float]:
+        """One task that awaits each append."""
+        took_s = []
+        async with connect(self._address) as log:
+            await log.append(VCHANNEL, BODY)
+            for _ in range(times):
+                started = time.perf_counter()
+                await log.append(VCHANNEL, BODY, durability=durability)
+                took_s.append(time.perf_counter() - started)
+        return quantiles(took_s) | {"messages": times}
+
+    async def at_pace(self, pace: Pace) -> dict[str, float]:
+        """Appends, from when each is due until it is durable."""
+        answers = Answers(pace.messages)
+        async with connect(self._address) as log:
+            await log.append(VCHANNEL, BODY)
+            message = Message(BODY)
+
+            async def offer(count: int, due_s: float) -> None:
+                for _ in range(count):
+                    answers.settles(await log.append_soon(VCHANNEL, message), due_s)
+
+            await pace.keep(offer)
+            return await answers.quantiles() | {"messages": pace.messages}
+
+    async def to_a_reader(self, pace: Pace) -> dict[str, float]:
+        """From when each is due until a reader has its payload; and how old the closed tick is."""
+        answers = Answers(pace.messages)
+        due_at: list[float] = []
+        async with connect(self._address) as log, connect(self._address) as other:
+            last = await log.append(VCHANNEL, BODY)
+            tail = other.read_batches(VCHANNEL, start=last.id + 1)
+            fresh = Freshness()
+
+            async def offer(count: int, due_s: float) -> None:
+                fresh.look()
+                for _ in range(count):
+                    payload = len(due_at).to_bytes(NUMBER_BYTES, "little") + BODY[NUMBER_BYTES:]
+                    due_at.append(due_s)
+                    await log.append_soon(VCHANNEL, Message(payload))
+
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(_read(tail, answers, due_at, fresh))
+                await pace.keep(offer)
+                found = await answers.quantiles()
+                reading.cancel()
+            return found | {"messages": pace.messages} | fresh.figures()
+
+
+class Freshness:
+    """How old the newest closed tick of a reader is, looked at every millisecond."""
+
+    def __init__(self) -> None:
+        self._closed_ms = 0
+        self._ages_s: list[float] = []
+
+    def closed(self, tick: int) -> None:
+        """A reader was told that this tick is closed."""
+        self._closed_ms = max(self._closed_ms, tick >> TICK_LOGICAL_BITS)
+
+    def look(self) -> None:
+        """Note how old it is now; nothing before the first one."""
+        if self._closed_ms:
+            self._ages_s.append(time.time() - self._closed_ms / 1000)
+
+    def figures(self) -> dict[str, float]:
+        """The percentiles of the looks."""
+        return {
+            "fresh_p50_ms": percentile(self._ages_s, 0.5) * 1000,
+            "fresh_p99_ms": percentile(self._ages_s, 0.99) * 1000,
+        }
+
+
+async def _read(
+    tail: BatchScanner, answers: Answers, due_at: list[float], fresh: Freshness
+) -> None:
+    async for batch in tail:
+        fresh.closed(batch.closed_tick)
+        for payload in batch.payloads:
+            answers.came(due_at[int.from_bytes(payload[:NUMBER_BYTES], "little")])

@@ -1,0 +1,83 @@
+"""Redis Streams: one stream, filled through pipelines and read back from its start.
+
+Next: scripts/benchmark/jetstream.py
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from benchmark.disk import BODY
+from benchmark.figures import RATE, quantiles
+from benchmark.pace import Answers, Pace
+
+TOGETHER = 1000
+CONNECTIONS = 32
+STREAM = "bench"
+
+
+class RedisStreams:
+    """Of one server."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._held = 0
+
+    def append(self, messages: int) -> dict[str, float]:
+        """XADD in pipelines of 1,000, one after the other."""
+        self._server.delete(STREAM)
+        started = time.perf_counter()
+        for at in range(0, messages, TOGETHER):
+            pipeline = self._server.pipeline(transaction=False)
+            for _ in range(min(TOGETHER, messages - at)):
+                pipeline.xadd(STREAM, {"b": BODY})
+            pipeline.execute()
+        self._held = messages
+        return {RATE: messages / (time.perf_counter() - started), "messages": messages}
+
+    def read(self, messages: int) -> dict[str, float]:
+        """XREAD of 1,000 at a time, from the start."""
+        if self._held < messages:
+            self.append(messages)
+        last, seen = "0", 0
+        started = time.perf_counter()
+        while seen < messages:
+            (_, entries) = self._server.xread({STREAM: last}, count=TOGETHER)[0]
+            last, seen = entries[-1][0], seen + len(entries)
+        return {RATE: seen / (time.perf_counter() - started), "messages": seen}
+
+    def one_by_one(self, times: int) -> dict[str, float]:
+        """XADD, each awaited."""
+        took_s = []
+        for _ in range(times):
+            started = time.perf_counter()
+            self._server.xadd(STREAM, {"b": BODY})
+            took_s.append(time.perf_counter() - started)
+        return quantiles(took_s) | {"messages": times}
+
+    async def at_pace(self, pace: Pace) -> dict[str, float]:
+        """What is due together goes as one pipeline, on one of up to 32 connections."""
+        from redis.asyncio import (  # noqa: PLC0415 - it may be missing
+            BlockingConnectionPool,
+            Redis,
+            UnixDomainSocketConnection,
+        )
+
+        answers = Answers(pace.messages)
+        pool = BlockingConnectionPool(
+            max_connections=CONNECTIONS,
+            timeout=None,
+            connection_class=UnixDomainSocketConnection,
+            path=self._server.socket_file,
+        )
+        async with Redis.from_pool(pool) as redis:
+            async with asyncio.TaskGroup() as tasks:
+
+                async def offer(count: int, due_s: float) -> None:
+                    pipeline = redis.pipeline(transaction=False)
+                    for _ in range(count):
+                        pipeline.xadd(STREAM, {"b": BODY})
+                    answers.settles(tasks.create_task(pipeline.execute()), due_s, count)
+
+                await pace.keep(offer)
+            return await answers.quantiles() | {"messages": pace.messages}
