@@ -42,6 +42,11 @@ def arrow() -> Any:
         raise NoArrow("Arrow needs pyarrow, which is not here; install tidemark[arrow]") from None
 
 
+def arrow_is_loaded() -> bool:
+    """Whether `arrow` gives it at once, and not after up to a second."""
+    return bool(arrow.cache_info().currsize)
+
+
 def encode_schema(schema: Schema) -> bytes:
     """As an Arrow message, without what its maker noted beside it. Raises BadArrow."""
     pa = arrow()

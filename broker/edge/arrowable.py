@@ -13,6 +13,7 @@ from typing import Final
 from anyio.to_thread import run_sync
 
 from broker.core.naming import collection_id_of
+from broker.edge.arrow_library import load_arrow
 from broker.edge.batchable import Batchable
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
@@ -45,6 +46,7 @@ class Arrowable:
         refusal = plain.refusal(batch) or self._odd(batch)
         if refusal is not None:
             return refusal
+        await load_arrow()
         try:
             checked = await self._checked(batch)
         except Misfit as error:

@@ -14,6 +14,7 @@ from broker.coordinator.messages import (
     GetCollection,
     ListCollections,
 )
+from broker.edge.arrow_library import load_arrow
 from broker.edge.gate import Gate
 from broker.edge.reach import Reach
 from broker.model.collection import Collection, RowSchema
@@ -47,7 +48,10 @@ class CollectionsService:
 
     async def create(self, request: v1.CreateCollectionRequest) -> v1.Collection:
         """INVALID_ARGUMENT: bad name, bad number of shards, bad schema, name taken."""
-        schema = _first_version(request.arrow_schema) if request.arrow_schema else None
+        schema: RowSchema | None = None
+        if request.arrow_schema:
+            await load_arrow()
+            schema = _first_version(request.arrow_schema)
         creation = CreateCollection(request.name, request.shards, schema)
         return _encoded(await self._catalog.ask(creation))
 
@@ -67,6 +71,7 @@ class CollectionsService:
 
     async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:
         """CHANNEL_NOT_EXIST without the collection, INVALID_ARGUMENT for what may not be added."""
+        await load_arrow()
         for _ in range(RACES_MAX):
             collection = await self._catalog.ask(GetCollection(request.name))
             before = collection.schema

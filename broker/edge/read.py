@@ -13,6 +13,7 @@ import anyio
 
 from actors import ActorDied, StaleTerm
 from broker.core.naming import belongs_to
+from broker.edge.arrow_library import load_arrow
 from broker.edge.cutting import close_up_to
 from broker.edge.gate import Session, decoded
 from broker.edge.headers import consumer_channel
@@ -58,6 +59,8 @@ async def serve_read(session: Session, directory: Reach, limits: EdgeLimits) -> 
     if wanted is None:
         raise _invalid("the first request of a Read stream must open it")
     rows = _rows_wanted(wanted)
+    if rows is not None:
+        await load_arrow()
     opening, cursor = await _opening(wanted, located)
     opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])
