@@ -16,6 +16,7 @@ from broker.core.naming import is_physical, pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
 from broker.model.ids import PChannelName, VChannelName
+from schemas.batches import Position
 
 BatchStart = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
 BatchUntil = Literal["now"] | int | Cut
@@ -45,7 +46,7 @@ async def plan_batches(
             Wanted(
                 pchannel=pchannel,
                 vchannels=() if any(map(is_physical, names)) else tuple(names),
-                start=_begin(start, held[pchannel]),
+                start=_begin(start, held[pchannel], names),
                 collection=shards.collection,
                 until_tick=_until(until, held[pchannel]),
                 only=only,
@@ -55,7 +56,7 @@ async def plan_batches(
     ]
 
 
-def _begin(start: BatchStart, held: ChannelOffsets) -> Begin:
+def _begin(start: BatchStart, held: ChannelOffsets, names: Sequence[str]) -> Begin:
     match start:
         case "all":
             return Begin()
@@ -67,8 +68,11 @@ def _begin(start: BatchStart, held: ChannelOffsets) -> Begin:
             return Begin(id=start)
         case ("tick", int(tick)):
             return Begin(tick=tick)
-        case Cut():
-            return Begin(tick=start.tick + 1)
+        case Cut(tick, ends):
+            known = [ends[name] for name in names if name in ends]
+            if not known:
+                return Begin(tick=tick + 1)
+            return Begin(after=Position(known[0], tick, 0, 0))
     raise BadTarget(
         f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"
     )

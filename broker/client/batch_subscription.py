@@ -67,10 +67,15 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Both 0: from the first message there is."""
+    """An id or a tick to begin with; both 0: the first message there is.
+
+    `after`: the reader goes on behind there, as behind its own position, so that what retention
+    took of the rest is an error and not passed over.
+    """
 
     id: int = 0
     tick: int = 0
+    after: Position | None = None
 
 
 class BatchSubscription:
@@ -80,7 +85,7 @@ class BatchSubscription:
         self._network = network
         self._offsets = offsets
         self._wanted = wanted
-        self._position: Position | None = None
+        self._position = wanted.start.after
         self._seen = (0, 0)
         """Tick and id of the newest message that was handed over."""
         self._done = False

@@ -138,7 +138,8 @@ class Client(Staging):
         """Batches as they lie in the log, from a collection, a pchannel, or some vchannels.
 
         The fastest way out: nothing is made of single messages before it is asked for. `start`:
-        "all", "latest", a message id (of one pchannel), ("tick", n), a cut (what comes after it).
+        "all", "latest", a message id (of one pchannel), ("tick", n), a cut (what comes after it;
+        with OutOfRange or Unrecoverable where retention took some of that).
         `until`: None, "now", a time tick, a cut; with it the read ends by itself, and what was
         asked for is complete. A tick from the future is refused with InvalidArgument. `types`: the
         message types to see, none for all. What came through Milvus's Produce is there as well.

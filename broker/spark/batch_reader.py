@@ -1,6 +1,6 @@
-"""The batch source: one scan from startingOffsets to endingOffsets.
+"""The batch source: what lies between two cuts, both fixed when the query is planned.
 
-Next: broker/spark/span_reader.py
+Next: broker/spark/planning.py
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,29 +8,24 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from broker.spark import offsets
-from broker.spark.gateway import Gateway
-from broker.spark.options import Options
-from broker.spark.span_reader import SpanPartition, plan, read_span
+from broker.spark.planning import plan
+from broker.spark.reading import SpanPartition, read_span
+from broker.spark.subscription import Subscribed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two offsets, both fixed when the query is planned."""
+    """Reads from where the options say that it starts, up to where they say that it ends."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, subscribed: Subscribed) -> None:
+        self._subscribed = subscribed
 
     def partitions(self) -> Sequence[InputPartition]:
-        options = self._options
-        with Gateway(options.server, options.cluster) as gateway:
-            names = gateway.subscription(options.subscribe)
-            held = gateway.held([one for vchannels in names.values() for one in vchannels])
-            start = offsets.resolve("startingOffsets", options.starting, names, held)
-            end = offsets.resolve("endingOffsets", options.ending, names, held)
-            return plan(gateway, options, start, end)
+        options = self._subscribed.options
+        start = self._subscribed.at(options.starting)
+        return plan(self._subscribed, start, self._subscribed.at(options.ending))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         assert isinstance(partition, SpanPartition), partition

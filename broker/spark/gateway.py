@@ -1,36 +1,56 @@
 """The async client behind plain calls, for Spark's synchronous readers.
 
 Owns one event loop on a thread of its own and one client on it, both made at the first call in the
-process that calls: a gateway may be pickled and forked before that. Transient failures are retried
-here, because Spark ends a query at the first exception of a planning call.
+process that calls: a gateway may be pickled and forked before that. The thread is a daemon, because
+Spark ends its processes without a word. Transient failures are tried again here, because Spark ends
+a query at the first exception of a planning call.
+Next: broker/client/client.py
 """
 
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from broker.spark.offsets import Held, Span, Subscription
+from concurrent.futures import Future
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from anyio.from_thread import BlockingPortal
 
-    from broker.client import Batch, Client
+    from broker.client import Client, Collection, Cut, Measure
+    from broker.model.channel import ChannelOffsets
 
 T = TypeVar("T")
-ATTEMPTS_MAX = 5
-RETRY_FIRST_S = 0.2
+PATIENCE_S = 60.0
+"""How long a broker may be away before a query ends."""
+RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
+START_S = 30.0
+TAKEN_ROWS = 8192
+"""Handed from loop to thread at once: a step between them costs as much as a small batch."""
+
+Subscription = Mapping[str, Sequence[str]]
+"""Each subscribed name with its vchannels in shard order."""
 
 
-class Gateway(AbstractContextManager["Gateway"]):
+class Scanner(Protocol):
+    """What a client's `read_batches` and `read_arrow` have in common."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+class Gateway:
     """Calls to one broker. Not for several threads at once."""
 
     def __init__(self, server: str, cluster: str) -> None:
         self._server = server
         self._cluster = cluster
         self._open: tuple[int, BlockingPortal, Client] | None = None
-        self._stack = ExitStack()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"server": self._server, "cluster": self._cluster}
@@ -38,68 +58,136 @@ class Gateway(AbstractContextManager["Gateway"]):
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(state["server"], state["cluster"])  # type: ignore[misc]
 
+    # ---- questions ------------------------------------------------------------------------------
+
     def subscription(self, names: Sequence[str]) -> Subscription:
         """Each name with its vchannels: a collection's shards, or the one vchannel that it is."""
         return self._call(lambda client: client.resolve(names))
 
-    def held(self, vchannels: Sequence[str]) -> dict[str, Held]:
+    def collections(self) -> "list[Collection]":
+        """All there are."""
+        return self._call(lambda client: client.collections.list())
+
+    def columns(self, collection: str) -> "pa.Schema | None":
+        """The newest schema of a collection's rows; None when it has none."""
+        return self._call(lambda client: client.collections.schema(collection))
+
+    def held(self, vchannels: Sequence[str]) -> "dict[str, ChannelOffsets]":
         """What the broker holds now; ids below `next_id` are durable."""
+        return self._call(lambda client: client.describe(vchannels))
 
-        async def ask(client: "Client") -> dict[str, Held]:
-            offsets = await client.describe(vchannels)
-            return {name: Held(it.first_id, it.next_id) for name, it in offsets.items()}
+    def cut(self, vchannels: Sequence[str], tick: int | None = None) -> "Cut":
+        """The newest cut of these, or that at a tick. Raises InvalidArgument for one to come."""
+        return self._call(lambda client: client.cut(vchannels, tick=tick))
 
-        return self._call(ask)
+    def measure(
+        self, vchannels: Sequence[str], after: int, until: int, *, rows_max: int, bytes_max: int
+    ) -> "Measure":
+        """How much lies behind one tick and up to another; 0: no limit."""
+        return self._call(
+            lambda client: client.measure(
+                vchannels, after=after, until=until, rows_max=rows_max, bytes_max=bytes_max
+            )
+        )
 
-    def advance(self, vchannel: str, start: int, until: int, bytes_max: int) -> int:
-        """The furthest id in (start, until] with about `bytes_max` stored bytes before it."""
-
-        async def ask(client: "Client") -> int:
-            return int(await client.advance(vchannel, start, until, bytes_max))
-
-        return self._call(ask)
-
-    def read(self, span: Span) -> Iterator["Batch"]:
-        """The messages of one span in order; ends by itself at the span's end."""
+    def attempt(self, ask: Callable[["Client"], Awaitable[None]]) -> None:
+        """Once; the deadline is the asker's."""
         portal, client = self._connected()
-        batches = client.read_range(span.vchannel, span.start, span.end)
+        portal.call(ask, client)
+
+    # ---- reading --------------------------------------------------------------------------------
+
+    def read(self, open: Callable[["Client"], Scanner]) -> Iterator[Any]:
+        """What a scanner gives, until its end; the next batches are fetched meanwhile."""
+        portal, client = self._connected()
+        scanner = portal.call(_opened, open, client)
+        ahead = portal.start_task_soon(_take, scanner)
         try:
             while True:
-                try:
-                    yield portal.call(batches.__anext__)
-                except StopAsyncIteration:
+                batches, ended = ahead.result()
+                if not ended:
+                    ahead = portal.start_task_soon(_take, scanner)
+                yield from batches
+                if ended:
                     return
         finally:
-            portal.call(batches.close)
+            ahead.cancel()
+            portal.call(scanner.close)
 
-    def __exit__(self, *_: object) -> None:
+    # ---- the thread -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End client and loop; the next call makes new ones."""
+        if self._open is not None and self._open[0] == os.getpid():
+            portal = self._open[1]
+            portal.call(portal.stop)
         self._open = None
-        self._stack.close()
 
-    def _call(self, ask: Callable[["Client"], Awaitable[T]]) -> T:
+    def _call(self, ask: Callable[["Client"], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+        """Tried again while that may help, for about `patience_s`."""
         from broker.client import TidemarkError
 
-        for attempt in range(ATTEMPTS_MAX):
+        until_s = time.monotonic() + patience_s  # noqa: TID251 - Spark calls us synchronously
+        pause_s = RETRY_FIRST_S
+        while True:
             try:
                 portal, client = self._connected()
                 return portal.call(ask, client)
             except TidemarkError as error:
-                if not error.retriable or attempt == ATTEMPTS_MAX - 1:
+                late = time.monotonic() + pause_s > until_s  # noqa: TID251
+                if late or not error.retriable:
                     raise
-                self.__exit__()
-                time.sleep(RETRY_FIRST_S * 2**attempt)  # noqa: TID251 - Spark calls us synchronously
-        raise AssertionError("the loop returns or raises")
+            time.sleep(pause_s)  # noqa: TID251
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
 
-    def _connected(self) -> tuple["BlockingPortal", "Client"]:
+    def _connected(self) -> "tuple[BlockingPortal, Client]":
         if self._open is None or self._open[0] != os.getpid():
-            from anyio.from_thread import start_blocking_portal
-
-            from broker.client import connect
-
-            self._stack = ExitStack()
-            portal = self._stack.enter_context(start_blocking_portal())
-            client = self._stack.enter_context(
-                portal.wrap_async_context_manager(connect(self._server, cluster=self._cluster))
-            )
-            self._open = (os.getpid(), portal, client)
+            ready: Future[tuple[BlockingPortal, Client]] = Future()
+            threading.Thread(
+                target=_run, args=(self._server, self._cluster, ready), daemon=True
+            ).start()
+            self._open = (os.getpid(), *ready.result(START_S))
         return self._open[1], self._open[2]
+
+
+@cache
+def gateway_here(server: str, cluster: str) -> Gateway:
+    """The one of this process, so that the tasks of a worker share a connection."""
+    return Gateway(server, cluster)
+
+
+def _run(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
+    import anyio
+
+    try:
+        anyio.run(_serve, server, cluster, ready, backend_options={"use_uvloop": True})
+    except BaseException as error:  # noqa: BLE001 - whoever waits is told, on another thread
+        if not ready.done():
+            ready.set_exception(error)
+
+
+async def _serve(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
+    from anyio.from_thread import BlockingPortal
+
+    from broker.client import connect
+
+    async with BlockingPortal() as portal, connect(server, cluster=cluster) as client:
+        ready.set_result((portal, client))
+        await portal.sleep_until_stopped()
+
+
+async def _opened(open: Callable[["Client"], Scanner], client: "Client") -> Scanner:
+    return open(client)
+
+
+async def _take(scanner: Scanner) -> tuple[list[Any], bool]:
+    """Some batches that have rows, and whether they are the last."""
+    batches: list[Any] = []
+    rows = 0
+    async for batch in scanner:
+        if len(batch):
+            batches.append(batch)
+            rows += len(batch)
+        if rows >= TAKEN_ROWS:
+            return batches, False
+    return batches, True

@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -210,24 +209,18 @@ def test_a_query_outlives_its_broker(spark: SparkSession, tmp_path: Path) -> Non
     assert read_values(spark, tmp_path / "out") == values("a", 50) + values("b", 50)
 
 
-def test_a_range_by_json_offsets_gives_exactly_that_range(
+def test_a_range_of_ticks_gives_exactly_that_range_on_every_shard(
     spark: SparkSession, broker: BrokerProcess, fill: Fill
 ) -> None:
     fill("range", values("x", 200))
-    rows = batch(spark, broker, "range").select("vchannel", "message_id").collect()
-    vchannel = rows[0].vchannel
-    ids = sorted(row.message_id for row in rows if row.vchannel == vchannel)
-    start, end = ids[3], ids[-3]
-    bounds = {"range": {vchannel: start}}, {"range": {vchannel: end}}
-    cut = batch(
-        spark,
-        broker,
-        "range",
-        startingOffsets=json.dumps(bounds[0]),
-        endingOffsets=json.dumps(bounds[1]),
-    )
-    got = sorted(row.message_id for row in cut.collect() if row.vchannel == vchannel)
-    assert got == [one for one in ids if start <= one < end]
+    ticks = sorted(row.time_tick for row in batch(spark, broker, "range").collect())
+    first, last = ticks[3], ticks[-3]
+    cut = batch(spark, broker, "range", startingTick=first, endingTick=last)
+    assert sorted(row.time_tick for row in cut.collect()) == ticks[3:-2]
+    begin, end = first >> 18, (last >> 18) + 1
+    times = batch(spark, broker, "range", startingTimestamp=begin, endingTimestamp=end)
+    expected = [tick for tick in ticks if begin <= tick >> 18 < end]
+    assert sorted(row.time_tick for row in times.collect()) == expected
 
 
 def test_a_vchannel_can_be_read_by_its_own_name(
@@ -239,18 +232,6 @@ def test_a_vchannel_can_be_read_by_its_own_name(
     own = batch(spark, broker, vchannel).collect()
     assert {row.collection for row in own} == {None}
     assert len(own) == sum(1 for row in rows if row.vchannel == vchannel)
-
-
-def test_offsets_beyond_the_log_are_data_loss_and_named(
-    spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
-) -> None:
-    fill("beyond", values("b", 5))
-    start = json.dumps({"beyond": {"0": 10_000_000, "1": 10_000_000}})
-    frame = stream(spark, broker, "beyond", startingOffsets=start)
-    with pytest.raises(StreamingQueryException, match="TIDEMARK_DATA_LOSS"):
-        run_available(frame, checkpoint, tmp_path / "out")
-    accepted = stream(spark, broker, "beyond", startingOffsets=start, failOnDataLoss="false")
-    assert run_available(accepted, checkpoint + "2", tmp_path / "out2") == []
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ class MicroBatches:
 
 
 @pytest.mark.parametrize(
-    "limit", [{"maxRowsPerTrigger": 7}, {"maxBytesPerTrigger": 700}], ids=["rows", "bytes"]
+    "limit", [{"maxRowsPerTrigger": 4}, {"maxBytesPerTrigger": 150}], ids=["rows", "bytes"]
 )
 def test_each_transaction_is_in_one_micro_batch_whole_or_in_none(
     spark: SparkSession, broker: BrokerProcess, checkpoint: str, limit: dict[str, int]

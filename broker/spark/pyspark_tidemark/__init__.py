@@ -21,21 +21,23 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "tidemark"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         from broker.spark.options import parse_either
-        from broker.spark.rows import ddl
+        from broker.spark.subscription import declared
 
         # Checked here: what `streamReader` raises, Spark replaces by an error of its own.
-        return ddl(include_properties=parse_either(self.options).include_properties)
+        return declared(parse_either(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from broker.spark.batch_reader import BatchReader
         from broker.spark.options import parse
+        from broker.spark.subscription import Subscribed
 
-        return BatchReader(parse(self.options, streaming=False))
+        return BatchReader(Subscribed(parse(self.options, streaming=False), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from broker.spark.options import parse
         from broker.spark.stream_reader import StreamReader
+        from broker.spark.subscription import Subscribed
 
-        return StreamReader(parse(self.options, streaming=True))
+        return StreamReader(Subscribed(parse(self.options, streaming=True), schema))

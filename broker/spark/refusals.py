@@ -1,0 +1,45 @@
+"""Why a query cannot run, each with a code that stays: `[TIDEMARK_...]` at the front of its text.
+
+Spark shows a person the text alone, deep in a traceback, so the code is part of it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+class BadOption(ValueError):
+    """An option with a value that cannot be used; the message names both and says what would do."""
+
+    def __init__(self, option: str, value: object, mend: str) -> None:
+        super().__init__(f"[TIDEMARK_BAD_OPTION] option {option!r} is {value!r}: {mend}")
+
+
+class BadColumns(ValueError):
+    """Columns that Spark has no type for, or that are not what the query was made with."""
+
+    def __init__(self, found: Iterable[str]) -> None:
+        super().__init__(f"[TIDEMARK_BAD_COLUMNS] {'; '.join(found)}")
+
+
+class BadCheckpoint(RuntimeError):
+    """An offset of the checkpoint is none that this query can go on from."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"[TIDEMARK_BAD_CHECKPOINT] {cause}")
+
+
+class BadLimit(ValueError):
+    """A limit of a micro-batch that a log cannot keep to."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"[TIDEMARK_BAD_LIMIT] {cause}")
+
+
+class DataLoss(RuntimeError):
+    """Messages the query has not seen are gone from the log, or never were in it."""
+
+    def __init__(self, losses: Sequence[str]) -> None:
+        super().__init__(
+            "[TIDEMARK_DATA_LOSS] "
+            + "; ".join(losses)
+            + ". Set failOnDataLoss to false to go on with what is there."
+        )
