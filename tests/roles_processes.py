@@ -83,6 +83,28 @@ class RoleProcess:
         assert self.process.returncode == code, said
         return [line for line in said.splitlines() if line.startswith("tidemark: ")][-1]
 
+    async def says(self, words: str) -> str:
+        """The first line of what it says that has these words."""
+        assert self.process.stderr is not None
+        with anyio.fail_after(GUARD_S):
+            while True:
+                line = await anyio.to_thread.run_sync(
+                    self.process.stderr.readline, abandon_on_cancel=True
+                )
+                assert line, f"it ended with code {self.process.wait()}"
+                if words in line:
+                    return line
+
+    async def stopped_by(self, number: signal.Signals) -> str:
+        """All that it has said when the signal has ended it, with code 0."""
+        self.process.send_signal(number)
+        with anyio.fail_after(GUARD_S):
+            _, said = await anyio.to_thread.run_sync(
+                self.process.communicate, abandon_on_cancel=True
+            )
+        assert self.process.returncode == 0, said
+        return said
+
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=30)

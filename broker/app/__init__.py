@@ -4,7 +4,7 @@ One file is one role a process can play; what several roles need stands beside t
 Next: broker/app/process.py
 """
 
-from broker.app.failures import CannotStart
+from broker.app.failures import CannotStart, LeadLost
 from broker.app.listening import bind
 from broker.app.process import serve, serve_coordinator, serve_node
 from broker.app.running import Broker
@@ -13,6 +13,7 @@ from broker.app.single import run_broker
 __all__ = [
     "Broker",
     "CannotStart",
+    "LeadLost",
     "bind",
     "run_broker",
     "serve",

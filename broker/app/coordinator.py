@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import anyio
 
@@ -23,6 +24,7 @@ from broker.app.running import (
     Broker,
     facts,
     inside,
+    lead_lost,
     serving,
     wait_until_open,
 )
@@ -31,6 +33,7 @@ from broker.config import Settings, as_environment, split_address
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.cluster_offsets import ClusterOffsets
 from broker.coordinator.commit_tree import CommitsParts
+from broker.coordinator.leadership import LedStore
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
     CloseCluster,
@@ -85,17 +88,20 @@ async def run_coordinator(
             try:
                 if settings.nodes:
                     await system.start_child(ROOT, tree.fleet_spec())
-                    await wait_until_open(tree.found, len(pchannels), _nothing_to_check)
+                    check, missing = partial(_check_lead, led), tree.missing
+                    await wait_until_open(tree.found, len(pchannels), check, missing)
                 async with metrics_served(sources_of(system, edge), settings.metrics_port) as url:
-                    yield Broker(address, system, edge, url)
+                    yield Broker(address, system, edge, url, led)
             finally:
                 with anyio.CancelScope(shield=True):
                     await tree.stop_nodes(system)
                     await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
 
 
-def _nothing_to_check() -> None:
-    """A log that cannot be opened is told by the node process that tried."""
+def _check_lead(led: LedStore) -> None:
+    """LeadLost. A log that cannot be opened is told by the node process that tried."""
+    if led.deposed:
+        raise lead_lost(led)
 
 
 class _Tree:
@@ -146,11 +152,21 @@ class _Tree:
             coordinator_role(cluster, self._offsets.describe),
         )
 
+    def missing(self) -> Mapping[str, str]:
+        """How many nodes are there, for who waits for all of them."""
+        there = {node.node_id for node in self._nodes.all()}
+        absent = [f"node {it}" for it in self._node_ids() if it not in there]
+        return {"nodes": f"{len(there)} of {self._settings.nodes}"} | (
+            {"waits_for": ", ".join(absent)} if absent else {}
+        )
+
     def fleet_spec(self) -> SupervisorSpec:
         """The node processes."""
+        return fleet_tree(self._fleet, self._node_ids(), self._settings.drain_s * FLEET_SHARE)
+
+    def _node_ids(self) -> list[NodeId]:
         first = self._settings.node_id
-        ids = [NodeId(first + number) for number in range(self._settings.nodes)]
-        return fleet_tree(self._fleet, ids, self._settings.drain_s * FLEET_SHARE)
+        return [NodeId(first + number) for number in range(self._settings.nodes)]
 
     async def stop_nodes(self, system: System) -> None:
         """All at once, and none of them is waited for any more to give its channels away."""

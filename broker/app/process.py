@@ -114,7 +114,7 @@ async def _serve(
                 f"tidemark ready listen={broker.address} data={settings.data_dir}{metrics}\n"
             )
             sys.stdout.flush()
-            await broker.system.wait_failed()
+            await broker.until_ended()
 
 
 def _feel(running: anyio.CancelScope) -> None:

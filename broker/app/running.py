@@ -4,17 +4,18 @@ Owns the patience of a start. Next: broker/coordinator/assigner.py
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
 import structlog
 
 from actors import ActorError, System, SystemClock
-from broker.app.failures import CannotStart
+from broker.app.failures import CannotStart, LeadLost
 from broker.app.logs import program_version
 from broker.app.paths import ROOT, Found
 from broker.config import Settings
+from broker.coordinator.leadership import LedStore
 from broker.coordinator.messages import NextAssignment
 from broker.edge.admin_service import ServerFacts
 from broker.edge.inside import Inside
@@ -25,6 +26,8 @@ from broker.wal.damages import Damages
 
 OPEN_S_MAX = 600.0
 """Recovery of all logs; the port answers meanwhile, so clients wait rather than fail."""
+TELL_S = 3.0
+"""A start that takes longer says what it waits for, again and again."""
 EDGE_SHARE = 0.5
 TREE_SHARE = 0.25
 """Of the time a stop has; the tree may need its share twice, to stop in order and to be killed."""
@@ -40,6 +43,41 @@ class Broker:
     system: System
     edge: EdgeServer
     metrics: str = ""
+    led: LedStore | None = None
+    """Of a coordinator: the metadata, as long as it leads."""
+
+    async def until_ended(self) -> None:
+        """Raises what the tree ended with, or LeadLost when a newer coordinator leads."""
+        failure: Exception | None = None
+
+        async def of_tree() -> None:
+            nonlocal failure
+            try:
+                await self.system.wait_failed()
+            except Exception as error:  # noqa: BLE001 - raised again below, without a group round it
+                failure = error
+            watching.cancel_scope.cancel()
+
+        async def of_lead(led: LedStore) -> None:
+            nonlocal failure
+            await led.until_deposed()
+            failure = lead_lost(led)
+            watching.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(of_tree)
+            if self.led is not None:
+                watching.start_soon(of_lead, self.led)
+        if failure is not None:
+            raise failure
+
+
+def lead_lost(led: LedStore) -> LeadLost:
+    """What the person is told who started this coordinator."""
+    return LeadLost(
+        f"a newer coordinator leads this cluster; this one, of term {led.term}, has stopped,"
+        " because a cluster has one coordinator at a time"
+    )
 
 
 def facts(settings: Settings, node_id: NodeId) -> ServerFacts:
@@ -65,21 +103,35 @@ def inside(system: System, settings: Settings, damages: Damages) -> Inside:
     )
 
 
-async def wait_until_open(found: Found, pchannels: int, check: Callable[[], None]) -> None:
-    """Until every pchannel has an owner that serves.
+def _nothing_else() -> Mapping[str, str]:
+    return {}
 
-    CannotStart when that takes too long; `check` raises it when no time would help.
+
+async def wait_until_open(
+    found: Found,
+    pchannels: int,
+    check: Callable[[], None],
+    missing: Callable[[], Mapping[str, str]] = _nothing_else,
+) -> None:
+    """Until every pchannel has an owner that serves; says now and then what it still waits for.
+
+    CannotStart when that takes too long; `check` raises it when no time would help. `missing`: what
+    else is not there yet.
     """
-    seen = None
+    seen, open_now = None, 0
+    told_s = anyio.current_time()
     with anyio.move_on_after(OPEN_S_MAX):
         while True:
             table = await _next_table(found, seen)
             check()
-            if table is None:
-                continue
-            seen = table.version
-            if serving(table) == pchannels:
+            if table is not None:
+                seen, open_now = table.version, serving(table)
+            if open_now == pchannels:
                 return
+            if anyio.current_time() - told_s >= TELL_S:
+                told_s = anyio.current_time()
+                opened = f"{open_now} of {pchannels}"
+                log.warning("still starting", pchannels_open=opened, **missing())
     cause = f"not every pchannel could be opened within {OPEN_S_MAX:.0f} s; see the log"
     raise CannotStart(cause)
 

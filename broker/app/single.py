@@ -81,7 +81,7 @@ async def run_broker(
                 await wait_until_open(tree.found, len(pchannels), tree.check_logs)
                 sources = sources_of(system, edge, tree.parts, tree.damages.found)
                 async with metrics_served(sources, settings.metrics_port) as url:
-                    yield Broker(address, system, edge, url)
+                    yield Broker(address, system, edge, url, led)
             finally:
                 drain(tree.found)
                 with anyio.CancelScope(shield=True):

@@ -26,7 +26,8 @@ from broker.cli.stdout import open_standard_streams
 
 app = typer.Typer(
     name="tidemark",
-    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 replaced by "
+    "a newer coordinator, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -10,10 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from broker.app import CannotStart, serve, serve_coordinator, serve_node
+from broker.app import CannotStart, LeadLost, serve, serve_coordinator, serve_node
 from broker.cli.session import USAGE, fail
 from broker.config import CONFIG_FILE, Settings
 
+DEPOSED = 3
+"""The exit code of a coordinator that another one has replaced: starting it again is wrong."""
 CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
 """A pattern that is a list of words."""
 
@@ -56,6 +58,8 @@ def _serve(settings: Settings, role: Callable[[Settings], None]) -> None:
         role(settings)
     except CannotStart as error:
         fail(str(error))
+    except LeadLost as error:
+        fail(str(error), DEPOSED)
 
 
 def _refusal(error: ValidationError) -> str:

@@ -8,11 +8,15 @@ Next: broker/coordinator/records.py
 
 from collections.abc import Mapping, Sequence
 
+import anyio
+
 from broker.coordinator.records import decode_number, encode_number
 from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
 
 LEADER_KEY = "leader"
 ATTEMPTS_MAX = 8
+LOOK_S = 1.0
+"""How long a coordinator that writes nothing may not know that another one leads."""
 
 
 class Deposed(MetaError):
@@ -25,7 +29,20 @@ class LedStore:
     def __init__(self, store: MetaStore, term: int, revision: int) -> None:
         self._store = store
         self._revision = revision
+        self._deposed = anyio.Event()
         self.term = term
+
+    @property
+    def deposed(self) -> bool:
+        """Whether it is known that a newer coordinator leads."""
+        return self._deposed.is_set()
+
+    async def until_deposed(self) -> None:
+        """Until a newer coordinator leads: noticed by the next write, or within LOOK_S."""
+        while not self.deposed:
+            with anyio.move_on_after(LOOK_S):
+                await self._deposed.wait()
+            await self._look()
 
     async def get(self, key: str) -> Entry | None:
         """See MetaStore."""
@@ -49,12 +66,20 @@ class LedStore:
         except Conflict as conflict:
             if conflict.key != LEADER_KEY and await self._leads():
                 raise
+            self._deposed.set()
             cause = f"a newer coordinator leads than the one of term {self.term}; stop this one"
             raise Deposed(cause) from conflict
 
     async def close(self) -> None:
         """See MetaStore."""
         await self._store.close()
+
+    async def _look(self) -> None:
+        try:
+            if not await self._leads():
+                self._deposed.set()
+        except MetaError:
+            pass  # the store is away, for everybody
 
     async def _leads(self) -> bool:
         """Another key's conflict is told first, if its name comes first."""

@@ -182,7 +182,10 @@ class Registrar(Actor[RegistrarMessage]):
     async def _absent(self, is_meant: Callable[[Member], bool]) -> None:
         gone = [member for member in self._members.values() if is_meant(member)]
         for member in gone:
-            log.warning("node lost: its process is gone", node=member.node, pid=member.pid)
+            if self._nodes.has_spoken(member.node):
+                log.warning("node lost: its process is gone", node=member.node, pid=member.pid)
+            else:
+                log.info("a node of the coordinator before is gone", node=member.node)
         self._lost += len(gone)
         await self._remove(gone)
 

@@ -74,6 +74,7 @@ class Fleet:
     of_one: "Callable[[NodeId], Mapping[str, str]]" = _nothing_more
     taken_over: "Callable[[], Awaitable[None]]" = _at_once
     running: "dict[NodeId, subprocess.Popen[bytes]]" = field(default_factory=dict)
+    closing: bool = False
 
     def start(self, node: NodeId) -> "subprocess.Popen[bytes]":
         """In a process group of its own, so that Ctrl-C reaches us only, and we stop it in order.
@@ -92,7 +93,8 @@ class Fleet:
         return process
 
     def hang_up(self) -> None:
-        """Ask all to stop, at once."""
+        """Ask all to stop, at once; that they end from now on is no news."""
+        self.closing = True
         for process in self.running.values():
             _signal(process, signal.SIGTERM)
 
@@ -122,6 +124,8 @@ class NodeProcess(Actor[ProcessMessage]):
     async def receive(self, batch: Sequence[Envelope[ProcessMessage]]) -> None:
         for envelope in batch:
             match envelope.message:
+                case Ended() if self._fleet.closing:
+                    continue
                 case Ended():
                     code = await self._gone()
                     raise NodeEnded(f"node {self._node} ended with code {code}")

@@ -4,7 +4,11 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from broker.client import connect
+from broker.coordinator.leadership import lead
+from broker.meta.sqlite import SqliteMetaStore
 from tests.broker_process import free_port
 from tests.roles_processes import GUARD_S, RoleProcess, owners, until
 
@@ -73,3 +77,46 @@ async def test_wrong_starts_are_told_what_is_wrong_and_change_nothing(tmp_path: 
         assert first.terminate() == 0
     with RoleProcess("node", "--data-dir", str(data)) as alone:
         assert "pass --coordinator HOST:PORT" in await alone.complaint(code=2)
+
+
+async def test_a_coordinator_that_was_deposed_ends_by_itself_and_says_why(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with coordinator(data) as first:
+        address = await first.ready()
+        with node(1, data, address) as worker:
+            await worker.ready()
+            async with await SqliteMetaStore.open(data / "meta.sqlite") as store:
+                await lead(store)
+            complaint = await first.complaint(code=3)
+            assert "a newer coordinator leads this cluster" in complaint
+
+
+async def test_a_node_that_finds_no_coordinator_says_so_at_once_and_ends_after_a_while(
+    tmp_path: Path,
+) -> None:
+    data, nobody = tmp_path / "data", f"127.0.0.1:{free_port()}"
+    with coordinator(data) as first:
+        await first.ready()
+        assert first.terminate() == 0
+    with node(1, data, nobody, coordinator_wait_s="0.5") as lost:
+        complaint = await lost.complaint()
+    assert f"no coordinator took this node within 0.5 s: nobody listens at {nobody}" in complaint
+    assert "pass --coordinator HOST:PORT" in complaint
+    with node(1, data, nobody) as patient:
+        said = await patient.says("the coordinator has not taken this node yet: trying again")
+        assert f"nobody listens at {nobody}" in said
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+async def test_an_ordinary_stop_or_start_warns_of_no_lost_node(
+    tmp_path: Path, stop: signal.Signals
+) -> None:
+    data = ("--nodes", "2", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    with RoleProcess("serve", *data, pchannels=PCHANNELS) as broken_off:
+        await broken_off.ready()
+    with RoleProcess("serve", *data, pchannels=PCHANNELS) as broker:
+        address = await broker.ready()
+        async with connect(address) as log:
+            assert set((await owners(log)).values()) == {1, 2}
+        said = await broker.stopped_by(stop)
+    assert [line for line in said.splitlines() if "still starting" not in line] == []

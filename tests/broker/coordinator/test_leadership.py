@@ -1,9 +1,10 @@
 """Coordinators over one metadata store: the newest may write, those before it may only look."""
 
+import anyio
 import pytest
 
 from actors.testing import VirtualClock
-from broker.coordinator.leadership import LEADER_KEY, Deposed, LedStore, lead
+from broker.coordinator.leadership import LEADER_KEY, LOOK_S, Deposed, LedStore, lead
 from broker.meta.memory import MemoryMetaStore
 from broker.ports.meta import Conflict, MetaError
 from tests.broker.coordinator.fakes import ShakyStore, make_nodes, run_coordinator
@@ -28,6 +29,25 @@ async def test_a_former_coordinator_changes_nothing_and_is_told() -> None:
     assert entry.value == b"1"
     assert [key for key, _ in await first.list("a")] == ["a"]
     await second.write({"a": b"3"}, expect={"a": revision})
+
+
+def test_a_coordinator_that_writes_nothing_learns_soon_that_another_one_leads() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore())
+        first = await lead(store)
+        with anyio.move_on_after(3 * LOOK_S):
+            await first.until_deposed()
+        assert not first.deposed
+        await lead(store)
+        store.broken = True
+        with anyio.move_on_after(3 * LOOK_S):
+            await first.until_deposed()
+        assert not first.deposed, "what cannot be read says nothing"
+        store.broken = False
+        with anyio.fail_after(2 * LOOK_S):
+            await first.until_deposed()
+
+    seeded(4, scenario)
 
 
 async def test_a_conflict_about_something_else_stays_one() -> None:
