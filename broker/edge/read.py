@@ -5,13 +5,14 @@ messages that is meant, so a credit may be exceeded by one batch.
 Next: broker/edge/slices.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import anyio
 
 from actors import ActorDied, StaleTerm
+from broker.core.delivery import Item
 from broker.core.naming import belongs_to
 from broker.edge.arrow_library import load_arrow
 from broker.edge.cutting import close_up_to
@@ -127,39 +128,48 @@ class ReadStream:
                 return
 
     def _framed(self, delivery: Delivery) -> tuple[bytes, bool]:
-        """What of a delivery goes out, and whether that is the end."""
-        parts: list[bytes] = []
+        """What of a delivery goes out, and whether that is the end.
+
+        Where the reader is then goes with the last batch; what it was given is closed behind it.
+        """
+        batches, beyond = self._batches(delivery.items)
+        closed = delivery.tick.tick if delivery.tick else 0
+        if delivery.items:
+            closed = max(closed, delivery.cursor.tick)
+        if beyond or (self._until and max(closed, delivery.cursor.tick) >= self._until):
+            responses = [*map(read_response, batches)]
+            responses.append(read_response(closed_tick=self._until, end=True))
+            return _frames(responses), True
+        if not delivery.items and not closed:
+            return b"", False
+        last = batches.pop() if batches else ()
+        responses = [*map(read_response, batches)]
+        responses.append(read_response(last, closed, _position(delivery.cursor)))
+        return _frames(responses), False
+
+    def _batches(self, items: Sequence[Item]) -> tuple[list[Sequence[bytes]], bool]:
+        """Each batch in parts, as far as they are wanted, and whether one is beyond that."""
+        found: list[Sequence[bytes]] = []
         members: list[DeliveredInTxn] = []
-        for item in delivery.items:
+        for item in items:
             if self._is_beyond(item):
-                return self._ended(parts), True
+                return found, True
             match item:
                 case Slice():
-                    parts += (*_transaction(members), *self._slice(self._cut(item)))
-                    members = []
+                    found += self._slice(self._cut(item))
                 case DeliveredInTxn():
                     if item.begins is None and self.rows is None:
                         members.append(item)
                 case Delivered():  # the commit, whose members are here or came before
-                    parts += _transaction(members)
+                    found += _transaction(members)
                     members = []
                 case ClosedTick():
-                    parts += _frame(read_response(closed_tick=item.tick))
-        parts += _transaction(members)
-        closed = delivery.tick.tick if delivery.tick else 0
-        if self._until and max(closed, delivery.cursor.tick) >= self._until:
-            return self._ended(parts), True
-        if delivery.items or closed:
-            position = _position(delivery.cursor)
-            parts += _frame(read_response(closed_tick=closed, position=position))
-        return b"".join(parts), False
+                    continue  # the reader is told with the rest
+        return found + _transaction(members), False
 
-    def _slice(self, part: Slice) -> list[bytes]:
+    def _slice(self, part: Slice) -> list[Sequence[bytes]]:
         batch = batch_of(part) if self.rows is None else self.rows.batch_of(part)
-        return [] if batch is None else _frame(read_response(read_batch(batch)))
-
-    def _ended(self, parts: list[bytes]) -> bytes:
-        return b"".join(parts + _frame(read_response(closed_tick=self._until, end=True)))
+        return [] if batch is None else [read_batch(batch)]
 
     def _is_beyond(self, item: Delivered | ClosedTick | Slice) -> bool:
         if not self._until:
@@ -248,9 +258,8 @@ def _rows_wanted(wanted: v1.ReadOpen) -> RowsWanted | None:
     return RowsWanted(frozenset(wanted.columns)) if wanted.rows else None
 
 
-def _transaction(members: Iterable[DeliveredInTxn]) -> list[bytes]:
-    """The bodies of a transaction; all have the tick of its commit."""
-    bodies = list(members)
+def _transaction(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:
+    """The bodies of a transaction as one batch, if there are any; all have its commit's tick."""
     if not bodies:
         return []
     batch = ReadBatch(
@@ -263,11 +272,16 @@ def _transaction(members: Iterable[DeliveredInTxn]) -> list[bytes]:
         ids=tuple([it.id for it in bodies]),
         body=b"".join([it.body for it in bodies]),
     )
-    return _frame(read_response(read_batch(batch)))
+    return [read_batch(batch)]
 
 
-def _frame(message: list[bytes]) -> list[bytes]:
-    return [frame_head(sum(map(len, message))), *message]
+def _frames(messages: Sequence[Sequence[bytes]]) -> bytes:
+    """Messages in parts, each behind its head; the one copy that is made of their bodies."""
+    parts: list[bytes] = []
+    for message in messages:
+        parts.append(frame_head(sum(map(len, message))))
+        parts += message
+    return b"".join(parts)
 
 
 def _invalid(cause: str) -> Refused:

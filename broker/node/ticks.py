@@ -13,8 +13,9 @@ from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
 RESERVED_COUNT = 4096
 """Ticks per trip to the oracle: a millisecond of hybrid time holds 64 times as many."""
 
-AGE_S_MAX = 0.05
-"""An older range is dropped: a tick should tell the time (facts, semantics 1.7)."""
+AGE_S_MAX = 0.02
+"""An older range is dropped: a tick should tell the time (facts, semantics 1.7), and it is by that
+time that readers see how old what is closed is."""
 
 
 class TickCache:

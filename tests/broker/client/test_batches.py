@@ -58,6 +58,19 @@ async def test_a_batch_comes_back_as_it_was(address: str) -> None:
         assert batch.closed_tick < landed.tick or batch.closed_tick >= batch.ticks[-1]
 
 
+async def test_a_reader_is_told_with_a_batch_that_it_is_closed(address: str) -> None:
+    async with connect(address) as log, asyncio.timeout(60):
+        first = await log.append(V, b"first")
+        async with log.read_batches(V, start=first.id + 1) as reader:
+            for _ in range(5):
+                landed = await log.append_batch(V, [b"a", b"b"])
+                async for batch in reader:
+                    if len(batch):
+                        break
+                assert list(batch.ids) == [landed.id, landed.id + 1]
+                assert batch.closed_tick >= batch.ticks[-1]
+
+
 async def test_every_way_in_says_how_durable_it_is(address: str) -> None:
     async with connect(address) as log:
         assert (await log.append(V, b"0")).durability == "fsync"
