@@ -37,7 +37,7 @@ class CommitTiming:
     """Seconds. Whatever fails is tried again after `retry_first_s`, doubling to `retry_max_s`."""
 
     retry_first_s: float = 0.01
-    retry_max_s: float = 5.0
+    retry_max_s: float = 1.0
     prepare_s: float = 30.0
     """A batch that cannot be prepared for so long is rolled back; a restart counts anew."""
     tell_s: float = 1.0

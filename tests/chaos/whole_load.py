@@ -20,6 +20,7 @@ from broker.client import (
     ResourceDomain,
     ResourceKey,
     Scanner,
+    StagedPart,
     Txn,
 )
 
@@ -82,6 +83,7 @@ class Load:
         self._log = log
         self._workers = workers
         self._enough = False
+        self.batches = 0
         self._readers: list[Scanner] = []
 
     async def start(self, tasks: TaskGroup, background: TaskGroup) -> None:
@@ -106,7 +108,8 @@ class Load:
         tasks.start_soon(self._ask, "health", self._log.health)
         tasks.start_soon(self._ask, "cursor", lambda: self._move_cursor(vchannels))
         tasks.start_soon(self._report)
-        await until(lambda: len(self.calls.counts) == 8 and min(self.calls.counts.values()) > 1)
+        tasks.start_soon(self._commit_batches, vchannels)
+        await until(lambda: len(self.calls.counts) == 9 and min(self.calls.counts.values()) > 1)
 
     def finish(self) -> None:
         """Callers end after what they are at."""
@@ -145,6 +148,28 @@ class Load:
             append = partial(txn.append, b"in txn %d %d" % (attempt, number))
             await self.calls.timed("txn append", append)
             await anyio.sleep(POLL_S)
+
+    async def _commit_batches(self, vchannels: Sequence[str]) -> None:
+        """Each batch has a row on every vchannel; one that was lost on the way is staged again."""
+        while not self._enough:
+            attempt, part = 0, None
+            while part is None:
+                part = await self._staged(vchannels, attempt)
+                attempt += 1
+            parts = [part]
+            commit = partial(self._log.commit_batch, "load", self.batches, parts)
+            await self.calls.timed("batch", commit)
+            self.batches += 1
+
+    async def _staged(self, vchannels: Sequence[str], attempt: int) -> StagedPart | None:
+        try:
+            async with self._log.stage("load", self.batches, 0, attempt) as stage:
+                for vchannel in vchannels:
+                    row = b"batch %d" % self.batches
+                    await stage.append(vchannel, row, deadline_s=STEP_S_MAX)
+                return await stage.seal()
+        except OutcomeUnknown:  # its writer died with the row in hand
+            return None
 
     async def _ask(self, sort: str, call: Callable[[], Awaitable[object]]) -> None:
         while not self._enough:
@@ -192,3 +217,5 @@ class Load:
             attempt = channel.txns_lost
             assert in_txn == [b"in txn %d %d" % (attempt, it) for it in range(len(in_txn))]
             assert len(in_txn) > 1
+            batches = [payload for _, _, payload in stored if payload.startswith(b"batch ")]
+            assert batches == [b"batch %d" % number for number in range(self.batches)]
