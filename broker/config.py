@@ -93,6 +93,10 @@ class Settings(BaseSettings):
     """A broadcast that asks for `ack_sync_up` is acknowledged on a vchannel when its node has taken
     note of the copy. False: only when a consumer says that it has processed it."""
 
+    callbacks: str = ""
+    """MODULE:NAME of a mapping from message type to callback: what is called, in the coordinator's
+    process, when a broadcast of that type is on every vchannel and before its keys are let go."""
+
     require_collection: bool = False
     """Refuse rows for a vchannel on which no CreateCollection message created a collection."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from actors import ActorStatistics
 from broker.app import Broker, bind, run_broker
-from broker.app.single import NO_CALLBACKS
+from broker.app.callbacks import NONE
 from broker.config import Settings
 from broker.data_folder import hold
 from broker.ports.callbacks import Callbacks
@@ -17,7 +17,7 @@ LISTEN = "127.0.0.1:0"
 
 @asynccontextmanager
 async def local_broker(
-    data_dir: Path, callbacks: Callbacks = NO_CALLBACKS, /, **given: Any
+    data_dir: Path, callbacks: Callbacks = NONE, /, **given: Any
 ) -> AsyncIterator[Broker]:
     """Every pchannel serves when the block begins; everything is closed when it ends."""
     settings = Settings(data_dir=data_dir, listen=LISTEN, **given)

@@ -15,6 +15,7 @@ import anyio
 
 from actors import ActorError, SupervisorSpec, System
 from broker.app.bounds import balance_rules, edge_limits, timesync_timing
+from broker.app.callbacks import NONE, named_callbacks
 from broker.app.listening import address_of
 from broker.app.measuring import metrics_served, sources_of
 from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
@@ -30,6 +31,7 @@ from broker.app.running import (
 )
 from broker.app.storage import found, metadata
 from broker.config import Settings, as_environment, split_address
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.cluster_offsets import ClusterOffsets
 from broker.coordinator.commit_tree import CommitsParts
@@ -54,6 +56,7 @@ from broker.edge.staged_words import NodeStagedTxns
 from broker.fleet.node_process import Fleet, fleet_tree
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
+from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
 from broker.remote.calls import Calls
@@ -69,17 +72,19 @@ FLEET_SHARE = 0.5
 
 @asynccontextmanager
 async def run_coordinator(
-    settings: Settings, folder: DataFolder, bound: socket.socket
+    settings: Settings, folder: DataFolder, bound: socket.socket, callbacks: Callbacks = NONE
 ) -> AsyncIterator[Broker]:
     """A coordinator that answers when the block begins; with nodes of its own, all channels serve.
 
-    `bound` is used up. Raises CannotStart with nothing left running.
+    `bound` is used up. `callbacks`: as for `run_broker`. Raises CannotStart with nothing left
+    running.
     """
+    callbacks = {**named_callbacks(settings.callbacks), **callbacks}
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         led = await found(store, pchannels, streaming=settings.streaming)
         address = settings.advertise or address_of(bound)
-        tree = _Tree(settings, address)
+        tree = _Tree(settings, address, callbacks)
         spec = tree.spec(led, pchannels)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
@@ -90,7 +95,8 @@ async def run_coordinator(
                     await system.start_child(ROOT, tree.fleet_spec())
                     check, missing = partial(_check_lead, led), tree.missing
                     await wait_until_open(tree.found, len(pchannels), check, missing)
-                async with metrics_served(sources_of(system, edge), settings.metrics_port) as url:
+                sources = sources_of(system, edge, broadcasts=tree.broadcasts)
+                async with metrics_served(sources, settings.metrics_port) as url:
                     yield Broker(address, system, edge, url, led)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -107,7 +113,9 @@ def _check_lead(led: LedStore) -> None:
 class _Tree:
     """Builds the parts of one process."""
 
-    def __init__(self, settings: Settings, address: str) -> None:
+    def __init__(self, settings: Settings, address: str, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self.broadcasts = BroadcastMeters()
         self._settings = settings
         self._address = address
         self._nodes = LiveNodes()
@@ -129,10 +137,16 @@ class _Tree:
                 expected=settings.nodes or settings.expected_nodes,
                 grace_s=settings.gather_grace_s,
             ),
+            pause_consumption=settings.pause_consumption,
             timing=PlacementTiming(node_lost_grace_s=settings.node_lost_grace_s),
             rules=balance_rules(settings),
             balance_s=settings.balance_interval_s,
-            broadcast=BroadcastParts(NodeCopies(self._owners), {}, settings.node_acks),
+            broadcast=BroadcastParts(
+                NodeCopies(self._owners),
+                self._callbacks,
+                settings.node_acks,
+                meters=self.broadcasts,
+            ),
             commits=CommitsParts(self._staged_txns),
         )
         self._offsets = ClusterOffsets(self._nodes, pchannels)

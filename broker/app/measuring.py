@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from actors import System, SystemClock
 from broker.app.failures import CannotStart
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import HOST, PATH, exposed
 from broker.metrics.view import Sources
@@ -22,13 +23,18 @@ def sources_of(
     edge: EdgeServer,
     parts: NodeParts | None = None,
     damages: Callable[[], Sequence[Damage]] = tuple,
+    broadcasts: BroadcastMeters | None = None,
 ) -> Sources:
-    """Where the figures of a process come from; without `parts` it is no node."""
+    """Where the figures of a process come from.
+
+    Without `parts` it is no node, without `broadcasts` no coordinator.
+    """
     return Sources(
         statistics=system.statistics,
         channels=parts.open_channels if parts else OpenChannels(0),
         meters=parts.meters if parts else Meters(),
         edge=edge.meters,
+        broadcasts=broadcasts,
         damages=damages,
         connections=lambda: edge.connections,
         open_calls=lambda: edge.open_calls,

@@ -174,6 +174,7 @@ class _Tree:
                 self._node_id,
                 enrolment,
                 parts.tenure,
+                parts.pause,
                 self.belonging,
                 lambda: self.found.find(DIRECTORY),
             )

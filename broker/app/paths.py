@@ -14,6 +14,7 @@ ASSIGNER = f"{ROOT}/coordinator/assigner"
 CATALOG = f"{ROOT}/coordinator/catalog"
 REGISTRAR = f"{ROOT}/coordinator/registrar"
 BALANCER = f"{ROOT}/coordinator/balancer"
+CONSUMPTION = f"{ROOT}/coordinator/consumption"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 COMMITTER = f"{ROOT}/coordinator/commits/committer"
 DIRECTORY = f"{ROOT}/node/directory"
@@ -39,6 +40,7 @@ class Found:
             broadcaster=self.reach(BROADCASTER),
             balancer=self.reach(BALANCER),
             committer=self.reach(COMMITTER),
+            consumption=self.reach(CONSUMPTION),
         )
 
     def find(self, path: str) -> Ref[Any]:

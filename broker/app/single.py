@@ -13,6 +13,7 @@ import anyio
 
 from actors import ActorError, SupervisorSpec, System
 from broker.app.bounds import edge_limits, node_limits, timesync_timing
+from broker.app.callbacks import NONE, named_callbacks
 from broker.app.failures import CannotStart
 from broker.app.listening import address_of
 from broker.app.measuring import metrics_served, sources_of
@@ -20,8 +21,10 @@ from broker.app.paths import ASSIGNER, DIRECTORY, ORACLE, ROOT, Found
 from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wait_until_open
 from broker.app.storage import found, metadata, of_damage, segmented_wal
 from broker.config import Settings
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.commit_tree import CommitsParts
+from broker.coordinator.consumption import consumption_paused
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
@@ -52,34 +55,35 @@ from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damages import Damages
 from broker.wal.watched import WatchedWal
 
-NO_CALLBACKS: Callbacks = {}
-
 
 @asynccontextmanager
 async def run_broker(
     settings: Settings,
     folder: DataFolder,
     bound: socket.socket,
-    callbacks: Callbacks = NO_CALLBACKS,
+    callbacks: Callbacks = NONE,
 ) -> AsyncIterator[Broker]:
     """A broker that serves when the block begins, and has stopped when it ends.
 
-    `bound` is used up. `callbacks`: what finishes a broadcast, by message type. Raises CannotStart
-    with nothing left running.
+    `bound` is used up. `callbacks`: what finishes a broadcast, by message type, besides those that
+    the settings name. Raises CannotStart with nothing left running.
     """
+    callbacks = {**named_callbacks(settings.callbacks), **callbacks}
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         led = await found(store, pchannels, streaming=settings.streaming)
         address = settings.advertise or address_of(bound)
         tree = _Tree(settings, folder, address, callbacks)
         spec = tree.spec(led, pchannels)
+        tree.parts.pause.on |= await consumption_paused(led)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
             edge = tree.edge(system)
             await edge.start_on(bound)
             try:
                 await wait_until_open(tree.found, len(pchannels), tree.check_logs)
-                sources = sources_of(system, edge, tree.parts, tree.damages.found)
+                damages, broadcasts = tree.damages.found, tree.broadcasts
+                sources = sources_of(system, edge, tree.parts, damages, broadcasts)
                 async with metrics_served(sources, settings.metrics_port) as url:
                     yield Broker(address, system, edge, url, led)
             finally:
@@ -103,6 +107,7 @@ class _Tree:
         self, settings: Settings, folder: DataFolder, address: str, callbacks: Callbacks
     ) -> None:
         self._callbacks = callbacks
+        self.broadcasts = BroadcastMeters()
         self._settings = settings
         self._folder = folder
         self._address = address
@@ -124,11 +129,15 @@ class _Tree:
             return {name: node for name in pchannels if not self._is_read_only(name)}
 
         self._staged_txns = staged = NodeStagedTxns(owned)
+        broadcast = BroadcastParts(
+            NodeCopies(owned), self._callbacks, self._settings.node_acks, meters=self.broadcasts
+        )
         coordinator_parts = CoordinatorParts(
             store,
             LiveNodes([node]),
             pchannels,
-            broadcast=BroadcastParts(NodeCopies(owned), self._callbacks, self._settings.node_acks),
+            pause_consumption=self._settings.pause_consumption,
+            broadcast=broadcast,
             commits=CommitsParts(staged),
         )
         coordinator = coordinator_tree(coordinator_parts, ROOT)

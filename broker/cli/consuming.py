@@ -9,6 +9,7 @@ import select
 import sys
 from base64 import b64encode
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,15 @@ import anyio
 
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.stdout import until_nobody_reads
-from broker.client import BadTarget, Client, Received
+from broker.client import BadTarget, Client, Received, TidemarkError
 from broker.client.start import Start
 from broker.client.together import until_first
 
 LOOK_EVERY_S = 0.2
+PAUSED = (
+    "consumption is paused: nothing comes until `tidemark consumption resume`;"
+    " --ignore-pause does not wait"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,12 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
     line = _raw_line if options.raw else _json_line
 
     async def consume(client: Client) -> None:
-        await until_first(lambda: write_all(client), _reader_gone)
+        await until_first(lambda: write_all(client), _reader_gone, lambda: tell_pause(client))
+
+    async def tell_pause(client: Client) -> None:
+        if not options.ignore_pause:
+            await _tell_pause(client)
+        await anyio.sleep_forever()
 
     async def write_all(client: Client) -> None:
         left = options.limit
@@ -61,6 +71,13 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
 
     with until_nobody_reads():
         with_client(server, consume, interrupted=0)
+
+
+async def _tell_pause(client: Client) -> None:
+    """Whether the server can be asked is told by who reads."""
+    with suppress(TidemarkError):
+        if (await client.health()).consumption_paused:
+            sys.stderr.write(f"tidemark: {PAUSED}\n")
 
 
 async def _refuse_id_of_many(client: Client, target: str) -> None:

@@ -21,6 +21,7 @@ from broker.client.errors import (
     ServerRefusal,
     TidemarkError,
 )
+from broker.client.first_copies import FirstCopies
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.protocol import consumer_metadata
@@ -88,6 +89,7 @@ class BatchSubscription:
         self._position = wanted.start.after
         self._seen = (0, 0)
         """Tick and id of the newest message that was handed over."""
+        self._copies = FirstCopies()
         self._done = False
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._heard_s = 0.0
@@ -149,8 +151,7 @@ class BatchSubscription:
                     answer = scan_read_response(each)
                 except Malformed as error:
                     raise ProtocolBroken(f"{connection.address}: {error}") from error
-                batch = self._news(answer)
-                if batch is not None:
+                for batch in self._news(answer):
                     await deliver(batch)
                 if self._done:
                     return
@@ -178,7 +179,7 @@ class BatchSubscription:
             opening.from_id, opening.from_tick = wanted.start.id, wanted.start.tick
         return v1.ReadRequest(open=opening, credit_bytes=CREDIT_BYTES)
 
-    def _news(self, answer: ReadAnswer) -> MessageBatch | None:
+    def _news(self, answer: ReadAnswer) -> list[MessageBatch]:
         """What is new to the taker; what came before this stream may come once more."""
         self._heard_s = anyio.current_time()
         self._backoff = self._backoff.succeeded()
@@ -189,9 +190,11 @@ class BatchSubscription:
             self._position = answer.position
         self._done = answer.end
         batch = None if answer.batch is None else self._unseen(answer.batch)
-        if batch is None and not moved:
-            return None
-        return MessageBatch(batch or NOTHING, self._wanted.collection, self.closed_tick)
+        batches = [] if batch is None else self._copies.of(batch)
+        if moved and not batches:
+            batches = [NOTHING]
+        collection, closed_tick = self._wanted.collection, self.closed_tick
+        return [MessageBatch(each, collection, closed_tick) for each in batches]
 
     def _unseen(self, batch: ReadBatch) -> ReadBatch | None:
         tick, id = self._seen

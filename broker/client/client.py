@@ -308,8 +308,8 @@ class Client(Staging):
     async def pause_consumption(self) -> None:
         """Consumers that are opened from now on wait to be resumed, but for `ignore_pause`.
 
-        Those that read already go on, and so do producers. It holds for the nodes that serve now,
-        each until it is resumed or stopped. A bounded read that waits gives up after `give_up_s`.
+        Those that read already go on, and so do producers. It holds on every node, also on those
+        that come later, until it is resumed. A bounded read that waits gives up after `give_up_s`.
         """
         await self._pause_consumption(paused=True)
 
@@ -356,9 +356,7 @@ class Client(Staging):
 
     async def _pause_consumption(self, *, paused: bool) -> None:
         self._check_usable()
-        for address in self._network.assignments.addresses:
-            node = Admin(self._network.connection(address), deadline_s=self._deadlines.call_s)
-            await node.pause_consumption(paused=paused)
+        await self._admin.pause_consumption(paused=paused)
 
     # ---- the end --------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ class Waiting:
 
     broadcast: Broadcast
     askers: list[Asked]
+    since_s: float
 
     @property
     def fingerprint(self) -> str:
@@ -46,7 +47,10 @@ class Waiting:
 
 @dataclass(slots=True)
 class Running:
-    """A broadcast with a record. `ticket`: its keys; `order`: its place among the callbacks."""
+    """A broadcast with a record. `ticket`: its keys; `order`: its place among the callbacks.
+
+    `since_s`: when it was asked for; None for one that was read back.
+    """
 
     task: Task
     ticket: Ticket | None
@@ -54,6 +58,7 @@ class Running:
     order: Ticket | None = None
     failures: int = 0
     last_error: str = ""
+    since_s: float | None = None
 
     @property
     def fingerprint(self) -> str:

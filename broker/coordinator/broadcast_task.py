@@ -8,7 +8,7 @@ Next: broker/ports/copies.py
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 import structlog
@@ -25,6 +25,7 @@ from broker.coordinator.broadcast_messages import (
     TaskMoved,
     Work,
 )
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_records import BroadcastRecords, Recorded
 from broker.core.broadcast_task import (
     Step,
@@ -83,6 +84,7 @@ class TaskParts:
     broadcaster_path: str
     timing: BroadcastTiming
     node_acks: bool = True
+    meters: BroadcastMeters = field(default_factory=BroadcastMeters)
 
 
 class BroadcastTask(Actor[BroadcastTaskMessage]):
@@ -112,6 +114,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             return
         self._recorded = recorded
         self._task = recorded.task
+        self._began_s = context.clock.monotonic_s()
         context.every(self._parts.timing.announce_s, Announce())
         self._plan(0.0)
 
@@ -200,6 +203,8 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         if refusals:
             self._count(_told(tuple(refusals.values())))
         await self._save(self._task)
+        if not self._task.to_append:
+            self._parts.meters.broadcast.add(self._context.clock.monotonic_s() - self._began_s)
 
     async def _look(self) -> None:
         """Whether the owners have processed what landed."""
@@ -216,6 +221,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     async def _finish(self) -> None:
         """The callback, then the tombstone. What it raises is tried again, unless it is final."""
         callback = self._parts.callbacks.get(self._task.broadcast.type)
+        began_s = self._context.clock.monotonic_s()
         try:
             with deadline(self._context.clock, self._parts.timing.callback_deadline_s) as scope:
                 if callback is not None:
@@ -229,6 +235,8 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         except Exception as error:  # noqa: BLE001 - it is not ours, and must not end the task
             self._failed(f"its callback failed: {error!r}")
             return
+        if callback is not None:
+            self._parts.meters.ack_callback.add(self._context.clock.monotonic_s() - began_s)
         await self._save(stepped(self._task, Step.FINISH, self._context.clock.wall_ms()))
 
     async def _leave(self, skip: bool, asked: Envelope[BroadcasterMessage]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.coordinator.broadcast_book import BroadcasterLimits
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast_task import BroadcastTiming, TaskParts
 from broker.coordinator.broadcaster import Broadcaster
@@ -33,6 +34,7 @@ class BroadcastParts:
     node_acks: bool = True
     timing: BroadcastTiming = BroadcastTiming()
     limits: BroadcasterLimits = BroadcasterLimits()
+    meters: BroadcastMeters = field(default_factory=BroadcastMeters)
 
 
 def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
@@ -45,6 +47,7 @@ def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) 
         broadcaster_path=f"{path}/{LOCKS}",
         timing=parts.timing,
         node_acks=parts.node_acks,
+        meters=parts.meters,
     )
     locks = ChildSpec(
         LOCKS,

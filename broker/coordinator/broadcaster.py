@@ -166,7 +166,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             asked.fail(self._too_many())
             return
         ticket = self._locks.request(broadcast.keys)
-        self._waiting[ticket] = Waiting(broadcast, [asked])
+        self._waiting[ticket] = Waiting(broadcast, [asked], self._context.clock.monotonic_s())
         self._by_key[broadcast.request_key] = ticket
         if self._locks.holds(ticket):
             self._granted.append(ticket)
@@ -192,6 +192,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 continue
             for (ticket, waiting), task in zip(admitted.items(), tasks, strict=True):
                 self._run(Recorded(task, revision), ticket, waiting.askers)
+                self._running[task.name].since_s = waiting.since_s
+                self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
             for task in tasks:
                 await self._start_task(task.name)
 
@@ -291,6 +293,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
         del self._running[task.name]
         self._done[task.name] = task
         running.answer(task.outcome())
+        if running.since_s is not None:
+            self._parts.meters.execution.add(self._since_s(running.since_s))
         if running.order is not None:
             del self._ordered[running.order]
             for ticket in self._order.release(running.order):
@@ -382,6 +386,9 @@ class Broadcaster(Actor[BroadcasterMessage]):
         for task in old:
             del self._done[task.name]
             self._by_key.pop(task.broadcast.request_key, None)
+
+    def _since_s(self, began_s: float) -> float:
+        return self._context.clock.monotonic_s() - began_s
 
     def _is_full(self) -> bool:
         return len(self._waiting) + len(self._running) >= self._limits.unfinished_max

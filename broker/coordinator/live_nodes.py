@@ -19,6 +19,8 @@ class LiveNodes:
         self._stopping: set[NodeId] = set()
         self._frozen: set[NodeId] = set()
         self._heard: set[NodeId] = set()
+        self.consumption_paused: bool | None = None
+        """What nodes are told with each lease; None: the record has not been read yet."""
 
     def find(self, node_id: NodeId | None) -> NodeControl | None:
         """The node, if it is there."""

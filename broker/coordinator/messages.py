@@ -301,6 +301,22 @@ class Balance:
 
 BalancerMessage = UpdatePolicy | NodesChanged | Balance
 
+# ---- Consumption -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PauseConsumers(Request[None]):
+    """Hold back consumers that have not begun, on every node, or let all go on.
+
+    Durable when it is answered, and the nodes that could be reached have heard of it. Raises
+    Refused(INNER) when it could not be recorded; then nothing has changed.
+    """
+
+    paused: bool
+
+
+ConsumptionMessage = PauseConsumers
+
 # ---- Registrar: the nodes and their leases -----------------------------------------------------
 
 

@@ -26,6 +26,7 @@ COLLECTION_PREFIX = "collection/"
 PCHANNEL_PREFIX = "pchannel/"
 SESSION_KEY = "counter/session"
 NODE_PREFIX = "node/"
+PAUSE_KEY = "consumption/paused"
 STREAMING_VERSION_KEY = "streaming/version"
 
 

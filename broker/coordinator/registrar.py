@@ -228,7 +228,8 @@ class Registrar(Actor[RegistrarMessage]):
 
     def _lease(self, member: Member) -> Lease:
         moving = member.stopping and not self._closing and bool(self._nodes.taking())
-        return Lease(member.session, self._lease_s, moving)
+        paused = bool(self._nodes.consumption_paused)
+        return Lease(member.session, self._lease_s, moving, paused)
 
     def _until_s(self) -> float:
         return self._context.clock.monotonic_s() + self._lease_s

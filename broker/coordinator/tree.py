@@ -20,6 +20,7 @@ from broker.coordinator.balancer import Balancer
 from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
 from broker.coordinator.commit_tree import CommitsParts, commits_tree
+from broker.coordinator.consumption import Consumption
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.oracle import Oracle
 from broker.coordinator.placement import Placement, PlacementTiming
@@ -38,6 +39,7 @@ ASSIGNER = "assigner"
 PLACEMENTS = "placements"
 REGISTRAR = "registrar"
 BALANCER = "balancer"
+CONSUMPTION = "consumption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class CoordinatorParts:
     rules: Rules = Rules()
     balance_s: float = 60.0
     timing: PlacementTiming = field(default_factory=PlacementTiming)
+    pause_consumption: bool = False
     broadcast: BroadcastParts | None = None
     """None: this coordinator takes no broadcasts."""
     commits: CommitsParts | None = None
@@ -91,6 +94,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
                 patient=True,
             ),
             _placements(parts, f"{path}/{ASSIGNER}"),
+            _consumption(parts),
             *_of_many_channels(parts, path),
             _balancer(parts, path),
             *_registrar(parts, f"{path}/{ASSIGNER}"),
@@ -105,6 +109,13 @@ def _of_many_channels(parts: CoordinatorParts, path: str) -> tuple[SupervisorSpe
     if parts.commits is not None:
         trees.append(commits_tree(parts.store, parts.commits, parts.pchannels, path))
     return tuple(trees)
+
+
+def _consumption(parts: CoordinatorParts) -> ChildSpec:
+    def consumption() -> Consumption:
+        return Consumption(parts.store, parts.nodes, from_start=parts.pause_consumption)
+
+    return ChildSpec(CONSUMPTION, consumption, MailboxSpec(bound=64), patient=True)
 
 
 def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:

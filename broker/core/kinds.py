@@ -8,6 +8,8 @@ import itertools
 import re
 
 ONE_OF_MANY = "*"
+PAUSED = "consumption_paused"
+"""In the statistics of who knows it: 1 while consumers that begin are held back."""
 _NUMBERED = re.compile(r"[^A-Za-z]*[0-9].*")
 _DIGIT = re.compile(r"[0-9]")
 _HOLDERS = ("channels", "placements")

@@ -16,9 +16,11 @@ from broker.coordinator.messages import (
     ListCollections,
     ListPChannels,
     NextAssignment,
+    PauseConsumers,
     RaiseStreaming,
 )
 from broker.core.assignment import PChannelMeta
+from broker.core.kinds import PAUSED
 from broker.core.naming import pchannel_of
 from broker.edge.gate import Gate
 from broker.edge.inside import Inside
@@ -30,7 +32,6 @@ from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
 from broker.model.damage import Damage
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName
-from broker.node.directory import PAUSED
 from broker.node.messages import CollectStatus, PauseConsumption
 from schemas.generated.tidemark import v1
 
@@ -152,8 +153,8 @@ class AdminService:
         )
 
     async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
-        """Told to the node of this server."""
-        await self._reaches.directory.ask(PauseConsumption(request.paused))
+        """Recorded, and told to every node."""
+        await self._reaches.consumption.ask(PauseConsumers(request.paused))
         return v1.PauseConsumptionResponse()
 
     async def streaming(self, request: v1.StreamingRequest) -> v1.StreamingResponse:
@@ -186,6 +187,11 @@ class NodeAdminService(AdminService):
             for path, handler in super().__mapping__().items()
             if path not in (SERVICE + "Channels", SERVICE + "Streaming")
         }
+
+    async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
+        """On this node, until its coordinator says otherwise."""
+        await self._reaches.directory.ask(PauseConsumption(request.paused))
+        return v1.PauseConsumptionResponse()
 
     async def _known(self) -> Sequence[PChannelMeta]:
         node, served = self._facts.node_id, await self._offsets()

@@ -97,7 +97,10 @@ class ClusterService:
 
 def _encoded(lease: Lease) -> v1.Lease:
     return v1.Lease(
-        session=lease.session, lease_ms=round(lease.lease_s * 1000), moving=lease.moving
+        session=lease.session,
+        lease_ms=round(lease.lease_s * 1000),
+        moving=lease.moving,
+        consumption_paused=lease.consumption_paused,
     )
 
 

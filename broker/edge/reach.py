@@ -64,5 +64,6 @@ class Reaches:
     broadcaster: Reach
     balancer: Reach
     committer: Reach
+    consumption: Reach
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()

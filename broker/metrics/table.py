@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.core.histogram import Histogram
 from broker.edge.meters import StreamMeter
 from broker.metrics.view import Extra, View
@@ -92,6 +93,11 @@ def _streams(read: Callable[[StreamMeter], float]) -> Read:
     )
 
 
+def _broadcasts(read: Callable[[BroadcastMeters], Histogram]) -> Read:
+    """Where there is a coordinator."""
+    return lambda view: (((), read(it)) for it in (view.sources.broadcasts,) if it is not None)
+
+
 CHANNEL = ("channel",)
 KIND = ("kind",)
 
@@ -122,6 +128,26 @@ METRICS: Final = (
     Metric(
         "streamingcoord_broadcaster_locks", "gauge", "Resource keys that are held.", (),
         _alone("locks", "locks"),
+    ),
+    Metric(
+        "streamingcoord_broadcaster_task_acquire_lock_duration_seconds", "histogram",
+        "From the request to its resource keys and its record.", (),
+        _broadcasts(lambda it: it.acquire_lock),
+    ),
+    Metric(
+        "streamingcoord_broadcaster_task_broadcast_duration_seconds", "histogram",
+        "Until all copies of a broadcast have landed.", (),
+        _broadcasts(lambda it: it.broadcast),
+    ),
+    Metric(
+        "streamingcoord_broadcaster_task_ack_callback_duration_seconds", "histogram",
+        "Calls of a broadcast's callback that succeeded.", (),
+        _broadcasts(lambda it: it.ack_callback),
+    ),
+    Metric(
+        "streamingcoord_broadcaster_task_execution_duration_seconds", "histogram",
+        "From the request of a broadcast to its answer.", (),
+        _broadcasts(lambda it: it.execution),
     ),
     # ---- node -----------------------------------------------------------------------------------
     Metric(

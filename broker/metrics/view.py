@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from actors import ActorStatistics, Clock
+from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.core.kinds import kind_of, pchannel_in
 from broker.edge.meters import EdgeMeters
 from broker.model.damage import Damage
@@ -30,6 +31,7 @@ class Sources:
     channels: OpenChannels
     meters: Meters
     edge: EdgeMeters
+    broadcasts: BroadcastMeters | None
     damages: Callable[[], Sequence[Damage]]
     connections: Callable[[], int]
     open_calls: Callable[[], int]

@@ -19,6 +19,7 @@ from broker.node.messages import (
     Describe,
     DirectoryMessage,
     Locate,
+    PauseConsumption,
     RemoveChannel,
 )
 
@@ -72,6 +73,12 @@ class LocalNode:
     ) -> Sequence[Appended | Refusal]:
         located = await self._ask(Locate(name, None, writes=True), DEADLINE_S)
         return await append(located, tuple(messages), deadline_s=DEADLINE_S)
+
+    async def pause_consumption(self, *, paused: bool) -> None:
+        try:
+            await self._directory().ask(PauseConsumption(paused), deadline_s=DEADLINE_S)
+        except ActorError as error:
+            raise Refused(StreamingCode.INNER, f"node {self._node_id}: {error}") from error
 
     def release(self) -> None:
         """It is this process; nothing to let go of."""

@@ -21,6 +21,7 @@ from actors import (
     Ref,
     Terminated,
 )
+from broker.core.kinds import PAUSED
 from broker.core.lifetime import (
     NEVER_SEEN,
     Lifetime,
@@ -70,8 +71,6 @@ from broker.node.open_channels import OpenChannel
 from broker.node.parts import NodeParts
 
 CHANNELS = "channels"
-PAUSED = "consumption_paused"
-"""In its statistics: 1 while Scanners that begin are held back."""
 PLACE_LOOK_S = 0.05
 Asked = Envelope[DirectoryMessage]
 

@@ -17,6 +17,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId
 from broker.node.belonging import Belonging
 from broker.node.messages import DirectoryMessage, GiveUpChannels
+from broker.node.pause import ConsumptionPause
 from broker.node.tenure import Tenure
 from broker.ports.nodes import Enrolment, Lease
 
@@ -57,12 +58,14 @@ class Membership(Actor[MembershipMessage]):
         node: NodeId,
         enrolment: Enrolment,
         tenure: Tenure,
+        pause: ConsumptionPause,
         belonging: Belonging,
         directory: Callable[[], Ref[DirectoryMessage]],
     ) -> None:
         self._node = node
         self._enrolment = enrolment
         self._tenure = tenure
+        self._pause = pause
         self._belonging = belonging
         self._directory = directory
         self._lease: Lease | None = None
@@ -133,6 +136,7 @@ class Membership(Actor[MembershipMessage]):
         self._lease = lease
         self._failures, self._last_error = 0, ""
         self._tenure.until(asked_s + lease.lease_s * LEASE_SHARE, lease.session)
+        self._pause.on = lease.consumption_paused
         self._belonging.joined()
 
     def _failed(self, refusal: Refusal) -> None:

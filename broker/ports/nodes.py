@@ -57,6 +57,10 @@ class NodeControl(Protocol):
         """
         ...
 
+    async def pause_consumption(self, *, paused: bool) -> None:
+        """Hold back consumers that have not begun to read, or let all go on."""
+        ...
+
     def release(self) -> None:
         """Let go of what the way to the node costs; it is gone. Idempotent."""
         ...
@@ -82,11 +86,13 @@ class Lease:
     """The right to be a node for `lease_s` seconds, counted from before it was asked for.
 
     `moving`: the node is stopping, and its channels are being given to others.
+    `consumption_paused`: consumers that have not begun are to be held back.
     """
 
     session: int
     lease_s: float
     moving: bool = False
+    consumption_paused: bool = False
 
 
 class Enrolment(Protocol):

@@ -95,4 +95,4 @@ def _lease(answer: v1.Lease) -> Lease:
     if answer.session <= 0 or answer.lease_ms <= 0:
         cause = f"the coordinator gave session {answer.session} for {answer.lease_ms} ms"
         raise Refused(StreamingCode.INNER, cause)
-    return Lease(answer.session, answer.lease_ms / 1000, answer.moving)
+    return Lease(answer.session, answer.lease_ms / 1000, answer.moving, answer.consumption_paused)

@@ -25,6 +25,7 @@ from schemas.generated.tidemark import v1
 SERVICE = "/milvus.proto.streaming.StreamingNodeManagerService/"
 LOG = "/tidemark.v1.Log/"
 COPIES = "/tidemark.v1.Copies/"
+ADMIN = "/tidemark.v1.Admin/"
 ASSIGN_S = 300.0
 """Recovery of a large log is part of it."""
 REMOVE_S = 30.0
@@ -114,6 +115,11 @@ class RemoteNode:
         except Unreachable as error:
             raise Refused(StreamingCode.UNKNOWN, error.refusal.cause) from error
         return [_outcome(it) for it in answer.outcomes]
+
+    async def pause_consumption(self, *, paused: bool) -> None:
+        """See NodeControl."""
+        request = v1.PauseConsumptionRequest(paused=paused)
+        await self._call(ADMIN + "PauseConsumption", request, v1.PauseConsumptionResponse, LOOK_S)
 
     def release(self) -> None:
         """See NodeControl."""

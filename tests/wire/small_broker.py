@@ -181,6 +181,7 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
         broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
         balancer=Reach(find("/root/coordinator/balancer")),
         committer=Reach(find("/root/coordinator/commits/committer")),
+        consumption=Reach(find("/root/coordinator/consumption")),
     )
 
 

@@ -1,11 +1,14 @@
 """Consumption that an operator pauses: who waits, who does not, and what is said meanwhile."""
 
+from pathlib import Path
+
 import anyio
 
 from broker.client import connect
 from broker.client.admin import Admin
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed
+from tests.local_broker import local_broker
 from tests.wire.peer import Peer, PeerStream
 from tests.wire.small_broker import V0, SmallBroker
 from tests.wire.test_consume import (
@@ -62,4 +65,37 @@ async def test_a_consumer_opened_while_it_is_paused_waits_and_then_gets_everythi
                 await node.pause_consumption(paused=False)
             both = [it.message_id for it in found if not is_tick(it)]
             assert both == [first.message_id, second.message_id]
+            assert not (await log.health()).consumption_paused
+
+
+async def test_it_holds_over_a_restart_until_it_is_resumed(tmp_path: Path) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        async with (
+            local_broker(tmp_path, pchannels=1) as broker,
+            connect(broker.address) as log,
+        ):
+            await log.append(V0, b"there")
+            await log.pause_consumption()
+        async with (
+            local_broker(tmp_path, pchannels=1) as broker,
+            connect(broker.address) as log,
+        ):
+            assert (await log.health()).consumption_paused
+            found: list[bytes] = []
+
+            async def read() -> None:
+                reader = log.read(V0, until="now").messages()
+                found.extend([it.payload async for it in reader])
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read)
+                excepted = log.read(V0, until="now", ignore_pause=True)
+                assert [it.payload async for it in excepted.messages()] == [b"there"]
+                assert found == []
+                await log.resume_consumption()
+            assert found == [b"there"]
+        async with (
+            local_broker(tmp_path, pchannels=1) as broker,
+            connect(broker.address) as log,
+        ):
             assert not (await log.health()).consumption_paused

@@ -224,8 +224,12 @@ def test_consumption_is_paused_and_resumed(server: str) -> None:
         assert json.loads(tidemark("health", "--json", server=server).stdout)["consumption_paused"]
         arguments = ("consume", vchannel, "--limit", "1", "--format", "raw")
         assert tidemark(*arguments, "--ignore-pause", server=server).stdout == "a\n"
+        waiting = started(*arguments, server=server)
+        assert waiting.stderr is not None
+        assert "consumption is paused" in waiting.stderr.readline()
     finally:
         assert tidemark("consumption", "resume", server=server).returncode == 0
+    assert waiting.communicate(timeout=60)[0] == "a\n"
     assert tidemark(*arguments, server=server).stdout == "a\n"
 
 

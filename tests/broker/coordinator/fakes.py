@@ -87,6 +87,7 @@ class FakeNode:
     keeps: bool = False
     released: bool = False
     lag_ms: int = 0
+    paused: bool = False
     news: NodeNews | None = None
 
     async def assign(self, channel: PChannel) -> None:
@@ -129,6 +130,10 @@ class FakeNode:
         self, name: PChannelName, messages: Sequence[NewMessage]
     ) -> Sequence[Appended | Refusal]:
         raise Refused(StreamingCode.UNKNOWN, "a fake stores nothing")
+
+    async def pause_consumption(self, *, paused: bool) -> None:
+        self._check_up()
+        self.paused = paused
 
     def release(self) -> None:
         self.released = True

@@ -33,12 +33,13 @@ class EnrolmentFake:
     renewals: int = 0
     left: list[int] = field(default_factory=list)
     stopping: bool = False
+    paused: bool = False
 
     async def register(self, deadline_s: float) -> Lease:
         self._answer()
         self.session += 1
         self.forgotten = False
-        return Lease(self.session, LEASE_S)
+        return Lease(self.session, LEASE_S, consumption_paused=self.paused)
 
     async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
         self._answer()
@@ -46,7 +47,7 @@ class EnrolmentFake:
             raise Refused(StreamingCode.IGNORED_OPERATION, "the session is over")
         self.renewals += 1
         self.stopping = stopping
-        return Lease(session, LEASE_S, moving=stopping)
+        return Lease(session, LEASE_S, stopping, self.paused)
 
     async def leave(self, session: int, deadline_s: float) -> None:
         self._answer()
@@ -79,7 +80,12 @@ async def join(world: World, enrolment: EnrolmentFake | None = None) -> Member:
     spec = ChildSpec(
         "membership",
         lambda: Membership(
-            NODE, enrolment, world.parts.tenure, belonging, lambda: find(world.system)
+            NODE,
+            enrolment,
+            world.parts.tenure,
+            world.parts.pause,
+            belonging,
+            lambda: find(world.system),
         ),
     )
     await world.system.start_child("/root", spec)
@@ -241,3 +247,17 @@ def test_what_no_patience_mends_is_told_at_once() -> None:
             assert world.clock.monotonic_s() < 1.0
 
     run_seeded(7, scenario)
+
+
+def test_what_holds_for_consumers_comes_with_every_lease() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            enrolment = EnrolmentFake(paused=True)
+            await join(world, enrolment)
+            await world.clock.sleep(0.1)
+            assert world.parts.pause.on
+            enrolment.paused = False
+            await world.clock.sleep(LEASE_S)
+            assert not world.parts.pause.on
+
+    run_seeded(9, scenario)

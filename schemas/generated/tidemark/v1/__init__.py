@@ -1334,6 +1334,11 @@ class Lease(betterproto2.Message):
     The channels of this node, which is stopping, are being moved: wait for it.
     """
 
+    consumption_paused: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Consumers that have not begun to read are to be held back.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "Lease", Lease)
 
@@ -2312,7 +2317,8 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
     ) -> "PauseConsumptionResponse":
         """
         While paused, consumers that are opened begin to read only once it is resumed, but for those
-        that set ignore_pause_consumption. Holds for the node that is asked, until it stops: ask all.
+        that set ignore_pause_consumption. The coordinator records it and tells every node; said to a
+        node, it holds until the coordinator is heard of again.
         """
 
         return await self._unary_unary(
@@ -3189,7 +3195,8 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
     ) -> "PauseConsumptionResponse":
         """
         While paused, consumers that are opened begin to read only once it is resumed, but for those
-        that set ignore_pause_consumption. Holds for the node that is asked, until it stops: ask all.
+        that set ignore_pause_consumption. The coordinator records it and tells every node; said to a
+        node, it holds until the coordinator is heard of again.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)

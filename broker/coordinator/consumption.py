@@ -1,0 +1,73 @@
+"""Whether consumption is paused in the cluster: recorded, and told to every node.
+
+Owns that record. Nodes that join later, or did not hear of it, learn it with their lease; so an
+operator says it once. Never talks to a consumer. Next: broker/node/pause.py
+"""
+
+from collections.abc import Mapping, Sequence
+
+import anyio
+import structlog
+
+from actors import Actor, Context, Envelope
+from broker.coordinator.live_nodes import LiveNodes
+from broker.coordinator.messages import ConsumptionMessage
+from broker.coordinator.records import PAUSE_KEY, decode_number, encode_number
+from broker.core.kinds import PAUSED
+from broker.model.failure import Refused, StreamingCode
+from broker.ports.meta import MetaError, MetaStore
+from broker.ports.nodes import NodeControl
+
+TELL_S = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+async def consumption_paused(store: MetaStore) -> bool:
+    """What was said last, over restarts. MetaError."""
+    entry = await store.get(PAUSE_KEY)
+    return entry is not None and decode_number(PAUSE_KEY, entry.value) != 0
+
+
+class Consumption(Actor[ConsumptionMessage]):
+    """See the module. `from_start`: begin paused, whatever was recorded."""
+
+    def __init__(self, store: MetaStore, nodes: LiveNodes, *, from_start: bool) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._from_start = from_start
+
+    async def started(self, context: Context[ConsumptionMessage]) -> None:
+        """What was said in this life of the process holds for a restarted incarnation, too."""
+        if self._nodes.consumption_paused is None:
+            recorded = await consumption_paused(self._store)
+            self._nodes.consumption_paused = recorded or self._from_start
+
+    async def receive(self, batch: Sequence[Envelope[ConsumptionMessage]]) -> None:
+        """Durable first; then the nodes. One that does not answer learns it with its lease."""
+        for envelope in batch:
+            paused = envelope.message.paused
+            try:
+                await self._store.write({PAUSE_KEY: encode_number(int(paused))})
+            except MetaError as error:
+                envelope.fail(Refused(StreamingCode.INNER, str(error)))
+                continue
+            self._nodes.consumption_paused = paused
+            log.warning("consumption paused" if paused else "consumption resumed")
+            await self._tell(paused=paused)
+            envelope.reply(None)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {PAUSED: int(bool(self._nodes.consumption_paused))}
+
+    async def _tell(self, *, paused: bool) -> None:
+        async def tell(node: NodeControl) -> None:
+            try:
+                await node.pause_consumption(paused=paused)
+            except Refused as error:
+                log.info("a node hears of it later", node=node.node_id, error=str(error))
+
+        with anyio.move_on_after(TELL_S):
+            async with anyio.create_task_group() as telling:
+                for node in self._nodes.all():
+                    telling.start_soon(tell, node)
