@@ -75,6 +75,8 @@ async def test_wrong_starts_are_told_what_is_wrong_and_change_nothing(tmp_path: 
                 await until(all_served)
             assert worker.terminate() == 0
         assert first.terminate() == 0
+    with node(1, data, address, coordinator_wait_s="1") as waiting:
+        assert "no coordinator took this node within 1 s" in await waiting.complaint()
     with RoleProcess("node", "--data-dir", str(data)) as alone:
         assert "pass --coordinator HOST:PORT" in await alone.complaint(code=2)
 

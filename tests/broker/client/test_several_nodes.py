@@ -1,5 +1,8 @@
 """What a client tells every node of a cluster of several processes."""
 
+import os
+import signal
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,6 +10,7 @@ import pyarrow as pa
 from broker.client import Client, connect
 from broker.client.admin import Admin
 from tests.broker_process import BrokerProcess
+from tests.roles_processes import node_pids, owners, until
 
 
 async def paused_nodes(log: Client) -> list[bool]:
@@ -25,6 +29,23 @@ async def test_a_pause_of_consumption_reaches_every_node(tmp_path: Path) -> None
             await log.resume_consumption()
             assert not any(await paused_nodes(log))
             assert not (await log.health()).consumption_paused
+
+
+async def test_a_killed_node_comes_back_to_its_share_and_knows_of_the_pause(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", nodes="2", pchannels="4") as broker:
+        async with connect(broker.address) as log:
+            await log.pause_consumption()
+            before = await node_pids(log)
+            os.kill(before[2], signal.SIGKILL)
+
+            async def is_back() -> bool:
+                pid = (await node_pids(log)).get(2, before[2])
+                shares = Counter((await owners(log)).values())
+                return pid != before[2] and min(shares[1], shares[2]) > 0
+
+            await until(is_back)
+            assert await paused_nodes(log) == [True, True]
+            assert (await log.health()).consumption_paused
 
 
 async def test_every_node_knows_the_columns_of_a_collection_and_those_that_are_added(
