@@ -100,10 +100,11 @@ def _hurry(places: Sequence[Located], tick: TimeTick) -> None:
 async def close_up_to(place: Located, tick: TimeTick) -> None:
     """Until the channel is closed up to the tick, by the messages it gets or by being asked.
 
-    Raises Refused: INVALID_ARGUMENT for a tick from the future, and what the Appender says when it
-    writes no more; ActorDied and StaleTerm when it ends meanwhile.
+    Raises Refused: INVALID_ARGUMENT for a tick from the future, INNER when there are no newer ticks
+    to be had, and what the Appender says when it writes no more; ActorDied and StaleTerm when it
+    ends meanwhile.
     """
-    tries = 0
+    tries, before = 0, place.view.offsets().closed_tick
     while place.view.offsets().closed_tick < tick:
         try:
             answer = await place.appender.ask(CloseTick(), deadline_s=CUT_S)
@@ -113,6 +114,9 @@ async def close_up_to(place: Located, tick: TimeTick) -> None:
         if isinstance(answer, Refusal):
             raise Refused(answer.code, answer.cause)
         tries += 1
+        if tries == TRIES_MAX and answer == before:
+            cause = f"{place.channel.name} closes no tick above {answer} now; try again"
+            raise Refused(StreamingCode.INNER, cause)
         if tries == TRIES_MAX and answer < tick:
             raise _invalid(f"tick {tick} lies ahead of {place.channel.name}, which is at {answer}")
         if answer < tick:

@@ -171,6 +171,20 @@ def test_bad_questions_have_their_code() -> None:
     run_seeded(4, scenario)
 
 
+def test_while_there_are_no_ticks_nobody_is_told_that_theirs_lies_in_the_future() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await assign_all(world)
+            world.oracle.broken = True
+            await world.clock.sleep(1.0)
+            newest = (await cut(world, NAMES[:1], NEWEST)).tick
+            assert await code_of(world, NAMES[:1], newest + 1) is StreamingCode.INNER
+            world.oracle.broken = False
+            assert (await cut(world, NAMES[:1], TimeTick(newest + 1))).tick == newest + 1
+
+    run_seeded(8, scenario)
+
+
 def test_a_channel_that_nobody_serves_is_waited_for_but_not_for_ever() -> None:
     async def scenario() -> None:
         async with running_node() as world:
