@@ -13,16 +13,18 @@ import anyio
 
 from tests.chaos.storm.plan import make_plan
 from tests.chaos.storm.run import Options, run_storm
+from tests.chaos.storm.sabotages import SABOTAGES
 from tests.chaos.storm.table import table
 
 
 def main() -> int:
-    """1 when anything is wrong."""
+    """1 when anything is wrong; with a bug that was planted, when nothing is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--faults", default="", help="a,b,c; all of them when it is not given")
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--sabotage", default="", help="a bug to plant: " + ", ".join(SABOTAGES))
     parser.add_argument("--keep", type=Path, help="a new folder for the data and the logs")
     parser.add_argument("--tell", action="store_true", help="each fault when it is over")
     given = parser.parse_args()
@@ -33,13 +35,19 @@ def main() -> int:
         make_plan(given.seed, 1.0, faults)
     except ValueError as error:
         parser.error(str(error))
-    options = Options(given.seed, given.minutes * 60, faults, given.nodes)
+    if given.sabotage and given.sabotage not in SABOTAGES:
+        parser.error(f"no such bug: {given.sabotage}; there are {sorted(SABOTAGES)}")
+    seconds = given.minutes * 60
+    options = Options(given.seed, seconds, faults, given.nodes, sabotage=given.sabotage)
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
         if given.keep:
             given.keep.mkdir(parents=True)
         print(f"seed {given.seed}: {options.seconds:.0f} s of faults, then a minute at most")
         report = anyio.run(run_storm, options, given.keep or Path(folder))
     print("\n".join(table(report)))
+    if given.sabotage:
+        print("\n".join(report.noticed()) or f"{given.sabotage} was not noticed")
+        return int(not report.violations)
     if report.violations:
         began_s = report.faults[0][0] if report.faults else 0.0
         print(

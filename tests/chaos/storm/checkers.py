@@ -16,15 +16,23 @@ from tests.chaos.storm.history import History, Operation, Outcome, Place, Readin
 GRACE_S = 5.0
 """A call may end so long after its deadline, on a machine that others use as well."""
 
+AT_ONE_TICK = ("txn", "staged")
+WHOLE = (*AT_ONE_TICK, "batch", "rows")
+"""What is stored in one piece."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`payloads` are the messages concerned; none when it is about no message."""
+    """`payloads` are the messages concerned; none when it is about no message.
+
+    `checker`: who has found it, which the judge fills in.
+    """
 
     kind: str
     text: str
     vchannel: str = ""
     payloads: tuple[bytes, ...] = ()
+    checker: str = ""
 
 
 Checker = Callable[[History], Iterator[Violation]]
@@ -51,7 +59,7 @@ def acknowledged_are_stored(history: History) -> Iterator[Violation]:
 
 def acknowledged_places(done: Operation) -> Iterator[tuple[bytes, Place]]:
     """Each message with its place. A broadcast has one payload, and a place on each vchannel."""
-    payloads = done.payloads
+    payloads = done.payloads if done.places else ()
     if done.sort == "broadcast":
         assert {it.vchannel for it in done.places} == {*done.targets}
         payloads *= len(done.places)
@@ -86,7 +94,7 @@ def transactions_are_whole(history: History) -> Iterator[Violation]:
 
     That a batch is all there is seen where it was acknowledged.
     """
-    whole = {it.payloads[0]: it for it in history.operations if it.sort in ("txn", "batch")}
+    whole = {it.payloads[0]: it for it in history.operations if it.sort in WHOLE}
     parts = {payload: it for it in whole.values() for payload in it.payloads}
     for who, vchannel, seen in history.sequences():
         found = dict[bytes, list[tuple[int, Seen]]]()
@@ -106,7 +114,7 @@ def _is_whole(done: Operation, pieces: list[tuple[int, Seen]], count: int) -> bo
     payloads = tuple(it.payload for _, it in pieces)
     if last - first != len(pieces) - 1:
         return False
-    if done.sort == "txn":
+    if done.sort in AT_ONE_TICK:
         return payloads == done.payloads and len({it.tick for _, it in pieces}) == 1
     begins = done.payloads.index(payloads[0])
     complete = (begins == 0 or first == 0) and (
@@ -117,11 +125,18 @@ def _is_whole(done: Operation, pieces: list[tuple[int, Seen]], count: int) -> bo
 
 def readers_saw_the_log(history: History) -> Iterator[Violation]:
     """From where each began, as far as it came, the very sequence that is there in the end."""
-    broadcasts = {it.payloads[0] for it in history.operations if it.sort == "broadcast"}
+    sorts = {payload: it.sort for payload, it in by_payload(history).items()}
+    broadcasts = {payload for payload, sort in sorts.items() if sort == "broadcast"}
     for reading in history.readings:
         if reading.error:
             yield Violation("reader ended", f"{reading.name}: {reading.error}", reading.vchannel)
         wanted, seen = _wanted(history, reading, broadcasts), reading.seen
+        if reading.only:
+            wanted = [it for it in wanted if sorts.get(it.payload) == reading.only]
+        if reading.until_tick:
+            wanted = [it for it in wanted if it.tick <= reading.until_tick]
+        if reading.bare:
+            wanted = [it._replace(term=0) for it in wanted]
         if reading.after_tick != 0:  # the copy that counts may lie before its begin
             known = set(wanted)
             seen = [it for it in seen if it in known or it.payload not in broadcasts]
@@ -218,7 +233,7 @@ def ticks_grow(history: History) -> Iterator[Violation]:
     for who, vchannel, seen in history.sequences():
         for one, other in pairwise(seen):
             done = asked.get(one.payload)
-            same = done is not None and done.sort == "txn" and other.payload in done.payloads
+            same = done is not None and done.sort in AT_ONE_TICK and other.payload in done.payloads
             if one.tick > other.tick or (one.tick == other.tick and not same):
                 text = f"{who} got {one}, then {other}"
                 yield Violation("order", text, vchannel, (one.payload, other.payload))

@@ -4,12 +4,14 @@ What they say goes to files beside the data, through us: a quota on their files 
 Next: tests/chaos/storm/proxy.py
 """
 
+import fcntl
 import os
 import signal
 import subprocess
-import sys
 import threading
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -17,23 +19,29 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tests.broker_process import free_port
+from tests.chaos.storm.member import HOLD, SABOTAGE, command
 from tests.chaos.storm.proxy import Link
 
 WATCH_S = 0.1
+HOLD_S = 1.0
 COORDINATOR = "coordinator"
-BALANCE = {"balance_interval_s": "2", "min_rebalance_interval_s": "4"}
-"""Often: channels move from node to node under load, besides what is forced."""
+OFTEN = {"balance_interval_s": "2", "min_rebalance_interval_s": "4", "node_lease_s": "1.5"}
+"""Channels move from node to node under load, besides what is forced, and leases run out."""
 
 
 class Member:
     """One process of the cluster, started again and again."""
 
-    def __init__(self, name: str, arguments: tuple[str, ...], settings: dict[str, str]) -> None:
+    def __init__(self, name: str, role: str, settings: dict[str, str], sabotage: str) -> None:
         self.name = name
         self.starts = 0
-        self._command = [sys.executable, "-m", "broker", *arguments]
+        beside = Path(settings["data_dir"])
+        self._hold = beside.with_name(f"{name}.hold")
+        self._hold.touch()
+        self._command = command([role])
         self._environment = {f"TIDEMARK_{key.upper()}": value for key, value in settings.items()}
-        self._said = Path(settings["data_dir"]).with_name(f"{name}.log")
+        self._environment |= {HOLD: str(self._hold), SABOTAGE: sabotage}
+        self._said = beside.with_name(f"{name}.log")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,6 +68,15 @@ class Member:
             os.kill(pid, number)
         return pid is not None
 
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Its writes to the log wait at the door, once those that are inside have left."""
+        with self._hold.open() as file:
+            with anyio.move_on_after(HOLD_S):
+                lock = partial(fcntl.flock, file.fileno(), fcntl.LOCK_EX)
+                await anyio.to_thread.run_sync(lock, abandon_on_cancel=True)
+            yield
+
     def end(self) -> None:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGKILL)
@@ -68,16 +85,19 @@ class Member:
 
 
 class Cluster:
-    """On one data folder, with ports that stay the same over restarts."""
+    """On one data folder, with ports that stay the same over restarts.
 
-    def __init__(self, folder: Path, nodes: int, pchannels: int) -> None:
-        ports = free_ports(3 * nodes + 3)
+    Clients reach it over two links, so that some may be left behind where others are not.
+    """
+
+    def __init__(self, folder: Path, nodes: int, pchannels: int, sabotage: str = "") -> None:
+        ports = free_ports(3 * nodes + 4)
         home = ports.pop()
-        self.client_link = Link("client-coordinator", ports.pop(), home)
-        self.links = [self.client_link]
+        self.client_links = [Link(f"clients-{it}", ports.pop(), home) for it in "ab"]
+        self.links = list(self.client_links)
         data = {"data_dir": str(folder / "data"), "allow_chaos": "true", "log_level": "error"}
-        told = data | BALANCE | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
-        self.coordinator = Member(COORDINATOR, (COORDINATOR,), told)
+        told = data | OFTEN | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
+        self.coordinator = Member(COORDINATOR, COORDINATOR, told, sabotage)
         self.nodes: list[Member] = []
         for number in range(1, nodes + 1):
             up = Link(f"node-{number}-coordinator", ports.pop(), home)
@@ -90,7 +110,12 @@ class Cluster:
                 "coordinator": up.address,
                 "node_id": str(number),
             }
-            self.nodes.append(Member(f"node-{number}", ("node",), told))
+            self.nodes.append(Member(f"node-{number}", "node", told, sabotage))
+
+    def links_of(self, node: int) -> list[Link]:
+        """Its link to the coordinator, and that of others to it; `node` counts from 0."""
+        first = len(self.client_links) + 2 * node
+        return self.links[first : first + 2]
 
     @property
     def members(self) -> list[Member]:

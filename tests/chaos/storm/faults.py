@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,13 +20,18 @@ from anyio.abc import TaskGroup
 
 from broker.client import Client, TidemarkError
 from tests.chaos.storm.cluster import Cluster, Member
+from tests.chaos.storm.history import pchannel_of
 from tests.chaos.storm.plan import Fault
+from tests.chaos.storm.recorder import Recorder
 
 log = logging.getLogger("tests.chaos")
 
 DELAYS_S = (0.02, 0.1, 0.5)
+TO_NODES = ("lose-answers", "trickle")
 ASK_S = 10.0
 AGAIN_S = 0.2
+HELD_S = 0.1
+AFTERLIFE_S = 1.0
 SLOW_DISK = """
 import os, sys
 block = bytes(4 << 20)
@@ -45,6 +51,7 @@ class Storm:
     cluster: Cluster
     folder: Path
     log: Client
+    recorder: Recorder
     struck: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
     told: list[tuple[float, str]] = field(default_factory=list)
@@ -76,6 +83,10 @@ class Storm:
                 return await self._kill_actor(fault)
             case "kill-node" | "kill-coordinator":
                 return member.name if member.signal(signal.SIGKILL) else ""
+            case "kill-owner":
+                return await self._kill_owner()
+            case "zombie":
+                return await self._make_zombie(fault)
             case "stop-node" | "stop-coordinator":
                 return await _stop(member, fault.lasts_s)
             case "quota":
@@ -106,15 +117,51 @@ class Storm:
                     await anyio.sleep(AGAIN_S)
         return ""
 
+    async def _kill_owner(self) -> str:
+        """Who has just acknowledged something: not more than that may be on its disk."""
+        with anyio.move_on_after(ASK_S):
+            vchannel = await self.recorder.next_acknowledged()
+            name = pchannel_of(vchannel)
+            owners = [it.node_id for it in self.recorder.history.owned if it.pchannel == name]
+            for owner in owners[-1:]:
+                member = self.cluster.nodes[owner - 1]
+                return member.name if member.signal(signal.SIGKILL) else ""
+        return ""
+
+    async def _make_zombie(self, fault: Fault) -> str:
+        """Stop a node until others have its channels, and let it find clients that do not know.
+
+        Every other time appends that it may write by its lease wait at the door of the disk.
+        """
+        number = fault.choices[0] % len(self.cluster.nodes)
+        member = self.cluster.nodes[number]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.cluster.client_links[0].silence, fault.lasts_s + AFTERLIFE_S)
+            async with member.held() if fault.choices[1] % 2 else nullcontext():
+                await anyio.sleep(HELD_S)
+                return await _stop(member, fault.lasts_s)
+        raise AssertionError("unreachable")
+
     async def _disturb(self, fault: Fault) -> str:
-        link = self.cluster.links[fault.choices[0] % len(self.cluster.links)]
+        """The clients' links, or those of a node; some strike where appends and readers are."""
+        number = fault.choices[0] % len(self.cluster.nodes)
+        links = self.cluster.links_of(number)
+        if fault.kind not in TO_NODES:
+            links = [*self.cluster.client_links, *links]
+        else:
+            links = links[1:]
+        link = links[fault.choices[1] % len(links)]
         match fault.kind:
             case "cut":
                 await link.cut(fault.lasts_s)
             case "silence":
                 await link.silence(fault.lasts_s)
             case "delay":
-                await link.delay(fault.lasts_s, DELAYS_S[fault.choices[1] % len(DELAYS_S)])
+                await link.delay(fault.lasts_s, DELAYS_S[fault.choices[1] // 8 % len(DELAYS_S)])
+            case "lose-answers":
+                await link.lose_answers(fault.lasts_s)
+            case "trickle":
+                await link.trickle(fault.lasts_s)
             case _:
                 raise AssertionError(fault.kind)
         return link.name

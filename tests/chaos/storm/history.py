@@ -37,7 +37,10 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`places`: one for each payload; of a broadcast, one for each target. `end`: of a commit."""
+    """`places`: one for each payload; of a broadcast, one for each target. `end`: of a commit.
+
+    What was staged is one for each vchannel, with no places; those of one `batch` belong together.
+    """
 
     sort: str
     began_s: float
@@ -49,14 +52,7 @@ class Operation:
     keys: tuple[ResourceKey, ...] = ()
     end: Place | None = None
     error: str = ""
-
-    def conflicts_with(self, other: "Operation") -> bool:
-        return any(
-            (mine.domain, mine.key) == (theirs.domain, theirs.key)
-            and not (mine.shared and theirs.shared)
-            for mine in self.keys
-            for theirs in other.keys
-        )
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +85,9 @@ class Owned(NamedTuple):
 class Reading:
     """One reader. `after_tick`: it was to see all with larger ticks; None: it began at `latest`.
 
-    `closed`: how many messages had come when a tick was said to be closed. `to_the_end`: it has to
-    have come as far as the final log.
+    `until_tick`: it was to see no larger ones; 0: all. `only`: it was to see this sort alone.
+    `bare`: it is not told terms. `closed`: how many messages had come when a tick was said to be
+    closed. `to_the_end`: it has to have come as far as the final log, or until its tick.
     """
 
     name: str
@@ -101,6 +98,9 @@ class Reading:
     closed: list[tuple[int, int]] = field(default_factory=list)
     to_the_end: bool = False
     error: str = ""
+    until_tick: int = 0
+    only: str = ""
+    bare: bool = False
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from tests.chaos.storm import checkers, order
+from tests.chaos.storm import checkers, conflicts, order
 from tests.chaos.storm.checkers import Checker, Violation
 from tests.chaos.storm.history import History, Reading
 
@@ -22,17 +22,23 @@ CHECKERS: tuple[Checker, ...] = (
     checkers.calls_end_in_time,
     checkers.ticks_grow,
     order.ids_and_terms_grow,
+    order.ticks_are_unique,
     order.a_term_has_one_owner,
     order.later_is_later,
     order.broadcasts_are_everywhere,
-    order.conflicting_broadcasts_agree,
+    order.staged_batches_are_whole,
+    conflicts.conflicting_broadcasts_agree,
 )
 TRIES_MAX = 400
 
 
 def judge(history: History) -> list[Violation]:
     """Everything that is wrong with it."""
-    return [violation for checker in CHECKERS for violation in checker(history)]
+    return [
+        replace(violation, checker=checker.__name__)
+        for checker in CHECKERS
+        for violation in checker(history)
+    ]
 
 
 def shortest(history: History, violation: Violation) -> History:
@@ -51,7 +57,8 @@ def shortest(history: History, violation: Violation) -> History:
         late = [it for it in history.calls if judge(History(calls=[it], stall_s=history.stall_s))]
         return History(calls=late, owned=history.owned, stall_s=history.stall_s)
     on_it = [it for it in history.readings if it.vchannel == violation.vchannel]
-    history = replace(history, readings=on_it, calls=[], owned=[])
+    cuts = [it for it in history.cuts if violation.kind == "cut"]
+    history = replace(history, readings=on_it, calls=[], owned=[], cuts=cuts)
     few = only(history, {*violation.payloads})
     if shows(few):
         history = few
@@ -114,5 +121,8 @@ def told(history: History) -> Sequence[str]:
     ]
     lines += [str(it) for it in (*history.calls[:20], *history.owned[:200])]
     lines += [f"cut {it}" for it in history.cuts[:20]]
+    lines += [
+        f"reader {it.name} of {it.vchannel}: {it.error}" for it in history.readings if it.error
+    ]
     lines += [f"{who} of {name}: {seen}" for who, name, seen in history.sequences() if seen]
     return lines

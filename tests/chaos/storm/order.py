@@ -1,18 +1,22 @@
-"""More of what must be true: ids and terms along a pchannel, and broadcasts over all of them.
+"""More of what must be true: ids, ticks and terms along a pchannel, and broadcasts everywhere.
 
 Pure. Next: tests/chaos/storm/judge.py
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import pairwise
 
-from tests.chaos.storm.checkers import Violation, by_payload
+from tests.chaos.storm.checkers import AT_ONE_TICK, Violation, by_payload
 from tests.chaos.storm.history import History, Operation, Outcome, Place, Seen, pchannel_of
 
 
 def ids_and_terms_grow(history: History) -> Iterator[Violation]:
-    """On a pchannel no id is given twice, and a larger id was never written by an older term."""
+    """On a pchannel no id is given twice, and a larger id was never written by an older term.
+
+    Nor does it have a smaller tick, but for bodies of transactions, which have that of their end.
+    """
+    asked = by_payload(history)
     pchannels = defaultdict[str, list[tuple[Seen, str]]](list)
     for vchannel, seen in history.final.items():
         pchannels[pchannel_of(vchannel)] += [(it, vchannel) for it in seen]
@@ -22,6 +26,44 @@ def ids_and_terms_grow(history: History) -> Iterator[Violation]:
             if one.id == other.id or one.term > other.term or other.term < 1:
                 text = f"{one} comes before {other}"
                 yield Violation("id or term", text, vchannel, (one.payload, other.payload))
+        alone = [it for it in ordered if not _in_txn(asked, it[0])]
+        for (one, _), (other, vchannel) in pairwise(alone):
+            if one.tick >= other.tick:
+                text = f"{one} comes before {other}"
+                yield Violation("tick fell", text, vchannel, (one.payload, other.payload))
+
+
+def ticks_are_unique(history: History) -> Iterator[Violation]:
+    """In the whole cluster; those of one transaction share theirs."""
+    asked = by_payload(history)
+    first = dict[int, Seen]()
+    for vchannel, seen in history.final.items():
+        for it in seen:
+            one = first.setdefault(it.tick, it)
+            same = _in_txn(asked, it) and one.payload in asked[it.payload].payloads
+            if one is not it and not same:
+                text = f"{one} and {it} have one tick"
+                yield Violation("tick twice", text, vchannel, (one.payload, it.payload))
+
+
+def staged_batches_are_whole(history: History) -> Iterator[Violation]:
+    """On all vchannels or on none; on all when that was acknowledged."""
+    there = {name: {it.payload for it in seen} for name, seen in history.final.items()}
+    batches = defaultdict[str, list[Operation]](list)
+    for done in history.operations:
+        if done.sort == "staged":
+            batches[done.batch].append(done)
+    for name, parts in batches.items():
+        missing = [it for it in parts if it.payloads[0] not in there[it.targets[0]]]
+        acknowledged = parts[0].outcome is Outcome.ACKNOWLEDGED
+        if missing and (acknowledged or len(missing) < len(parts)):
+            text = f"batch {name} ({parts[0].outcome.value}) is not on {missing[0].targets}"
+            payloads = tuple(payload for it in parts for payload in it.payloads)
+            yield Violation("half a batch", text, missing[0].targets[0], payloads)
+
+
+def _in_txn(asked: dict[bytes, Operation], seen: Seen) -> bool:
+    return seen.payload in asked and asked[seen.payload].sort in AT_ONE_TICK
 
 
 def a_term_has_one_owner(history: History) -> Iterator[Violation]:
@@ -43,7 +85,8 @@ def later_is_later(history: History) -> Iterator[Violation]:
     """
     events = defaultdict[str, list[tuple[float, int, Place, bytes]]](list)
     for done in history.operations:
-        if done.outcome is not Outcome.ACKNOWLEDGED or done.sort == "broadcast":
+        told = done.outcome is Outcome.ACKNOWLEDGED and done.places
+        if not told or done.sort == "broadcast":
             continue
         first, last = (done.end, done.end) if done.end else (done.places[0], done.places[-1])
         name = pchannel_of(first.vchannel)
@@ -72,39 +115,3 @@ def broadcasts_are_everywhere(history: History) -> Iterator[Violation]:
         if missing and len(missing) < len(done.targets):
             text = f"broadcast {done.payloads[0]!r} is not on {missing}"
             yield Violation("not everywhere", text, missing[0], done.payloads)
-
-
-def conflicting_broadcasts_agree(history: History) -> Iterator[Violation]:
-    """Two that share a key lie in one order on every vchannel they have in common.
-
-    That order is the order in time where one was acknowledged before the other was asked for.
-    """
-    asked = by_payload(history)
-    places = {
-        name: {
-            it.payload: at for at, it in enumerate(seen) if asked[it.payload].sort == "broadcast"
-        }
-        for name, seen in history.final.items()
-    }
-    for one, other in combinations([it for it in history.operations if it.sort == "broadcast"], 2):
-        common = sorted(set(one.targets) & set(other.targets))
-        if not common or not one.conflicts_with(other):
-            continue
-        first, second = one.payloads[0], other.payloads[0]
-        orders = {
-            places[name][first] < places[name][second]
-            for name in common
-            if first in places[name] and second in places[name]
-        }
-        wrong = (_before(one, other) and False in orders) or (
-            _before(other, one) and True in orders
-        )
-        if len(orders) > 1 or wrong:
-            text = (
-                f"{first!r} and {second!r} share a key; first before second on {common}: {orders}"
-            )
-            yield Violation("broadcast order", text, common[0], (first, second))
-
-
-def _before(one: Operation, other: Operation) -> bool:
-    return one.outcome is Outcome.ACKNOWLEDGED and one.ended_s < other.began_s

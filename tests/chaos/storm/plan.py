@@ -19,18 +19,25 @@ LASTING_S = {
     "delay": (0.5, 5.0),
     "quota": (0.5, 4.0),
     "slow-disk": (0.5, 4.0),
+    "kill-owner": (0.0, 0.0),
+    "zombie": (2.5, 4.5),
+    "lose-answers": (0.2, 2.0),
+    "trickle": (0.5, 3.0),
 }
 """Each kind, and how long it lasts."""
 
-TIMES = {"kill-actor": 3}
+TIMES = {"kill-actor": 3, "kill-owner": 2, "zombie": 2, "lose-answers": 3}
 """How often a kind is in the deck that is dealt again and again; once if not told."""
-MEAN_GAP_S = 2.0
-GAP_S_MAX = 6.0
+MEAN_GAP_S = 3.0
+GAP_S_MAX = 8.0
+CLUSTERED = 0.35
+"""So many strike right after the one before, and the same one, if they can."""
+SOON_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`choices`: numbers that decide whom it strikes and how hard."""
+    """`choices`: numbers that decide whom it strikes, and how or how hard."""
 
     at_s: float
     kind: str
@@ -46,12 +53,17 @@ def make_plan(seed: int, duration_s: float, kinds: Collection[str] = ()) -> tupl
     chosen = random.Random(seed)
     deck = [name for name in sorted(kinds or LASTING_S) for _ in range(TIMES.get(name, 1))]
     plan, at_s, left = list[Fault](), 0.0, list[str]()
+    victim = chosen.getrandbits(32)
     while True:
-        at_s += min(chosen.expovariate(1 / MEAN_GAP_S), GAP_S_MAX)
+        if chosen.random() < CLUSTERED:
+            at_s += chosen.uniform(0.0, SOON_S)
+        else:
+            at_s += min(chosen.expovariate(1 / MEAN_GAP_S), GAP_S_MAX)
+            victim = chosen.getrandbits(32)
         if at_s >= duration_s:
             return tuple(plan)
         left = left or chosen.sample(deck, len(deck))
         kind = left.pop()
         lasts_s = chosen.uniform(*LASTING_S[kind])
-        choices = (chosen.getrandbits(32), chosen.getrandbits(32))
-        plan.append(Fault(at_s, kind, min(lasts_s, duration_s - at_s), choices))
+        lasts_s = min(lasts_s, duration_s - at_s)
+        plan.append(Fault(at_s, kind, lasts_s, (victim, chosen.getrandbits(32))))

@@ -1,14 +1,16 @@
-"""A TCP link that can be cut, silenced and slowed: bytes go through it, and nothing looks at them.
+"""A TCP link that can be cut, silenced, slowed and made deaf; nothing looks at the bytes.
 
 Next: tests/chaos/storm/cluster.py
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 
 import anyio
 from anyio.abc import ByteStream, SocketStream, TaskGroup
 
 CHUNK_BYTES = 64 * 1024
+TRICKLE_BYTES, TRICKLE_S = 1000, 0.02
 BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 
 
@@ -23,6 +25,8 @@ class Link:
         self._refusing = 0
         self._delays: list[float] = []
         self._silences = 0
+        self._deaf: set[anyio.CancelScope] = set()
+        self._trickles = 0
         self._open = anyio.Event()
         self._open.set()
 
@@ -67,6 +71,27 @@ class Link:
         finally:
             self._delays.remove(by_s)
 
+    async def lose_answers(self, lasts_s: float) -> None:
+        """What is asked arrives and nothing comes back; then the connections of now end."""
+        deaf = set(self._connections)
+        self._deaf |= deaf
+        try:
+            await anyio.sleep(lasts_s)
+        finally:
+            for scope in deaf:
+                scope.cancel()
+            self._deaf -= deaf
+
+    async def trickle(self, lasts_s: float) -> None:
+        """A few bytes at a time, until all connections end in the midst of what they say."""
+        self._trickles += 1
+        try:
+            await anyio.sleep(lasts_s)
+        finally:
+            self._trickles -= 1
+            for scope in tuple(self._connections):
+                scope.cancel()
+
     async def _serve(self, listener: anyio.abc.Listener[SocketStream]) -> None:
         async with listener:
             await listener.serve(self._connected)
@@ -86,14 +111,28 @@ class Link:
     async def _relay(self, near: ByteStream, far: ByteStream, scope: anyio.CancelScope) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._copy, near, far, scope)
-            tasks.start_soon(self._copy, far, near, scope)
+            tasks.start_soon(self._copy, far, near, scope, self._deaf)
 
-    async def _copy(self, source: ByteStream, sink: ByteStream, scope: anyio.CancelScope) -> None:
+    async def _copy(
+        self,
+        source: ByteStream,
+        sink: ByteStream,
+        scope: anyio.CancelScope,
+        deaf: Collection[anyio.CancelScope] = (),
+    ) -> None:
         with suppress(*BROKEN):
             while True:
                 piece = await source.receive(CHUNK_BYTES)
                 if self._delays:
                     await anyio.sleep(max(self._delays))
                 await self._open.wait()
-                await sink.send(piece)
+                if scope not in deaf:
+                    await self._send(piece, sink)
         scope.cancel()
+
+    async def _send(self, piece: bytes, sink: ByteStream) -> None:
+        while self._trickles and len(piece) > TRICKLE_BYTES:
+            await sink.send(piece[:TRICKLE_BYTES])
+            piece = piece[TRICKLE_BYTES:]
+            await anyio.sleep(TRICKLE_S)
+        await sink.send(piece)

@@ -1,43 +1,82 @@
 """Who reads during a storm: from before it on, or from somewhere in its middle, until its end.
 
-Next: tests/chaos/storm/run.py
+As messages, as batches, and as rows. Next: tests/chaos/storm/run.py
 """
 
+import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client import Batch, Client, Cut, Received, Scanner, TidemarkError
-from broker.client.start import Start
+from broker.client import Client, Cut, Received, TidemarkError
+from broker.client.batch_start import BatchStart
+from broker.client.row_scanner import MESSAGE_ID, TIME_TICK
+from broker.model.message import MessageType
 from schemas.properties import WAL_TERM
 from tests.chaos.storm.history import Reading, Seen
 from tests.chaos.storm.recorder import Recorder
+from tests.chaos.storm.workload import NAME, schema_of_rows
 
 OPEN_S = 30.0
-AMID_EVERY_S = 4.0
+AMID_EVERY_S = 2.0
 AMID_MAX = 24
+BOUNDED_S = 60.0
+MESSAGES, BATCHES, ROWS = "messages", "batches", "rows"
+"""The forms that one can read in."""
+
+
+class Source(Protocol):
+    """What the three forms have in common."""
+
+    @property
+    def closed_tick(self) -> int: ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def __aiter__(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody begins to read. `until`: no further than that."""
+
+    name: str
+    vchannel: str
+    form: str
+    start: BatchStart
+    until: Cut | None = None
 
 
 @dataclass(slots=True)
 class Readers:
-    """`amid`: readers that begin while all is going on."""
+    """`amid`: readers that begin while all is going on. `of_rows`: vchannels that have rows."""
 
     log: Client
     recorder: Recorder
     vchannels: tuple[str, ...]
+    of_rows: tuple[str, ...]
     seed: int
     running: dict[str, anyio.CancelScope] = field(default_factory=dict)
     opening: int = 0
     enough: bool = False
+    copies: dict[str, set[bytes]] = field(default_factory=dict)
 
     async def start(self, tasks: TaskGroup) -> None:
-        """One for each vchannel, from its first message on; and, in a while, others."""
+        """For each vchannel and form one, from its first message on; and, in a while, others."""
         for vchannel in self.vchannels:
-            tasks.start_soon(self._read, f"all {vchannel}", vchannel, "all")
+            for form in self._forms(vchannel):
+                wanted = Wanted(f"all {form} {vchannel}", vchannel, form, "all")
+                tasks.start_soon(self._read, wanted)
         tasks.start_soon(self._begin_amid, tasks)
+
+    def _forms(self, vchannel: str) -> list[str]:
+        return [MESSAGES, BATCHES, *([ROWS] if vchannel in self.of_rows else [])]
 
     async def _begin_amid(self, tasks: TaskGroup) -> None:
         """The oldest of them leave when there are too many: what they saw is judged, too."""
@@ -47,44 +86,84 @@ class Readers:
             await anyio.sleep(AMID_EVERY_S)
             number += 1
             vchannel = chosen.choice(self.vchannels)
-            start: Start = chosen.choice(["all", "latest"])
-            if chosen.random() < 0.5:
+            form = chosen.choice(self._forms(vchannel))
+            start: BatchStart = chosen.choice(["all", "latest"])
+            until: Cut | None = None
+            if (what := chosen.choice(["cut", "until", ""])) != "":
                 try:
-                    start = await self.log.cut(vchannel)
+                    cut = await self.log.cut(vchannel)
                 except TidemarkError:
                     continue
-            name = f"amid {number}"
-            tasks.start_soon(self._read, name, vchannel, start)
-            amid.append(name)
+                start, until = (cut, None) if what == "cut" else ("all", cut)
+            name = f"amid {number} {form}"
+            tasks.start_soon(self._read, Wanted(name, vchannel, form, start, until))
+            if until is None:
+                amid.append(name)
             if len(amid) > AMID_MAX:
                 scope = self.running.pop(amid.pop(0), None)
                 if scope is not None:
                     scope.cancel()
 
-    async def _read(self, name: str, vchannel: str, start: Start) -> None:
+    async def _read(self, wanted: Wanted) -> None:
+        start = wanted.start
         after = start.tick if isinstance(start, Cut) else (0 if start == "all" else None)
         with anyio.CancelScope() as scope:
-            self.running[name] = scope
-            reader = await self._opened(vchannel, start)
+            if wanted.until is None:
+                self.running[wanted.name] = scope
+            reader = await self._opened(wanted)
             if reader is None:
-                self.running.pop(name, None)
+                self.running.pop(wanted.name, None)
                 return
-            reading = Reading(name, vchannel, after, anyio.current_time())
+            reading = Reading(wanted.name, wanted.vchannel, after, anyio.current_time())
+            reading.only = ROWS if wanted.form == ROWS else ""
+            reading.bare = wanted.form != MESSAGES
             self.recorder.history.readings.append(reading)
             try:
                 async for batch in reader:
-                    take(reading, batch)
+                    self._take(reading, batch, reader.closed_tick)
+                assert wanted.until is not None
+                reading.until_tick, reading.to_the_end = wanted.until.tick, True
             except TidemarkError as error:
                 reading.error = f"{type(error).__name__}: {error}"
             finally:
                 await reader.close()
 
-    async def _opened(self, vchannel: str, start: Start) -> Scanner | None:
+    def _take(self, reading: Reading, batch: Any, closed_tick: int) -> None:
+        """What came, and which tick is closed by it."""
+        came = seen_rows(batch) if reading.only else seen(batch.messages)
+        if reading.bare:
+            came = [it._replace(term=0) for it in self._first_copies(reading.name, came)]
+        reading.seen += [self.recorder.one(it) for it in came]
+        closed = closed_tick if reading.only else batch.closed_tick
+        if closed and (not reading.closed or reading.closed[-1][1] < closed):
+            reading.closed.append((len(reading.seen), closed))
+
+    def _first_copies(self, name: str, came: Iterable[Seen]) -> Iterator[Seen]:
+        """Batches come as they lie in the log: second copies are for us to pass over."""
+        known = self.copies.setdefault(name, set())
+        for it in came:
+            if it.payload not in known:
+                yield it
+            if it.payload.startswith(b"broadcast/"):
+                known.add(it.payload)
+
+    def _source(self, wanted: Wanted) -> Source:
+        vchannel, start, until = wanted.vchannel, wanted.start, wanted.until
+        match wanted.form:
+            case "messages":
+                return self.log.read(vchannel, start=start, until=until)
+            case "batches":
+                return self.log.read_batches(vchannel, start=start, until=until)
+            case _:
+                schema = schema_of_rows()
+                return self.log.read_arrow(vchannel, start=start, until=until, schema=schema)
+
+    async def _opened(self, wanted: Wanted) -> Source | None:
         """None when the storm is over before there was somebody to ask where it begins."""
         self.opening += 1
         try:
             while not self.enough:
-                reader = self.log.read(vchannel, start=start)
+                reader = self._source(wanted)
                 try:
                     with anyio.fail_after(OPEN_S):
                         await reader.open()
@@ -119,14 +198,23 @@ class Readers:
             reading.error = reading.error or f"not at the end {within_s} s after all was healed"
 
 
-def take(reading: Reading, batch: Batch) -> None:
-    """What came, and which tick is closed by it."""
-    reading.seen += seen(batch.messages)
-    if batch.closed_tick and (not reading.closed or reading.closed[-1][1] < batch.closed_tick):
-        reading.closed.append((len(reading.seen), batch.closed_tick))
-
-
 def seen(messages: Iterable[Received]) -> list[Seen]:
+    """What programs have sent; a row is known by its name."""
     return [
-        Seen(it.payload, it.id, it.tick, int(it.tags.get(WAL_TERM.key, "0"), 36)) for it in messages
+        Seen(_named(it.payload), it.id, it.tick, int(it.tags.get(WAL_TERM.key, "0"), 36))
+        for it in messages
+        if it.type == MessageType.INSERT
     ]
+
+
+def seen_rows(rows: Any) -> list[Seen]:
+    """The rows of a RecordBatch as `read_arrow` gives it."""
+    columns = [rows.column(it).to_pylist() for it in (NAME, MESSAGE_ID, TIME_TICK)]
+    return [Seen(name.encode(), id, tick, 0) for name, id, tick in zip(*columns, strict=True)]
+
+
+def _named(payload: bytes) -> bytes:
+    if not payload.startswith(b"{"):
+        return payload
+    name: str = json.loads(payload)[NAME]
+    return name.encode()

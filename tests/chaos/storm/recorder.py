@@ -16,7 +16,7 @@ from broker.client import (
     TidemarkError,
     TransactionExpired,
 )
-from tests.chaos.storm.history import Call, History, Outcome
+from tests.chaos.storm.history import Call, History, Operation, Outcome, Seen
 
 T = TypeVar("T")
 
@@ -37,6 +37,26 @@ class Recorder:
 
     def __init__(self) -> None:
         self.history = History()
+        self._acknowledged = anyio.Event()
+        self._newest = ""
+        self._known: dict[Seen, Seen] = {}
+
+    def record(self, done: Operation) -> None:
+        """What a client was told."""
+        self.history.operations.append(done)
+        if done.outcome is Outcome.ACKNOWLEDGED and done.places:
+            self._newest = done.targets[0]
+            self._acknowledged.set()
+            self._acknowledged = anyio.Event()
+
+    async def next_acknowledged(self) -> str:
+        """Wait for the next operation to be acknowledged, and say on which vchannel."""
+        await self._acknowledged.wait()
+        return self._newest
+
+    def one(self, seen: Seen) -> Seen:
+        """The same message for everybody who sees it: many readers see many."""
+        return self._known.setdefault(seen, seen)
 
     async def call(self, sort: str, deadline_s: float, work: Callable[[], Awaitable[T]]) -> T:
         """Do it; raises what it raises, and NeverEnded."""

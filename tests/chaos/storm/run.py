@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client import Client, TidemarkError, connect
+from broker.client import TidemarkError, connect
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
 from tests.chaos.storm.faults import Storm
@@ -21,7 +21,8 @@ from tests.chaos.storm.judge import judge, shortest, told
 from tests.chaos.storm.plan import make_plan
 from tests.chaos.storm.readers import Readers, seen
 from tests.chaos.storm.recorder import Recorder
-from tests.chaos.storm.workload import Workload
+from tests.chaos.storm.sabotages import planted_in_clients
+from tests.chaos.storm.workload import Workload, schema_of_rows
 
 START_S = 60.0
 CALM_S = 60.0
@@ -45,6 +46,7 @@ class Options:
     nodes: int = 3
     pchannels: int = 4
     vchannels_each: int = 2
+    sabotage: str = ""
 
     @property
     def vchannels(self) -> tuple[str, ...]:
@@ -67,6 +69,21 @@ class Report:
     faults: Sequence[tuple[float, str]]
     violations: Sequence[Violation]
 
+    def noticed(self) -> list[str]:
+        """Which checkers have found something, and how soon after the begin that was there."""
+        history = self.history
+        ended_s = {payload: it.ended_s for it in history.operations for payload in it.payloads}
+        began_s = min((it.began_s for it in history.calls), default=0.0)
+        over_s = max(ended_s.values(), default=0.0)
+        first = dict[str, float]()
+        for it in self.violations:
+            at_s = max((ended_s.get(each, over_s) for each in it.payloads), default=over_s)
+            first[it.checker] = min(first.get(it.checker, at_s), at_s)
+        return [
+            f"noticed after {at_s - began_s:.1f} s by checker {checker}"
+            for checker, at_s in sorted(first.items(), key=lambda it: it[1])
+        ]
+
     def failures(self) -> list[str]:
         """Each kind of violation, with the seed and the shortest history that shows it."""
         lines = list[str]()
@@ -80,17 +97,22 @@ class Report:
 
 async def run_storm(options: Options, folder: Path) -> Report:
     """Raises NotJudged or TimeoutError; nothing of it is left running."""
-    cluster = Cluster(folder, options.nodes, options.pchannels)
+    cluster = Cluster(folder, options.nodes, options.pchannels, options.sabotage)
     recorder = Recorder()
     try:
         async with anyio.create_task_group() as tasks:
             await cluster.start(tasks)
             await wait_until_served(cluster, options.pchannels)
             async with AsyncExitStack() as clients:
-                address = cluster.client_link.address
-                logs = [await clients.enter_async_context(connect(address)) for _ in range(3)]
-                storm = Storm(cluster, folder, logs[2])
-                run = _Run(options, recorder, storm, logs[0], logs[1])
+                clients.enter_context(planted_in_clients(options.sabotage))
+                a, b = [it.address for it in cluster.client_links]
+                logs = [await clients.enter_async_context(connect(it)) for it in (a, b, a, b)]
+                storm = Storm(cluster, folder, logs[3], recorder)
+                made = await logs[1].collections.create("rows", shards=2, schema=schema_of_rows())
+                vchannels = *options.vchannels, *made.vchannels
+                load = Workload(logs[1], logs[0], recorder, vchannels, made.vchannels, options.seed)
+                readers = Readers(logs[2], recorder, vchannels, made.vchannels, options.seed)
+                run = _Run(options, recorder, storm, load, readers)
                 await run.through(tasks)
             tasks.cancel_scope.cancel()
     finally:
@@ -106,14 +128,19 @@ class _Run:
     """The part with clients."""
 
     def __init__(
-        self, options: Options, recorder: Recorder, storm: Storm, log: Client, reads: Client
+        self,
+        options: Options,
+        recorder: Recorder,
+        storm: Storm,
+        load: Workload,
+        readers: Readers,
     ) -> None:
         self._options = options
         self._recorder = recorder
         self._storm = storm
-        self._log = log
-        self._load = Workload(log, recorder, options.vchannels, options.seed)
-        self._readers = Readers(reads, recorder, options.vchannels, options.seed)
+        self._log = load.log
+        self._load = load
+        self._readers = readers
         self.unended: list[Violation] = []
 
     async def through(self, tasks: TaskGroup) -> None:
@@ -151,21 +178,29 @@ class _Run:
         """One message more on each vchannel, which has to succeed."""
 
         async def mark(vchannel: str) -> None:
-            if not await self._load.append(vchannel, f"marker {vchannel}", CALM_S):
+            name, load = f"marker {vchannel}", self._load
+            if vchannel in load.of_rows:
+                done = await load.rows(vchannel, [name], CALM_S)
+            else:
+                done = await load.append(vchannel, name, CALM_S)
+            if not done:
                 text = f"no append to it within {CALM_S} s after all was healed"
                 self.unended.append(Violation("not healed", text, vchannel))
 
         async with anyio.create_task_group() as tasks:
-            for vchannel in self._options.vchannels:
+            for vchannel in self._load.vchannels:
                 tasks.start_soon(mark, vchannel)
 
     async def _read_all(self) -> None:
-        async with connect(self._storm.cluster.client_link.address) as log:
-            for vchannel in self._options.vchannels:
+        async with connect(self._storm.cluster.client_links[1].address) as log:
+            for vchannel in self._load.vchannels:
                 try:
                     with anyio.fail_after(READ_S):
                         reader = log.read(vchannel, until="now")
-                        found = seen([it async for it in reader.messages()])
+                        found = [
+                            self._recorder.one(it)
+                            for it in seen([m async for m in reader.messages()])
+                        ]
                 except (TidemarkError, TimeoutError) as error:
                     raise NotJudged(f"{vchannel} cannot be read to its end: {error!r}") from error
                 self._recorder.history.final[vchannel] = found
@@ -191,7 +226,7 @@ async def wait_until_served(cluster: Cluster, pchannels: int) -> None:
     with anyio.fail_after(START_S):
         while True:
             try:
-                async with connect(cluster.client_link.address) as log:
+                async with connect(cluster.client_links[1].address) as log:
                     channels = await log.channels()
                 if sum(it.state == "assigned" for it in channels) == pchannels:
                     return

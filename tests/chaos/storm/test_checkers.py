@@ -17,7 +17,7 @@ from tests.chaos.storm.history import (
     Reading,
     Seen,
 )
-from tests.chaos.storm.judge import judge, shortest, told
+from tests.chaos.storm.judge import CHECKERS, judge, shortest, told
 
 ONE, OTHER = "p_0_7v0", "p_1_7v1"
 KEYS = (ResourceKey.collection("c"),)
@@ -36,11 +36,11 @@ def good() -> History:
             Seen(b"y", 7, 40, 2),
             Seen(b"b", 8, 50, 2),
         ],
-        OTHER: [Seen(b"x", 1, 31), Seen(b"y", 2, 41)],
+        OTHER: [Seen(b"x", 1, 31), Seen(b"y", 2, 41), Seen(b"r0", 3, 51), Seen(b"r1", 4, 52)],
     }
     txn = (Place(ONE, 3, 20), Place(ONE, 4, 20))
     xs, ys = (Place(ONE, 6, 30), Place(OTHER, 1, 31)), (Place(ONE, 7, 40), Place(OTHER, 2, 41))
-    both = (ONE, OTHER)
+    both, rows = (ONE, OTHER), (Place(OTHER, 3, 51), Place(OTHER, 4, 52))
     history.operations = [
         Operation("append", 0.0, 1.0, ACKNOWLEDGED, (ONE,), (b"a",), (Place(ONE, 1, 10),)),
         Operation(
@@ -50,17 +50,34 @@ def good() -> History:
         Operation("broadcast", 6.0, 7.0, ACKNOWLEDGED, both, (b"y",), ys, KEYS),
         Operation("append", 6.0, 7.0, ABSENT, (ONE,), (b"refused",)),
         Operation("append", 8.0, 9.0, ACKNOWLEDGED, (ONE,), (b"b",), (Place(ONE, 8, 50),)),
+        Operation("rows", 8.0, 9.0, ACKNOWLEDGED, (OTHER,), (b"r0", b"r1"), rows),
     ]
     history.readings = [
         Reading("all", ONE, 0, 0.0, list(history.final[ONE]), [(1, 15), (6, 60)], to_the_end=True),
         Reading("cut", ONE, 20, 4.0, history.final[ONE][3:], to_the_end=True),
         Reading("latest", ONE, None, 7.5, history.final[ONE][5:], to_the_end=True),
         Reading("left early", ONE, 0, 0.0, history.final[ONE][:3]),
+        Reading(
+            "until",
+            ONE,
+            0,
+            0.0,
+            bare(history.final[ONE][:4]),
+            to_the_end=True,
+            until_tick=30,
+            bare=True,
+        ),
+        Reading("rows", OTHER, 0, 0.0, bare(history.final[OTHER][2:]), only="rows", bare=True),
     ]
     history.cuts = [CutTaken(7.2, 7.5, (ONE,), 45)]
     history.calls = [Call("append", 0.0, 5.0, 1.0)]
     history.owned = [Owned("p_0", 1, 1), Owned("p_0", 2, 3)]
     return history
+
+
+def bare(seen: list[Seen]) -> list[Seen]:
+    """As a reader of batches gets them, without terms."""
+    return [it._replace(term=0) for it in seen]
 
 
 def lose(history: History) -> None:
@@ -152,6 +169,30 @@ def let_the_owner_fall(history: History) -> None:
     history.owned.append(Owned("p_0", 1, 1))
 
 
+def go_too_far(history: History) -> None:
+    history.readings[4].seen.append(Seen(b"y", 7, 40, 0))
+
+
+def skip_a_row(history: History) -> None:
+    history.readings[5].seen.pop(0)
+
+
+def give_a_tick_twice(history: History) -> None:
+    history.final[OTHER][1] = Seen(b"y", 2, 40)
+
+
+def let_a_tick_fall(history: History) -> None:
+    history.final[ONE][3:5] = [Seen(b"x", 6, 42, 2), Seen(b"y", 7, 40, 2)]
+
+
+def commit_half(history: History) -> None:
+    for name, payload in ((ONE, b"s0"), (OTHER, b"s1")):
+        history.operations.append(
+            Operation("staged", 8.0, 9.0, Outcome.UNKNOWN, (name,), (payload,), batch="a batch")
+        )
+    history.final[OTHER].append(Seen(b"s1", 5, 61))
+
+
 def be_earlier(history: History) -> None:
     history.operations[0] = replace(history.operations[0], began_s=3.1, ended_s=3.2)
 
@@ -161,7 +202,7 @@ def come_to_one(history: History) -> None:
 
 
 def disagree(history: History) -> None:
-    history.final[OTHER] = [Seen(b"y", 1, 31), Seen(b"x", 2, 41)]
+    history.final[OTHER][:2] = [Seen(b"y", 1, 31), Seen(b"x", 2, 41)]
 
 
 def agree_against_time(history: History) -> None:
@@ -193,6 +234,11 @@ PLANTED: list[tuple[Callable[[History], None], str]] = [
     (let_the_owner_fall, "term fell"),
     (be_earlier, "order in time"),
     (come_to_one, "not everywhere"),
+    (go_too_far, "reader differs"),
+    (skip_a_row, "reader differs"),
+    (give_a_tick_twice, "tick twice"),
+    (let_a_tick_fall, "tick fell"),
+    (commit_half, "half a batch"),
     (disagree, "broadcast order"),
     (agree_against_time, "broadcast order"),
 ]
@@ -214,6 +260,41 @@ def test_a_reader_from_the_first_message_on_may_not_see_another_copy() -> None:
     history = good()
     history.readings[0].seen[3] = Seen(b"x", 7, 35, 2)
     assert "reader differs" in {it.kind for it in judge(history)}
+
+
+def test_each_checker_finds_something_that_is_planted() -> None:
+    """Who never finds anything judges nothing: a new checker needs a history that it refuses."""
+    found = set[str]()
+    for plant, _ in PLANTED:
+        history = good()
+        plant(history)
+        found |= {it.checker for it in judge(history)}
+    assert found == {checker.__name__ for checker in CHECKERS}
+
+
+def test_broadcasts_that_only_three_vchannels_together_contradict_are_found() -> None:
+    names = ("p_0_1v0", "p_1_1v1", "p_2_1v2")
+    history = History()
+    for at, pair in enumerate([(b"1", b"2"), (b"2", b"3"), (b"3", b"1")]):
+        history.final[names[at]] = [Seen(it, n + 1, 10 * at + n + 1) for n, it in enumerate(pair)]
+    for payload in (b"1", b"2", b"3"):
+        there = [name for name in names if payload in {it.payload for it in history.final[name]}]
+        places = tuple(Place(it, 0, 0) for it in there)
+        history.operations.append(
+            Operation("broadcast", 1.0, 9.0, ACKNOWLEDGED, tuple(there), (payload,), places, KEYS)
+        )
+    (found,) = judge(history)
+    assert (found.kind, {*found.payloads}) == ("broadcast order", {b"1", b"2", b"3"})
+
+
+def test_shared_keys_put_nobody_in_order() -> None:
+    history = good()
+    disagree(history)
+    shared = (ResourceKey.collection("c", shared=True),)
+    for at in (2, 3):
+        history.operations[at] = replace(history.operations[at], keys=shared)
+    history.readings = []
+    assert judge(history) == []
 
 
 @pytest.mark.parametrize(("plant", "kind"), PLANTED)

@@ -8,7 +8,7 @@ import pytest
 from anyio.abc import Listener, SocketStream, TaskGroup
 
 from tests.chaos.storm.cluster import free_ports
-from tests.chaos.storm.proxy import BROKEN, Link
+from tests.chaos.storm.proxy import BROKEN, TRICKLE_BYTES, Link
 
 GUARD_S = 30.0
 SILENCE_S = 0.4
@@ -78,6 +78,34 @@ async def test_a_delay_makes_bytes_late() -> None:
         began_s = anyio.current_time()
         assert await asked(stream, b"slow") == b"slow"
         assert anyio.current_time() - began_s > 0.19
+
+
+async def test_who_loses_answers_is_heard_and_hears_nothing_until_it_is_cut() -> None:
+    async with linked() as (link, tasks):
+        async with await anyio.connect_tcp("127.0.0.1", link.listen_port) as stream:
+            assert await asked(stream, b"before") == b"before"
+            tasks.start_soon(link.lose_answers, SILENCE_S)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(BROKEN):
+                await asked(stream, b"amid")
+        async with await anyio.connect_tcp("127.0.0.1", link.listen_port) as stream:
+            assert await asked(stream, b"after") == b"after"
+
+
+async def test_a_trickle_ends_in_the_midst_of_what_is_said() -> None:
+    said = bytes(64 * TRICKLE_BYTES)
+    async with (
+        linked() as (link, tasks),
+        await anyio.connect_tcp("127.0.0.1", link.listen_port) as stream,
+    ):
+        tasks.start_soon(link.trickle, SILENCE_S)
+        await anyio.wait_all_tasks_blocked()
+        await stream.send(said)
+        heard = 0
+        with suppress(*BROKEN):
+            while True:
+                heard += len(await stream.receive())
+        assert heard < len(said)
 
 
 async def test_nobody_is_served_while_a_link_is_cut() -> None:

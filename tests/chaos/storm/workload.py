@@ -1,16 +1,27 @@
-"""Who appends during a storm: plain messages, batches, transactions, broadcasts; and who cuts.
+"""Who appends during a storm: messages, batches, rows, transactions, broadcasts; and who cuts.
 
-Each worker does one thing after the other and pauses a moment. Next: tests/chaos/storm/recorder.py
+Each worker does one thing after the other and pauses a moment; but on each vchannel one floods,
+which does not pause for seconds on end. Next: tests/chaos/storm/recorder.py
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
+import pyarrow as pa
 from anyio.abc import TaskGroup
 
-from broker.client import Client, OutcomeUnknown, ResourceKey, TidemarkError, Txn
+from broker.client import (
+    Client,
+    OutcomeUnknown,
+    ResourceKey,
+    TidemarkError,
+    TransactionExpired,
+    Txn,
+)
+from broker.client.stage import StagedPart
 from tests.chaos.storm.history import CutTaken, Operation, Outcome, Place
 from tests.chaos.storm.recorder import NeverEnded, Recorder, outcome_of
 
@@ -18,12 +29,16 @@ APPEND_S = 10.0
 TXN_STEP_S = 8.0
 TXN_KEEPALIVE_S = 20.0
 BROADCAST_S = 20.0
+COMMIT_S = 20.0
 CUT_S = 10.0
 PAUSE_S = 0.03
 KEYS = 5
 BODIES_MAX = 5
 BATCH_MAX = 20
 TARGETS_MAX = 4
+FLOOD_S, QUIET_S = 4.0, 2.0
+NAME = "name"
+"""The column that tells rows apart."""
 
 FAILURES = (TidemarkError, NeverEnded)
 
@@ -37,15 +52,21 @@ class Asked:
     targets: tuple[str, ...]
     payloads: tuple[bytes, ...]
     keys: tuple[ResourceKey, ...] = ()
+    batch: str = ""
 
 
 @dataclass(slots=True)
 class Workload:
-    """`enough` lets every worker end after what it is at."""
+    """`enough` lets every worker end after what it is at.
+
+    `of_rows`: those of the vchannels that take rows. `flooding`: another client, for floods.
+    """
 
     log: Client
+    flooding: Client
     recorder: Recorder
     vchannels: tuple[str, ...]
+    of_rows: tuple[str, ...]
     seed: int
     enough: bool = False
 
@@ -57,7 +78,11 @@ class Workload:
             tasks.start_soon(self._again, "broadcast", number, self._broadcast)
         for number in range(2):
             tasks.start_soon(self._again, "batch", number, self._batch)
+        tasks.start_soon(self._again, "rows", 0, self._rows)
+        tasks.start_soon(self._again, "staged", 0, self._staged)
         tasks.start_soon(self._again, "cut", 0, self._cut)
+        for number, vchannel in enumerate(self.vchannels):
+            tasks.start_soon(self._flood, number, vchannel)
 
     async def _again(
         self, sort: str, worker: int, work: Callable[[random.Random, str], Awaitable[None]]
@@ -68,15 +93,26 @@ class Workload:
             await work(chosen, f"{sort}/{worker}/{number}")
             await anyio.sleep(PAUSE_S * chosen.uniform(0.5, 4.0))
 
-    async def append(self, vchannel: str, name: str, deadline_s: float = APPEND_S) -> bool:
+    async def _flood(self, worker: int, vchannel: str) -> None:
+        """With an append in flight all the time, for a while; then quiet, for a while."""
+        chosen, number = random.Random(f"{self.seed} flood {worker}"), 0
+        while not self.enough:
+            until_s = anyio.current_time() + chosen.uniform(0.5, FLOOD_S)
+            while anyio.current_time() < until_s and not self.enough:
+                number += 1
+                await self.append(vchannel, f"flood/{worker}/{number}", flooding=True)
+            await anyio.sleep(chosen.uniform(0.0, QUIET_S))
+
+    async def append(
+        self, vchannel: str, name: str, deadline_s: float = APPEND_S, *, flooding: bool = False
+    ) -> bool:
         """One plain message; whether it was acknowledged."""
+        log, sort = (self.flooding, "flood") if flooding else (self.log, "append")
         payload = name.encode()
-        asked = Asked("append", anyio.current_time(), (vchannel,), (payload,))
+        asked = Asked(sort, anyio.current_time(), (vchannel,), (payload,))
         try:
             landed = await self.recorder.call(
-                "append",
-                deadline_s,
-                lambda: self.log.append(vchannel, payload, deadline_s=deadline_s),
+                sort, deadline_s, lambda: log.append(vchannel, payload, deadline_s=deadline_s)
             )
         except FAILURES as error:
             self._failed(asked, error)
@@ -102,6 +138,27 @@ class Workload:
             return
         places = tuple(Place(vchannel, it.id + n, it.tick + n) for n in range(len(payloads)))
         self._record(asked, places=places)
+
+    async def _rows(self, chosen: random.Random, name: str) -> None:
+        vchannel = chosen.choice(self.of_rows)
+        await self.rows(vchannel, [f"{name}/{it}" for it in range(chosen.randint(1, BATCH_MAX))])
+
+    async def rows(self, vchannel: str, names: list[str], deadline_s: float = APPEND_S) -> bool:
+        """Rows in one batch, whose names are their payloads; whether it was acknowledged."""
+        asked = Asked("rows", anyio.current_time(), (vchannel,), tuple(it.encode() for it in names))
+        rows = rows_of(names)
+        try:
+            (it,) = await self.recorder.call(
+                "rows",
+                deadline_s,
+                lambda: self.log.append_arrow(vchannel, rows, deadline_s=deadline_s),
+            )
+        except FAILURES as error:
+            self._failed(asked, error)
+            return False
+        places = tuple(Place(vchannel, it.id + n, it.tick + n) for n in range(len(names)))
+        self._record(asked, places=places)
+        return True
 
     async def _txn(self, chosen: random.Random, name: str) -> None:
         vchannel = chosen.choice(self.vchannels)
@@ -154,6 +211,52 @@ class Workload:
             return
         self._record(asked, places=places)
 
+    async def _staged(self, chosen: random.Random, name: str) -> None:
+        """Two parts on several vchannels, committed as one batch or given up."""
+        app, _, number = name.rpartition("/")
+        targets = chosen.sample(self.vchannels, chosen.randint(2, TARGETS_MAX))
+        began_s = anyio.current_time()
+        asked = [
+            Asked("staged", began_s, (it,), tuple(f"{name}/{it}/{n}".encode() for n in range(2)),
+                  batch=name)
+            for it in targets
+        ]  # fmt: skip
+        committing, outcome, error = False, Outcome.ACKNOWLEDGED, ""
+        try:
+            parts = [await self._stage(app, int(number), at, asked[at::2]) for at in range(2)]
+            if chosen.random() < 0.2:
+                outcome = Outcome.ABSENT
+                await self.recorder.call("abort", APPEND_S, lambda: self.log.abort_batch(parts))
+            else:
+                committing = True
+                await self._commit(app, int(number), parts)
+        except FAILURES as failure:
+            never = not committing or isinstance(failure, TransactionExpired)
+            outcome = Outcome.ABSENT if never else Outcome.UNKNOWN
+            error = f"{type(failure).__name__}: {failure}"
+        for each in asked:
+            self._record(each, outcome, error=error)
+
+    async def _stage(self, app: str, batch: int, part: int, asked: Sequence[Asked]) -> StagedPart:
+        async def staged() -> StagedPart:
+            async with self.log.stage(app, batch, part, deadline_s=TXN_STEP_S) as stage:
+                for each in asked:
+                    for payload in each.payloads:
+                        await stage.append(each.targets[0], payload)
+                return await stage.seal()
+
+        steps = 1 + 4 * len(asked)
+        return await self.recorder.call("stage", steps * TXN_STEP_S, staged)
+
+    async def _commit(self, app: str, batch: int, parts: Sequence[StagedPart]) -> None:
+        async def commit() -> object:
+            return await self.log.commit_batch(app, batch, parts, deadline_s=COMMIT_S)
+
+        try:
+            await self.recorder.call("commit", COMMIT_S, commit)
+        except OutcomeUnknown:  # the same parts: the same batch
+            await self.recorder.call("commit again", COMMIT_S, commit)
+
     async def _cut(self, chosen: random.Random, name: str) -> None:
         vchannels = tuple(chosen.sample(self.vchannels, chosen.randint(1, len(self.vchannels))))
         began_s = anyio.current_time()
@@ -194,8 +297,17 @@ class Workload:
             asked.keys,
             end,
             error,
+            asked.batch,
         )
-        self.recorder.history.operations.append(done)
+        self.recorder.record(done)
+
+
+def schema_of_rows() -> Any:
+    return pa.schema([pa.field(NAME, pa.string()), pa.field("size", pa.int64())])
+
+
+def rows_of(names: Sequence[str]) -> Any:
+    return pa.record_batch([names, [*map(len, names)]], schema=schema_of_rows())
 
 
 async def _body(txn: Txn, payload: bytes, ids: list[int]) -> None:

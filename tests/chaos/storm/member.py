@@ -1,0 +1,55 @@
+"""One process of a cluster in a storm: the product's own command, on a disk that can be held up.
+
+The process patches itself and nothing else: a write to a log file waits for as long as the harness
+holds the file that HOLD names, and with SABOTAGE one bug is planted that a storm has to notice.
+Next: tests/chaos/storm/sabotages.py
+"""
+
+import fcntl
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.cli.main import run
+from broker.wal.segmented.os_files import OsFile
+from tests.chaos.storm.sabotages import plant
+
+ROOT = Path(__file__).parents[3]
+HOLD, SABOTAGE = "STORM_HOLD", "STORM_SABOTAGE"
+"""The variables of its environment."""
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """What starts one. The tests come last on its path: an installed wheel is what is tested."""
+    start = f"import sys; sys.path.append({str(ROOT)!r})"
+    start += "; from tests.chaos.storm.member import main; main()"
+    return [sys.executable, "-c", start, *arguments]
+
+
+def main() -> None:
+    wait_for_leave_to_write(os.environ[HOLD])
+    plant(os.environ[SABOTAGE])
+    run()
+
+
+def wait_for_leave_to_write(path: str) -> None:
+    """From now on each write takes a shared lock first, which costs three system calls.
+
+    A lock and no flag: the kernel wakes who waits, and lets go when the harness dies.
+    """
+    write_durable = OsFile.write_durable
+
+    def held(file: OsFile, offset: int, parts: Sequence[bytes]) -> None:
+        leave = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(leave, fcntl.LOCK_SH)
+            write_durable(file, offset, parts)
+        finally:
+            os.close(leave)
+
+    OsFile.write_durable = held  # type: ignore[method-assign,assignment]
+
+
+if __name__ == "__main__":
+    main()

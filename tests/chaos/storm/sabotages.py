@@ -1,0 +1,266 @@
+"""Bugs that a storm must notice: each replaces one function, in the process that it is planted in.
+
+The product has no switch for them. What came of each: tests/chaos/README.md.
+Next: tests/chaos/storm/member.py
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from broker.client.batch_subscription import BatchSubscription
+from broker.client.numbered import NumberedOutbox
+from broker.client.progress import Progress
+from broker.core import assembler, sequencer, tso
+from broker.core.producers import GroupNumbers
+from broker.core.resource_locks import ResourceLocks
+from broker.edge.broadcast_copies import NodeCopies
+from broker.model.ids import TimeTick
+from broker.model.message import MessageType
+from broker.model.position import StartFrom, TimeTickGt
+from broker.model.record import Record
+from broker.node.tenure import Tenure
+from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.os_files import OsFile, OsFiles
+from broker.wal.segmented.writer import Writer
+from schemas.generated.tidemark import v1
+
+Patch = tuple[Any, str, Any]
+"""An object, the name of what it has, and what takes its place."""
+
+WRITEBACK_S = 0.2
+EVERY = 20
+"""Bugs that would show at once, when they always happened, happen so rarely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sabotage:
+    """`harness`: it is planted in the client, which runs in the process that judges."""
+
+    breaks: str
+    patches: Callable[[], Sequence[Patch]]
+    harness: bool = False
+
+
+def plant(name: str) -> None:
+    """For the rest of this process; "" and those of clients plant nothing."""
+    if name and not SABOTAGES[name].harness:
+        for owner, attribute, replacement in SABOTAGES[name].patches():
+            setattr(owner, attribute, replacement)
+
+
+@contextmanager
+def planted_in_clients(name: str) -> Iterator[None]:
+    """Until it is left; "" and those of members plant nothing."""
+    patches = SABOTAGES[name].patches() if name and SABOTAGES[name].harness else ()
+    before = [(owner, attribute, getattr(owner, attribute)) for owner, attribute, _ in patches]
+    for owner, attribute, replacement in patches:
+        setattr(owner, attribute, replacement)
+    try:
+        yield
+    finally:
+        for owner, attribute, original in before:
+            setattr(owner, attribute, original)
+
+
+# ---- what is sent again -------------------------------------------------------------------------
+
+
+def _stores_repeats() -> Sequence[Patch]:
+    return [(GroupNumbers, "look_up", lambda *_: None)]
+
+
+def _numbers_anew() -> Sequence[Patch]:
+    as_sent = NumberedOutbox._as_sent
+
+    def renumbered(outbox: NumberedOutbox[Any], pending: Any) -> bytes:
+        pending.stamp = None
+        return as_sent(outbox, pending)
+
+    return [(NumberedOutbox, "_as_sent", renumbered)]
+
+
+def _shows_repeats() -> Sequence[Patch]:
+    return [(BatchSubscription, "_unseen", lambda _, batch: batch)]
+
+
+def _skips_in_batches() -> Sequence[Patch]:
+    request = BatchSubscription._request
+
+    def beyond(subscription: BatchSubscription) -> v1.ReadRequest:
+        asked = request(subscription)
+        if asked.open is not None and asked.open.position is not None:
+            asked.open.position.next_id += 1
+        return asked
+
+    return [(BatchSubscription, "_request", beyond)]
+
+
+def _skips_in_messages() -> Sequence[Patch]:
+    resume = Progress.resume
+
+    def beyond(progress: Progress) -> Any:
+        policy, wanted = resume(progress)
+        if isinstance(policy, StartFrom) and isinstance(wanted, TimeTickGt):
+            return policy, TimeTickGt(wanted.tick + 1)  # type: ignore[arg-type]
+        return policy, wanted
+
+    return [(Progress, "resume", beyond)]
+
+
+# ---- the log ------------------------------------------------------------------------------------
+
+
+def _checks_no_claim() -> Sequence[Patch]:
+    return [(Claim, "check", lambda _: None)]
+
+
+def _checks_no_lease() -> Sequence[Patch]:
+    return [(Tenure, "holds", lambda *_: True)]
+
+
+def _syncs_later() -> Sequence[Patch]:
+    """Records stay in this process for a while, as in a page cache, and die with it.
+
+    Whoever does anything else with a file of this process finds them written.
+    """
+    pages: list[tuple[OsFile, int, Sequence[bytes]]] = []
+    storing, lock = threading.local(), threading.RLock()
+    store, write_durable = Writer._store, OsFile.write_durable
+
+    def write_back() -> None:
+        with lock:
+            while pages:
+                file, offset, parts = pages.pop(0)
+                write_durable(file, offset, parts)
+
+    def store_soon(*given: Any) -> Any:
+        storing.now = True
+        try:
+            return store(*given)
+        finally:
+            storing.now = False
+
+    def write_soon(file: OsFile, offset: int, parts: Sequence[bytes]) -> None:
+        if not getattr(storing, "now", False):
+            write_back()
+            write_durable(file, offset, parts)
+            return
+        with lock:
+            if not pages:
+                timer = threading.Timer(WRITEBACK_S, write_back)
+                timer.daemon = True
+                timer.start()
+            pages.append((file, offset, [bytes(part) for part in parts]))
+
+    def after_writing(work: Any) -> Any:
+        def done(*given: Any, **more: Any) -> Any:
+            write_back()
+            return work(*given, **more)
+
+        return done
+
+    others = [(OsFile, it) for it in ("read", "size", "truncate", "close", "sync")]
+    return [
+        (Writer, "_store", store_soon),
+        (OsFile, "write_durable", write_soon),
+        *[(owner, name, after_writing(getattr(owner, name))) for owner, name in others],
+        (OsFiles, "open", after_writing(OsFiles.open)),
+    ]
+
+
+# ---- transactions -------------------------------------------------------------------------------
+
+
+def _commits_what_is_rolled_back() -> Sequence[Patch]:
+    record = sequencer._record
+
+    def committed(*given: Any) -> Any:
+        made = record(*given)
+        ends = made.kind == MessageType.ROLLBACK_TXN
+        return replace(made, kind=MessageType.COMMIT_TXN) if ends else made
+
+    return [(sequencer, "_record", committed)]
+
+
+def _leaves_a_body_out() -> Sequence[Patch]:
+    members_of, calls = assembler.members_of, itertools.count(1)  # type: ignore[attr-defined]
+
+    def fewer(begin: Record, bodies: Sequence[Record], *given: Any) -> Any:
+        kept = bodies[1:] if len(bodies) > 1 and not next(calls) % EVERY else bodies
+        return members_of(begin, kept, *given)
+
+    return [(assembler, "members_of", fewer)]
+
+
+# ---- ticks --------------------------------------------------------------------------------------
+
+
+def _reserves_twice() -> Sequence[Patch]:
+    reserve, calls, given = tso.reserve, itertools.count(1), list[TimeTick]()
+
+    def again(hybrid: tso.Hybrid, count: int, now_ms: int) -> tso.Reserved | tso.SaveFirst:
+        made = reserve(hybrid, count, now_ms)
+        if not isinstance(made, tso.Reserved):
+            return made
+        given.append(made.first)
+        return made if next(calls) % EVERY else replace(made, first=given[-2])
+
+    return [(tso, "reserve", again)]
+
+
+def _goes_back() -> Sequence[Patch]:
+    started = tso.started
+
+    def earlier(saved_ms: int, bound_ms: int) -> tso.Hybrid:
+        made = started(saved_ms, bound_ms)
+        return replace(made, physical_ms=max(1, made.physical_ms - 2 * tso.WINDOW_MS))
+
+    return [(tso, "started", earlier)]
+
+
+# ---- broadcasts ---------------------------------------------------------------------------------
+
+
+def _leaves_a_copy_out() -> Sequence[Patch]:
+    append, calls = NodeCopies.append, itertools.count(1)
+
+    async def fewer(ours: NodeCopies, copies: Sequence[Any]) -> Sequence[Any]:
+        if len(copies) < 2 or next(calls) % EVERY:
+            return await append(ours, copies)
+        outcomes = list(await append(ours, copies[1:]))
+        return [outcomes[0], *outcomes]
+
+    return [(NodeCopies, "append", fewer)]
+
+
+def _locks_nothing() -> Sequence[Patch]:
+    request = ResourceLocks.request
+    return [(ResourceLocks, "request", lambda locks, _keys: request(locks, ()))]
+
+
+SABOTAGES: Mapping[str, Sabotage] = {
+    "stores-repeats": Sabotage("the log knows no numbers of producers", _stores_repeats),
+    "numbers-anew": Sabotage("a batch gets a new number each time", _numbers_anew, harness=True),
+    "shows-repeats": Sabotage(
+        "a reader of batches shows what comes twice", _shows_repeats, harness=True
+    ),
+    "skips-in-batches": Sabotage(
+        "a resumed reader of batches begins one id late", _skips_in_batches, harness=True
+    ),
+    "skips-in-messages": Sabotage(
+        "a resumed consumer begins one tick late", _skips_in_messages, harness=True
+    ),
+    "checks-no-claim": Sabotage("a writer never asks who owns the log", _checks_no_claim),
+    "checks-no-lease": Sabotage("a node writes without a lease", _checks_no_lease),
+    "syncs-later": Sabotage("an append is acknowledged before it is synced", _syncs_later),
+    "commits-rollbacks": Sabotage("a rollback is stored as a commit", _commits_what_is_rolled_back),
+    "half-transactions": Sabotage("a reader misses a body, sometimes", _leaves_a_body_out),
+    "ticks-twice": Sabotage("the oracle gives ticks twice, sometimes", _reserves_twice),
+    "ticks-go-back": Sabotage("a new oracle begins before the old one ended", _goes_back),
+    "copy-left-out": Sabotage("a copy is recorded and not appended, sometimes", _leaves_a_copy_out),
+    "locks-nothing": Sabotage("broadcasts wait for nobody", _locks_nothing),
+}

@@ -1,0 +1,49 @@
+"""A process of a storm writes when it may, and has the bug that was asked for."""
+
+import fcntl
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.wal.segmented.os_files import OsFile, OsFiles
+from tests.chaos.storm.member import wait_for_leave_to_write
+from tests.chaos.storm.sabotages import SABOTAGES, planted_in_clients
+
+GUARD_S = 30.0
+
+
+def test_writes_wait_while_they_are_held_and_come_through_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OsFile, "write_durable", OsFile.write_durable)  # put back afterwards
+    hold = tmp_path / "hold"
+    hold.touch()
+    wait_for_leave_to_write(str(hold))
+    file = OsFiles(tmp_path).open("log", create=True)
+    file.write_durable(0, [b"before "])
+    with hold.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        writer = threading.Thread(target=file.write_durable, args=(7, [b"after"]), daemon=True)
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+        assert file.read(0, 99) == b"before "
+    writer.join(GUARD_S)
+    assert file.read(0, 99) == b"before after"
+    file.close()
+
+
+@pytest.mark.parametrize("name", sorted(SABOTAGES))
+def test_each_bug_replaces_what_is_there(name: str) -> None:
+    for owner, attribute, replacement in SABOTAGES[name].patches():
+        assert getattr(owner, attribute) is not replacement
+
+
+def test_bugs_of_clients_are_taken_back() -> None:
+    for name, sabotage in SABOTAGES.items():
+        patched = [(owner, attribute) for owner, attribute, _ in sabotage.patches()]
+        before = [getattr(*it) for it in patched]
+        with planted_in_clients(name):
+            assert ([getattr(*it) for it in patched] != before) == sabotage.harness
+        assert [getattr(*it) for it in patched] == before
