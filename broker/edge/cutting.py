@@ -84,7 +84,17 @@ async def _cut(
     for place in places:
         await close_up_to(place, tick)
     after = TimeTick(tick + 1)
-    return tick, {place.channel.name: await place.view.seek(after) for place in places}
+    return tick, {place.channel.name: await _seek(place, after) for place in places}
+
+
+async def _seek(place: Located, tick: TimeTick) -> MessageId:
+    """A log that was closed since its ticks were is open again elsewhere, or soon."""
+    try:
+        return await place.view.seek(tick)
+    except Refused as error:
+        if error.refusal.code is StreamingCode.ON_SHUTDOWN:
+            raise _Reopening(error.refusal.cause) from error
+        raise
 
 
 def _hurry(places: Sequence[Located], tick: TimeTick) -> None:
