@@ -5,7 +5,7 @@ As messages, as batches, and as rows. Next: tests/chaos/storm/run.py
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -65,7 +65,6 @@ class Readers:
     running: dict[str, anyio.CancelScope] = field(default_factory=dict)
     opening: int = 0
     enough: bool = False
-    copies: dict[str, set[bytes]] = field(default_factory=dict)
 
     async def start(self, tasks: TaskGroup) -> None:
         """For each vchannel and form one, from its first message on; and, in a while, others."""
@@ -132,20 +131,11 @@ class Readers:
         """What came, and which tick is closed by it."""
         came = seen_rows(batch) if reading.only else seen(batch.messages)
         if reading.bare:
-            came = [it._replace(term=0) for it in self._first_copies(reading.name, came)]
+            came = [it._replace(term=0) for it in came]
         reading.seen += [self.recorder.one(it) for it in came]
         closed = closed_tick if reading.only else batch.closed_tick
         if closed and (not reading.closed or reading.closed[-1][1] < closed):
             reading.closed.append((len(reading.seen), closed))
-
-    def _first_copies(self, name: str, came: Iterable[Seen]) -> Iterator[Seen]:
-        """Batches come as they lie in the log: second copies are for us to pass over."""
-        known = self.copies.setdefault(name, set())
-        for it in came:
-            if it.payload not in known:
-                yield it
-            if it.payload.startswith(b"broadcast/"):
-                known.add(it.payload)
 
     def _source(self, wanted: Wanted) -> Source:
         vchannel, start, until = wanted.vchannel, wanted.start, wanted.until
