@@ -15,6 +15,7 @@ CATALOG = f"{ROOT}/coordinator/catalog"
 REGISTRAR = f"{ROOT}/coordinator/registrar"
 BALANCER = f"{ROOT}/coordinator/balancer"
 CONSUMPTION = f"{ROOT}/coordinator/consumption"
+CUT_GATE = f"{ROOT}/coordinator/cut_gate"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 COMMITTER = f"{ROOT}/coordinator/commits/committer"
 DIRECTORY = f"{ROOT}/node/directory"
@@ -38,6 +39,7 @@ class Found:
             hard_barrier=self.reach(HARD_BARRIER),
             cursors=self.reach(CURSORS),
             broadcaster=self.reach(BROADCASTER),
+            cut_gate=self.reach(CUT_GATE),
             balancer=self.reach(BALANCER),
             committer=self.reach(COMMITTER),
             consumption=self.reach(CONSUMPTION),

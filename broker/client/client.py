@@ -13,18 +13,14 @@ from anyio.abc import TaskGroup
 
 from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
 from broker.client.appends import Appends
-from broker.client.barrier import CLUSTER, Barrier, KindName
 from broker.client.batch_commits import BatchCommits
 from broker.client.batch_producer import Gathering
 from broker.client.batch_start import BatchStart, BatchUntil, plan_batches
 from broker.client.batch_subscription import BatchSubscription, Only
 from broker.client.broadcast import Broadcasts
 from broker.client.collections import Collections
-from broker.client.cursor import Cursor, Cursors
 from broker.client.deadlines import Deadlines
 from broker.client.errors import ClosedClient, ForkedClient
-from broker.client.measuring import Limits as MeasureLimits
-from broker.client.measuring import Measure, Measuring
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.outbox import Limits
@@ -35,18 +31,15 @@ from broker.client.staging import Staging
 from broker.client.start import ReadOptions, Start, Until, plan
 from broker.client.subscription import Subscription
 from broker.client.targets import Targets, together
-from broker.client.time_sync import TimeSync
+from broker.client.timekeeping import Timekeeping
 from broker.client.whole_tree import WholeTree
-from broker.model.barrier import BarrierView
 from broker.model.channel import ChannelOffsets
-from broker.model.cut import Cut
 from broker.model.ids import MessageId, VChannelName
-from broker.model.named_cursor import CursorView
 
 NO_PROPERTIES: Mapping[str, str] = {}
 
 
-class Client(Staging):
+class Client(Staging, Timekeeping):
     """A durable log broker, seen from a program. Made by `connect`; for one event loop.
 
     A target is the name of a collection or of a channel. Every method raises ForkedClient in a
@@ -67,20 +60,18 @@ class Client(Staging):
         )
         appends = Appends(network, tasks, *sending, resend=resend)
         commits = BatchCommits(network.coordinator, deadline_s=deadlines.call_s)
-        super().__init__(appends, Targets(collections), deadlines, commits)
+        Staging.__init__(self, appends, Targets(collections), deadlines, commits)
         self._network = network
         self._tasks = tasks
         self._pid = os.getpid()
         self._closed = False
         coordinator = network.coordinator
         owners = Owners(network, deadline_s=deadlines.call_s)
+        Timekeeping.__init__(self, coordinator, owners, tasks, deadline_s=deadlines.call_s)
         self._offsets = Offsets(owners, deadline_s=deadlines.call_s)
         self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
         self._tree = WholeTree(network, self._admin, deadline_s=deadlines.call_s)
         self._collections = collections
-        self._time_sync = TimeSync(coordinator, owners, deadline_s=deadlines.call_s)
-        self._measuring = Measuring(owners, deadline_s=deadlines.call_s)
-        self._cursors = Cursors(coordinator, deadline_s=deadlines.call_s)
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 
     @property
@@ -201,69 +192,6 @@ class Client(Staging):
             return await plan(self._network, self._offsets, shards, options)
 
         return Scanner(subscriptions, self._tasks)
-
-    # ---- time -----------------------------------------------------------------------------------
-
-    async def cut(self, targets: str | Iterable[str], *, tick: int | None = None) -> Cut:
-        """A tick that is closed on all vchannels of the targets, and where it lies on each.
-
-        `read(..., until=cut)` gives exactly the messages with ticks up to it, however many are
-        appended meanwhile, and `read(..., start=cut)` all others. Everything acknowledged on these
-        vchannels before the call is before the cut. With `tick`: the cut at that one.
-
-        Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
-        errors with `retriable` while a pchannel has no owner.
-        """
-        return await self._time_sync.cut(await self._channels_of(targets), tick or 0)
-
-    async def measure(
-        self,
-        targets: str | Iterable[str],
-        *,
-        after: int,
-        until: int,
-        rows_max: int = 0,
-        bytes_max: int = 0,
-    ) -> Measure:
-        """How much lies on the vchannels of the targets with ticks in (after, until], and where.
-
-        `.choice` is the largest tick up to which there are at most `rows_max` rows (messages) and
-        `bytes_max` stored bytes on all of them together (0: no limit), or the first tick that has
-        any: it always goes on. It splits no broadcast, if `until` does not. `.steps[vchannel]` tell
-        what lies in between, `.ranges(vchannel, parts)` part a vchannel into equal shares. Counted
-        at the owners from what the log knows of its records; a transaction is where its commit is.
-
-        Raises InvalidArgument for an empty span, a tick from the future or no targets.
-        """
-        channels = await self._channels_of(targets)
-        limits = MeasureLimits(rows_max, bytes_max)
-        return await self._measuring.measure(channels, (after, until), limits)
-
-    def barrier(self, name: str = CLUSTER, kind: KindName | None = None) -> Barrier:
-        """Ticks that hold for several programs, or for all pchannels: join, report, watch.
-
-        "cluster" is the server's own: each tick of it is closed on every pchannel. `kind`: "hard"
-        (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest
-        of the peers' newest ticks). Kind and name together are one barrier.
-        """
-        self._check_usable()
-        kind = kind or ("soft" if name == CLUSTER else "hard")
-        return Barrier(self._time_sync, self._tasks, name, kind)
-
-    async def barriers(self) -> list[BarrierView]:
-        """Every barrier there is, soft ones first, by name."""
-        self._check_usable()
-        return await self._time_sync.barriers()
-
-    def cursor(self, name: str) -> Cursor:
-        """A position that the server keeps under this name: `move`, `get`, `drop`."""
-        self._check_usable()
-        return Cursor(self._cursors, self._channels_of, name)
-
-    async def cursors(self) -> list[CursorView]:
-        """Every cursor there is, by name, with how far it is behind."""
-        self._check_usable()
-        return await self._cursors.list()
 
     # ---- questions ------------------------------------------------------------------------------
 

@@ -6,8 +6,16 @@ It keeps nothing and tries nothing again. Next: broker/edge/time_sync_service.py
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+import anyio
+
+from broker.client.backoff import Backoff
 from broker.client.connection import Connection
-from broker.client.errors import InvalidArgument
+from broker.client.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    ServerFailed,
+    TidemarkError,
+)
 from broker.client.owners import Owners
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.cut import Cut
@@ -17,6 +25,7 @@ from schemas.generated.tidemark import v1
 
 _SERVICE = "/tidemark.v1.TimeSync/"
 WRITE_S = 5.0
+RELEASE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,55 @@ class TimeSync:
             cuts += await self._cuts(behind, agreed)
         ends = {name: end for cut in cuts for name, end in cut.ends.items()}
         return Cut(agreed, {name: ends[name] for name in channels})
+
+    async def whole_cut(self, channels: Sequence[str]) -> Cut:
+        """A cut that has of each broadcast all copies on these channels, or none.
+
+        Broadcasts wait while it is taken. Tried again while it may succeed, until the deadline.
+        """
+        backoff = Backoff()
+        failure: TidemarkError = DeadlineExceeded(f"no cut within {self._deadline_s} s")
+        with anyio.move_on_after(self._deadline_s):
+            while True:
+                try:
+                    return await self._held_cut(channels)
+                except TidemarkError as error:
+                    if not error.retriable:
+                        raise
+                    failure = error
+                backoff = backoff.failed()
+                await anyio.sleep(backoff.delay_s(1.0))
+        raise failure
+
+    async def _held_cut(self, channels: Sequence[str]) -> Cut:
+        held = await self._connection.call(
+            _SERVICE + "HoldBroadcasts",
+            v1.HoldBroadcastsRequest(channels=list(channels)),
+            v1.HoldBroadcastsResponse,
+            deadline_s=self._deadline_s,
+        )
+        lasted = False
+        try:
+            cut = await self.cut(channels, 0)
+        finally:
+            with anyio.move_on_after(RELEASE_S, shield=True):
+                lasted = await self._released(held.hold_id)
+        if not lasted:
+            raise ServerFailed("the cut took longer than broadcasts are held back; try again")
+        return cut
+
+    async def _released(self, hold_id: int) -> bool:
+        """Whether the hold has lasted. One that cannot be released ends by itself."""
+        try:
+            answer = await self._connection.call(
+                _SERVICE + "ReleaseBroadcasts",
+                v1.ReleaseBroadcastsRequest(hold_id=hold_id),
+                v1.ReleaseBroadcastsResponse,
+                deadline_s=RELEASE_S,
+            )
+        except TidemarkError:
+            return False
+        return answer.lasted
 
     async def _cuts(self, channels: Sequence[str], tick: int) -> list[Cut]:
         """One of each node that serves some of the channels."""

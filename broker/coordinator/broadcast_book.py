@@ -3,10 +3,12 @@
 Owns these values, and answering those who asked. Next: broker/coordinator/broadcaster.py
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from actors import Envelope
 from broker.coordinator.broadcast_messages import BroadcasterMessage
+from broker.coordinator.gate_messages import BROADCASTS, UnderWay
 from broker.core.broadcast_task import Task
 from broker.core.resource_locks import Ticket
 from broker.model.broadcast import Broadcast
@@ -72,3 +74,10 @@ class Running:
             else:
                 asked.reply(answer)
         self.askers.clear()
+
+
+def under_way(running: Iterable[Running]) -> UnderWay:
+    """Those of which a cut could have some copies and not the others."""
+    tasks = [it.task for it in running]
+    entrants = {it.name: it.broadcast.vchannels for it in tasks if it.appends}
+    return UnderWay(BROADCASTS, entrants)

@@ -27,6 +27,8 @@ from broker.coordinator.broadcast_messages import (
 )
 from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_records import BroadcastRecords, Recorded
+from broker.coordinator.cut_gate import HELD_BACK_S
+from broker.coordinator.gate_messages import BROADCASTS, EnterGate, LeftGate
 from broker.core.broadcast_task import (
     Step,
     Task,
@@ -55,6 +57,8 @@ FINAL_CODES = frozenset(
 )
 """A vchannel that refuses a copy like this would refuse it for ever: an operator must look."""
 
+GATE_S = 2 * HELD_BACK_S
+
 LOUD_FAILURES = 10
 """From here on a failure in a row is worth a line in the log: about ten seconds have passed."""
 
@@ -82,6 +86,7 @@ class TaskParts:
     copies: Copies
     callbacks: Callbacks
     broadcaster_path: str
+    gate_path: str
     timing: BroadcastTiming
     node_acks: bool = True
     meters: BroadcastMeters = field(default_factory=BroadcastMeters)
@@ -99,6 +104,8 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         self._parts = parts
         self._first = first
         self._may_finish = False
+        self._inside = True
+        """As far as this incarnation knows: an earlier one may have entered the gate."""
         self._announced: TaskMoved | None = None
         self._failures = self._looks = 0
         self._last_error = ""
@@ -110,6 +117,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._name)
         if recorded is None:
+            self._leave_gate()
             context.stop()
             return
         self._recorded = recorded
@@ -124,7 +132,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 await self._handle(envelope.message)
             except Conflict:
                 raise  # somebody else has the task: the next incarnation reads how it stands
-            except (MetaError, ActorError) as error:
+            except (MetaError, ActorError, Refused) as error:
                 self._failed(str(error))
 
     def statistics(self) -> Mapping[str, int | float | str]:
@@ -162,11 +170,14 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         """Do what can be done; what failed, or has to be waited for, is planned again."""
         await self._save(self._task)
         before = self._task
-        if self._task.to_append and not self._task.poison:
+        if self._task.appends:
+            await self._enter_gate()
             await self._append()
+        if self._inside and not self._task.appends:
+            self._leave_gate()
         if self._task.to_process and self._parts.node_acks:
             await self._look()
-        if self._may_finish and self._task.all_acked and not self._task.poison:
+        if self._may_finish and self._task.may_finish:
             await self._finish()
         if self._task.state is TaskState.TOMBSTONE:
             await self._announce()
@@ -181,8 +192,19 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     def _unfinished(self) -> bool:
         """Whether there is something to try again, or to look for."""
         task = self._task
-        appends = bool(task.to_append) and not task.poison
-        return appends or (bool(task.to_process) and self._parts.node_acks)
+        return task.appends or (bool(task.to_process) and self._parts.node_acks)
+
+    async def _enter_gate(self) -> None:
+        """Wait while a cut is taken; what is under way is let through at once."""
+        names = self._task.broadcast.vchannels
+        gate = self._context.tree.find(self._parts.gate_path)
+        await gate.ask(EnterGate(BROADCASTS, self._name, names), deadline_s=GATE_S)
+        self._inside = True
+
+    def _leave_gate(self) -> None:
+        """Everything that landed is recorded: a cut from now on has all of it."""
+        self._context.tree.find(self._parts.gate_path).tell(LeftGate(BROADCASTS, self._name))
+        self._inside = False
 
     async def _append(self) -> None:
         """One try for each vchannel that is left. All that landed is recorded with one write."""

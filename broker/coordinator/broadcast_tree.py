@@ -19,6 +19,7 @@ from broker.ports.copies import Copies
 from broker.ports.meta import MetaStore
 
 BROADCASTER = "broadcaster"
+CUT_GATE = "cut_gate"
 TASKS = "tasks"
 LOCKS = "locks"
 TASK_RESTARTS_MAX = 1000
@@ -38,13 +39,17 @@ class BroadcastParts:
 
 
 def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
-    """The subtree `broadcaster`, to be put under the supervisor at `parent_path`."""
+    """The subtree `broadcaster`, to be put under the supervisor at `parent_path`.
+
+    There the CutGate must stand before it.
+    """
     path = f"{parent_path}/{BROADCASTER}"
     of_tasks = TaskParts(
         records=BroadcastRecords(store),
         copies=parts.copies,
         callbacks=parts.callbacks,
         broadcaster_path=f"{path}/{LOCKS}",
+        gate_path=f"{parent_path}/{CUT_GATE}",
         timing=parts.timing,
         node_acks=parts.node_acks,
         meters=parts.meters,

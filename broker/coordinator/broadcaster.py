@@ -22,7 +22,7 @@ from actors import (
     MailboxSpec,
     NotRunning,
 )
-from broker.coordinator.broadcast_book import Asked, BroadcasterLimits, Running, Waiting
+from broker.coordinator.broadcast_book import Asked, BroadcasterLimits, Running, Waiting, under_way
 from broker.coordinator.broadcast_messages import (
     AckBroadcast,
     BroadcasterMessage,
@@ -87,6 +87,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         for each in recorded:
             self._remember(each)
         self._take_places()
+        await self._tell_gate()
         self._next_check_s = context.clock.monotonic_s() + self._limits.tombstone_check_s
         context.every(self._limits.look_round_s, LookRound())
         context.after(0.0, Resume(tuple(self._running)))
@@ -263,6 +264,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
         ready = [it for it in self._running.values() if it.task.order_tick is not None]
         for running in sorted(ready, key=lambda it: it.task.order_tick or 0):
             self._take_place(running)
+
+    async def _tell_gate(self) -> None:
+        """No cut is taken before what is under way has landed."""
+        gate = self._context.tree.find(self._parts.gate_path)
+        await gate.ask(under_way(self._running.values()), deadline_s=START_S)
 
     # ---- going on and finishing ----------------------------------------------------------------
 

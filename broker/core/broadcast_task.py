@@ -82,6 +82,11 @@ class Task:
         return tuple(vchannel for vchannel, landed in pairs if landed is None)
 
     @property
+    def appends(self) -> bool:
+        """Whether copies are missing that will come by themselves: in quarantine none do."""
+        return bool(self.to_append) and not self.poison
+
+    @property
     def to_process(self) -> Mapping[VChannelName, TimeTick]:
         """Where the copy is durable and nobody has acknowledged it yet."""
         each = zip(self.broadcast.vchannels, self.landed, self.acked, strict=True)
@@ -90,6 +95,11 @@ class Task:
     @property
     def all_acked(self) -> bool:
         return all(self.acked)
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether nothing of its own keeps it from being called back."""
+        return self.unfinished and self.all_acked and not self.poison
 
     @property
     def order_tick(self) -> TimeTick | None:

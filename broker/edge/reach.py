@@ -62,6 +62,7 @@ class Reaches:
     hard_barrier: Reach
     cursors: Reach
     broadcaster: Reach
+    cut_gate: Reach
     balancer: Reach
     committer: Reach
     consumption: Reach

@@ -21,6 +21,7 @@ from broker.edge.copies_service import CopiesService
 from broker.edge.cursors_service import CursorsService
 from broker.edge.gate import Gate
 from broker.edge.handler import HandlerService
+from broker.edge.holds_service import HoldsService
 from broker.edge.inside import Inside
 from broker.edge.log_service import LogService
 from broker.edge.reach import Reaches
@@ -110,4 +111,5 @@ def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
         CollectionsService(gate, reaches.catalog),
         TimeSyncService(gate, reaches),
         CursorsService(gate, reaches.cursors),
+        HoldsService(gate, reaches.cut_gate),
     )

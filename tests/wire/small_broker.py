@@ -179,6 +179,7 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
         hard_barrier=Reach(find("/root/timesync/hard_barrier")),
         cursors=Reach(find("/root/timesync/cursors")),
         broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
+        cut_gate=Reach(find("/root/coordinator/cut_gate")),
         balancer=Reach(find("/root/coordinator/balancer")),
         committer=Reach(find("/root/coordinator/commits/committer")),
         consumption=Reach(find("/root/coordinator/consumption")),

@@ -8,13 +8,23 @@ from typing import TypeVar
 
 import anyio
 
-from actors import ActorError, Request, SupervisorSpec, System
+from actors import (
+    REST_FOR_ONE,
+    ActorError,
+    ChildSpec,
+    MailboxSpec,
+    Request,
+    SupervisorSpec,
+    System,
+)
 from actors.testing import VirtualClock
 from broker.coordinator.broadcast_book import BroadcasterLimits
 from broker.coordinator.broadcast_messages import ListLocks, LockView, StartBroadcast
 from broker.coordinator.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast_task import BroadcastTiming
-from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
+from broker.coordinator.broadcast_tree import CUT_GATE, BroadcastParts, broadcaster_tree
+from broker.coordinator.cut_gate import CutGate
+from broker.coordinator.gate_messages import BROADCASTS
 from broker.core.broadcast_task import Task, TaskState
 from broker.core.naming import pchannel_of
 from broker.meta.memory import MemoryMetaStore
@@ -235,7 +245,9 @@ def cluster_parts(
         timing=timing or BroadcastTiming(),
         limits=limits or BroadcasterLimits(),
     )
-    spec = SupervisorSpec("root", children=(broadcaster_tree(store, parts, "/root"),))
+    gate = ChildSpec(CUT_GATE, lambda: CutGate((BROADCASTS,)), MailboxSpec(bound=1024))
+    children = (gate, broadcaster_tree(store, parts, "/root"))
+    spec = SupervisorSpec("root", REST_FOR_ONE, children)
     system = System(spec, clock=VirtualClock(), random=random.Random(1))
     return system, Cluster(system, store, logs, called)
 

@@ -65,6 +65,8 @@ __all__ = (
     "GetCursorRequest",
     "HealthRequest",
     "HealthResponse",
+    "HoldBroadcastsRequest",
+    "HoldBroadcastsResponse",
     "JoinBarrierRequest",
     "JoinBarrierResponse",
     "KillRequest",
@@ -103,6 +105,8 @@ __all__ = (
     "ReadRequest",
     "ReadResponse",
     "RegisterRequest",
+    "ReleaseBroadcastsRequest",
+    "ReleaseBroadcastsResponse",
     "RenewRequest",
     "ReportChannelsRequest",
     "ReportChannelsResponse",
@@ -1256,6 +1260,36 @@ default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthRes
 
 
 @dataclass(eq=False, repr=False)
+class HoldBroadcastsRequest(betterproto2.Message):
+    channels: "list[str]" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Vchannels, or pchannels as a whole; at least one.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "HoldBroadcastsRequest", HoldBroadcastsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class HoldBroadcastsResponse(betterproto2.Message):
+    hold_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    lease_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    After this the hold is over by itself.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "HoldBroadcastsResponse", HoldBroadcastsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class JoinBarrierRequest(betterproto2.Message):
     barrier: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -1897,6 +1931,29 @@ class RegisterRequest(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "RegisterRequest", RegisterRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ReleaseBroadcastsRequest(betterproto2.Message):
+    hold_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReleaseBroadcastsRequest", ReleaseBroadcastsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ReleaseBroadcastsResponse(betterproto2.Message):
+    lasted: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
+    """
+    The hold has lasted until now, so the cut is as wanted.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReleaseBroadcastsResponse", ReleaseBroadcastsResponse
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -2971,6 +3028,47 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def hold_broadcasts(
+        self,
+        message: "HoldBroadcastsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "HoldBroadcastsResponse":
+        """
+        Holds broadcasts back, so that a Cut that is taken between the two calls has of each one all
+        copies on these channels, or none. Answered once those under way have landed; INNER when one
+        takes too long. Those in quarantine are not waited for.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/HoldBroadcasts",
+            message,
+            HoldBroadcastsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def release_broadcasts(
+        self,
+        message: "ReleaseBroadcastsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ReleaseBroadcastsResponse":
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/ReleaseBroadcasts",
+            message,
+            ReleaseBroadcastsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
     async def join_barrier(
         self,
         message: "JoinBarrierRequest",
@@ -3936,6 +4034,23 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def hold_broadcasts(
+        self, message: "HoldBroadcastsRequest"
+    ) -> "HoldBroadcastsResponse":
+        """
+        Holds broadcasts back, so that a Cut that is taken between the two calls has of each one all
+        copies on these channels, or none. Answered once those under way have landed; INNER when one
+        takes too long. Those in quarantine are not waited for.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def release_broadcasts(
+        self, message: "ReleaseBroadcastsRequest"
+    ) -> "ReleaseBroadcastsResponse":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def join_barrier(
         self, message: "JoinBarrierRequest"
     ) -> "JoinBarrierResponse":
@@ -4011,6 +4126,24 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         request = await stream.recv_message()
         assert request is not None
         response = await self.cut(request)
+        await stream.send_message(response)
+
+    async def __rpc_hold_broadcasts(
+        self,
+        stream: "grpclib.server.Stream[HoldBroadcastsRequest, HoldBroadcastsResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.hold_broadcasts(request)
+        await stream.send_message(response)
+
+    async def __rpc_release_broadcasts(
+        self,
+        stream: "grpclib.server.Stream[ReleaseBroadcastsRequest, ReleaseBroadcastsResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.release_broadcasts(request)
         await stream.send_message(response)
 
     async def __rpc_join_barrier(
@@ -4095,6 +4228,18 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 CutRequest,
                 CutResponse,
+            ),
+            "/tidemark.v1.TimeSync/HoldBroadcasts": grpclib.const.Handler(
+                self.__rpc_hold_broadcasts,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                HoldBroadcastsRequest,
+                HoldBroadcastsResponse,
+            ),
+            "/tidemark.v1.TimeSync/ReleaseBroadcasts": grpclib.const.Handler(
+                self.__rpc_release_broadcasts,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ReleaseBroadcastsRequest,
+                ReleaseBroadcastsResponse,
             ),
             "/tidemark.v1.TimeSync/JoinBarrier": grpclib.const.Handler(
                 self.__rpc_join_barrier,

@@ -1,0 +1,48 @@
+"""tidemark.v1.TimeSync, its holds: broadcasts wait while somebody takes a cut of their channels.
+
+Owns the translation only. Next: broker/coordinator/cut_gate.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.coordinator.gate_messages import HoldBack, LetGo
+from broker.edge.cutting import CHANNELS_MAX
+from broker.edge.gate import Gate
+from broker.edge.reach import Reach
+from broker.model.failure import Refused, StreamingCode
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.TimeSync/"
+
+
+class HoldsService:
+    """HoldBroadcasts, ReleaseBroadcasts."""
+
+    def __init__(self, gate: Gate, cut_gate: Reach) -> None:
+        self._gate = gate
+        self._cut_gate = cut_gate
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "HoldBroadcasts": gate.unary(
+                v1.HoldBroadcastsRequest, self.hold, interruptible=True
+            ),
+            SERVICE + "ReleaseBroadcasts": gate.unary(v1.ReleaseBroadcastsRequest, self.release),
+        }
+
+    async def hold(self, request: v1.HoldBroadcastsRequest) -> v1.HoldBroadcastsResponse:
+        """INVALID_ARGUMENT for no channel, too many, or one without a name."""
+        channels = tuple(request.channels)
+        if not 0 < len(channels) <= CHANNELS_MAX or not all(channels):
+            cause = f"{len(channels)} channels; a hold needs 1 to {CHANNELS_MAX}, each with a name"
+            raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
+        held = await self._cut_gate.ask(HoldBack(channels))
+        return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
+
+    async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:
+        """A hold that is unknown has not lasted."""
+        lasted = await self._cut_gate.ask(LetGo(request.hold_id))
+        return v1.ReleaseBroadcastsResponse(lasted=lasted)
