@@ -7,13 +7,22 @@ what it had appended without a record of it is appended once more, and recognise
 Next: broker/ports/copies.py
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 import structlog
 
-from actors import Actor, ActorError, Context, Envelope, Timer
+from actors import (
+    TRANSIENT,
+    Actor,
+    ActorError,
+    ChildSpec,
+    Context,
+    Envelope,
+    MailboxSpec,
+    Timer,
+)
 from actors.clock import deadline
 from broker.coordinator.broadcast_messages import (
     Announce,
@@ -325,6 +334,18 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             return min(timing.look_s * 2.0 ** min(self._looks, 10), timing.look_max_s)
         doubled_s = timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
         return min(doubled_s, timing.retry_max_s) * self._context.random.uniform(0.5, 1.0)
+
+
+def task_spec(name: str, parts: TaskParts, first: Callable[[], Recorded | None]) -> ChildSpec:
+    """The actor of one broadcast. `first` is asked at each start for the record, if it is known."""
+    return ChildSpec(
+        name,
+        lambda: BroadcastTask(name, parts, first()),
+        MailboxSpec(bound=256, batch_max=64),
+        restart=TRANSIENT,
+        stop_deadline_s=1.0,
+        patient=True,
+    )
 
 
 def _told(refusals: Sequence[Refusal]) -> str:

@@ -13,13 +13,10 @@ from typing import assert_never
 import structlog
 
 from actors import (
-    TRANSIENT,
     Actor,
     ActorError,
-    ChildSpec,
     Context,
     Envelope,
-    MailboxSpec,
     NotRunning,
 )
 from broker.coordinator.broadcast_book import Asked, BroadcasterLimits, Running, Waiting, under_way
@@ -41,7 +38,7 @@ from broker.coordinator.broadcast_messages import (
     WaitForKey,
 )
 from broker.coordinator.broadcast_records import Recorded
-from broker.coordinator.broadcast_task import BroadcastTask, TaskParts
+from broker.coordinator.broadcast_task import TaskParts, task_spec
 from broker.coordinator.broadcast_views import lock_views, quarantined, running_view, waiting_view
 from broker.coordinator.key_waits import KeyWaits
 from broker.core.broadcast_task import Task, TaskState, forgettable, new_task, task_name
@@ -231,14 +228,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             self._by_key[task.broadcast.request_key] = task.name
 
     async def _start_task(self, name: str) -> None:
-        spec = ChildSpec(
-            name,
-            lambda: BroadcastTask(name, self._parts, self._firsts.pop(name, None)),
-            MailboxSpec(bound=256, batch_max=64),
-            restart=TRANSIENT,
-            stop_deadline_s=1.0,
-            patient=True,
-        )
+        spec = task_spec(name, self._parts, lambda: self._firsts.pop(name, None))
         try:
             await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
         except NotRunning as error:
