@@ -1,13 +1,8 @@
 """One Produce stream: requests in, results out, in whatever order the appends finish.
 
-Owns the stream's in-flight bytes and its results on their way out. Never decodes a payload, never
-retries an append, never cancels one that was accepted: what it handed over is answered by the
-Appender even when nobody reads the answer. Next: broker/node/intake.py
-
-Order of ends (facts of the wire, 3.2): whatever ends the stream, requests are no longer read, the
-ones in flight get their results, then `close{}`, then the status. Back-pressure: while
-`produce_inflight_bytes_max` bytes are unanswered or unread the stream is not read, and HTTP/2
-pushes back.
+Owns the stream's results on their way out; how it ends is told in `broker/edge/flow.py`. Never
+decodes a payload, never retries an append, never cancels one that was accepted: what it handed over
+is answered by the Appender even when nobody reads the answer. Next: broker/node/intake.py
 """
 
 from typing import Final
@@ -16,17 +11,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.edge.appendable import Appendable
-from broker.edge.failures import refusal_of
+from broker.edge.flow import REQUEST_OVERHEAD_BYTES, Flow
 from broker.edge.gate import Session
 from broker.edge.headers import producer_channel
 from broker.edge.limits import EdgeLimits
 from broker.edge.reach import Reach
 from broker.edge.results import produce_answer
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import StreamingCode
 from broker.model.message import NewMessage
 from broker.node.intake import append
 from broker.node.messages import Locate, Located
-from broker.transport import Stalled
 from schemas.frames import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,
@@ -34,24 +28,16 @@ from schemas.generated.milvus.proto.streaming import (
     ProduceResponse,
 )
 from schemas.wire import (
-    Malformed,
     ScannedProduce,
     produce_error,
     request_id_at,
     scan_produce_request,
 )
 
-REQUEST_OVERHEAD_BYTES: Final = 512
-"""What a request holds beside its bytes, so that empty messages are bounded too."""
 BATCH_MESSAGES_MAX: Final = 256
 """Small enough that the next batch is read while the first one syncs."""
-BACKLOG_PAUSE_S: Final = 0.005
-LEFT_GRACE_S: Final = 0.5
-"""After the pchannel left: what arrives meanwhile learns in its result that it was not stored."""
 
 CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
-GONE_CODES: Final = frozenset({StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_FENCED})
-"""In a result these say that the pchannel left this node: the stream can do no more."""
 
 
 async def serve_produce(
@@ -74,39 +60,23 @@ class ProduceStream:
         self._session = session
         self._stream = session.stream
         self._located = located
+        self._flow = Flow(located, limits)
         self._limits = limits
         self._appendable = Appendable(located.channel.name, limits.message_bytes_max)
-        self._reading = anyio.CancelScope()
-        self._failure: Refusal | None = None
         self._results: list[bytes] = []
         self._results_cost = 0
-        self._inflight_cost = 0
         self._changed = anyio.Event()
-        self._answered = anyio.Event()
 
     async def run(self) -> None:
         """Until the client half-closed, the channel is gone or the server drains."""
-        self._session.end_with(self._end)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._send_results)
-            tasks.start_soon(self._end_when_left)
-            with self._reading:
-                await self._read_requests(tasks)
-            with anyio.move_on_after(self._limits.append_deadline_s + self._limits.flush_s):
-                await self._until_inflight_is_at_most(0)
-            tasks.cancel_scope.cancel()
+        await self._flow.run(self._session, self._read_requests, self._send_results)
         await self._stream.write_batch([CLOSE], deadline_s=self._limits.flush_s)
-        if self._failure is not None:
-            raise Refused(self._failure.code, self._failure.cause)
+        self._flow.raise_failure()
 
     async def _read_requests(self, tasks: TaskGroup) -> None:
-        """Raises nothing that the peer can cause: what came before a fault is still answered."""
-        try:
-            while frames := await self._stream.read_batch():
-                for first in range(0, len(frames), BATCH_MESSAGES_MAX):
-                    await self._take(frames[first : first + BATCH_MESSAGES_MAX], tasks)
-        except (Malformed, FrameTooLarge, Stalled) as error:
-            self._failure = refusal_of(error)
+        while frames := await self._stream.read_batch():
+            for first in range(0, len(frames), BATCH_MESSAGES_MAX):
+                await self._take(frames[first : first + BATCH_MESSAGES_MAX], tasks)
 
     async def _take(self, frames: list[bytes], tasks: TaskGroup) -> None:
         request_ids: list[int] = []
@@ -130,11 +100,11 @@ class ProduceStream:
         finally:
             if refused:
                 cost = len(refused) * REQUEST_OVERHEAD_BYTES
-                self._inflight_cost += cost
+                self._flow.asked(cost)
                 self._answer(refused, cost)
             if messages:
                 await self._hand_over(request_ids, tuple(messages), tasks)
-        await self._until_inflight_is_at_most(self._limits.produce_inflight_bytes_max)
+        await self._flow.breathe()
 
     def _too_large(self, frame: Oversize) -> bytes:
         request_id = request_id_at(frame)
@@ -147,13 +117,8 @@ class ProduceStream:
         self, request_ids: list[int], messages: tuple[NewMessage, ...], tasks: TaskGroup
     ) -> None:
         size = sum([message.size for message in messages])
-        backlog = self._located.backlog
-        while backlog.bytes_waiting and backlog.bytes_waiting + size > backlog.bytes_max:
-            # Others may fill it as well, so an own answer is a hint and no more.
-            self._answered = anyio.Event()
-            with anyio.move_on_after(BACKLOG_PAUSE_S):
-                await self._answered.wait()
-        self._inflight_cost += size + len(messages) * REQUEST_OVERHEAD_BYTES
+        await self._flow.room(size)
+        self._flow.asked(size + len(messages) * REQUEST_OVERHEAD_BYTES)
         tasks.start_soon(self._append, request_ids, messages, size)
 
     async def _append(
@@ -165,10 +130,7 @@ class ProduceStream:
             for request_id, message, outcome in zip(request_ids, messages, outcomes, strict=True)
         ]
         self._answer(results, size + len(messages) * REQUEST_OVERHEAD_BYTES)
-        for outcome in outcomes:
-            if isinstance(outcome, Refusal) and outcome.code in GONE_CODES:
-                self._end(Refusal(StreamingCode.ON_SHUTDOWN, outcome.cause))
-                break
+        self._flow.heed(outcomes)
 
     def _answer(self, results: list[bytes], cost: int) -> None:
         self._results += results
@@ -182,24 +144,4 @@ class ProduceStream:
             results, self._results = self._results, []
             cost, self._results_cost = self._results_cost, 0
             await self._stream.write_batch(results)
-            self._inflight_cost -= cost
-            self._answered.set()
-
-    async def _until_inflight_is_at_most(self, cost_max: int) -> None:
-        while self._inflight_cost > cost_max:
-            self._answered = anyio.Event()
-            await self._answered.wait()
-
-    async def _end_when_left(self) -> None:
-        """A producer that has nothing to say would otherwise find out at its next append."""
-        await self._located.left.wait()
-        await anyio.sleep(LEFT_GRACE_S)
-        channel = self._located.channel
-        cause = f"{channel.name} left term {channel.term}; locate the channel again"
-        self._end(Refusal(StreamingCode.ON_SHUTDOWN, cause))
-
-    def _end(self, refusal: Refusal) -> None:
-        """Stop reading; the rest follows in `run`."""
-        if self._failure is None:
-            self._failure = refusal
-        self._reading.cancel()
+            self._flow.answered(cost)
