@@ -197,7 +197,7 @@ class _Tree:
     async def _taken_over(self) -> None:
         """Until every channel is served, or there is no node to serve it."""
         seen = None
-        while self._nodes.taking():
+        while self._nodes.taking() and not self._fleet.closing:
             try:
                 table = await self.found.reaches.assigner.ask(NextAssignment(seen))
             except ActorError:

@@ -84,6 +84,7 @@ class FakeNode:
     refusals: list[StreamingCode] = field(default_factory=list)
     hangs: bool = False
     down: bool = False
+    silent: bool = False
     keeps: bool = False
     released: bool = False
     lag_ms: int = 0
@@ -109,6 +110,8 @@ class FakeNode:
 
     async def status(self) -> Sequence[ChannelTicks]:
         self._check_up()
+        if self.silent:
+            await anyio.sleep_forever()
         mvcc, recovered = TimeTick(self.lag_ms << 18), TimeTick(0)
         return [
             ChannelTicks(PChannel(name, term), mvcc, recovered)

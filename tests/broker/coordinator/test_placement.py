@@ -5,6 +5,7 @@ import pytest
 from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.ledger import Ledger
+from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import ChannelReported
 from broker.meta.memory import MemoryMetaStore
 from broker.model.channel import PChannelState
@@ -38,6 +39,47 @@ def test_a_node_that_comes_up_late_costs_no_terms() -> None:
             assert terms_in(await follow_until(system, all_assigned)) == dict.fromkeys(NAMES, 2)
 
     seeded(3, scenario)
+
+
+@pytest.mark.parametrize("spoken", [True, False])
+def test_a_node_that_has_just_spoken_is_not_asked_first_whether_it_is_up(spoken: bool) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        (node,) = nodes = make_nodes(store, clock)
+        node.silent = True
+        live = LiveNodes(nodes)
+        if spoken:
+            live.heard(node.node_id)
+        async with run_coordinator(store, nodes, clock, live=live):
+            await clock.sleep(1.0)
+            assert set(node.served) == (set(NAMES) if spoken else set())
+
+    seeded(21, scenario)
+
+
+def test_a_node_that_died_since_it_spoke_costs_one_term_and_no_more() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        (node,) = nodes = make_nodes(store, clock)
+        live = LiveNodes(nodes)
+        live.heard(node.node_id)
+        node.down = True
+        async with run_coordinator(store, nodes, clock, live=live) as system:
+            await clock.sleep(20.0)
+            node.down = False
+            assert terms_in(await follow_until(system, all_assigned)) == dict.fromkeys(NAMES, 3)
+
+    seeded(22, scenario)
+
+
+def test_a_node_that_went_and_came_back_is_asked_again() -> None:
+    live = LiveNodes()
+    (node,) = make_nodes(MemoryMetaStore(), VirtualClock())
+    live.put(node)
+    live.heard(node.node_id)
+    assert live.has_spoken(node.node_id)
+    live.put(node)
+    assert not live.has_spoken(node.node_id)
 
 
 @pytest.mark.parametrize(
