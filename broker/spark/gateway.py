@@ -1,4 +1,4 @@
-"""The async client behind plain calls, for Spark's synchronous readers.
+"""The async client behind plain calls, for Spark's synchronous readers and writers.
 
 Owns one event loop on a thread of its own and one client on it, both made at the first call in the
 process that calls: a gateway may be pickled and forked before that. The thread is a daemon, because
@@ -94,6 +94,11 @@ class Gateway:
         """Once; the deadline is the asker's."""
         portal, client = self._connected()
         portal.call(ask, client)
+
+    def begin(self, ask: Callable[["Client"], Awaitable[T]]) -> "Future[T]":
+        """Set going on the client's loop, once; the deadline is the asker's."""
+        portal, client = self._connected()
+        return portal.start_task_soon(ask, client)
 
     # ---- reading --------------------------------------------------------------------------------
 

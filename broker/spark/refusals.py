@@ -14,10 +14,25 @@ class BadOption(ValueError):
 
 
 class BadColumns(ValueError):
-    """Columns that Spark has no type for, or that are not what the query was made with."""
+    """Columns that Spark has no type for, that are not what the query was made with, or not what
+    the target of a sink takes."""
 
     def __init__(self, found: Iterable[str]) -> None:
         super().__init__(f"[TIDEMARK_BAD_COLUMNS] {'; '.join(found)}")
+
+
+class BadRow(ValueError):
+    """A row that the target of a sink does not take, in columns that it does."""
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(f"[TIDEMARK_BAD_ROW] column {column!r}: {problem}")
+
+
+class NotSupported(ValueError):
+    """What cannot be done with a log; the text says what to do instead."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"[TIDEMARK_NOT_SUPPORTED] {what}")
 
 
 class BadCheckpoint(RuntimeError):

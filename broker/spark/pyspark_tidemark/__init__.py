@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """The `tidemark` format: a batch and a streaming source."""
+    """The `tidemark` format: a source and a sink, of batches and of streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,3 +47,15 @@ class DefaultSource(DataSource):
         from broker.spark.subscription import Subscribed
 
         return StreamReader(Subscribed(parse(self.options, streaming=True), schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from broker.spark.sink import BatchWriter
+        from broker.spark.sink_options import parse_sink
+
+        return BatchWriter(parse_sink(self.options, streaming=False), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from broker.spark.sink import StreamWriter
+        from broker.spark.sink_options import parse_sink
+
+        return StreamWriter(parse_sink(self.options, streaming=True), overwrite=overwrite)

@@ -1,0 +1,106 @@
+"""Spark writes to collections and vchannels: each task stages its rows, one call commits them all.
+
+Owns the name under which a micro-batch is written and the order of steps. A writer holds its
+options alone, because Spark pickles it to every task; all else travels in commit messages.
+Next: broker/spark/staged_rows.py
+
+Why a row is there once, whatever dies: what a task stages nobody reads. What the driver commits is
+one micro-batch, named by the query and its number, which Spark keeps in the checkpoint; the broker
+commits each of them once, and all of it or nothing. A task that is tried again, or a whole batch
+that is, stages anew, and what was staged before is given up or expires.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from broker.client import StagedPart
+from broker.spark.refusals import NotSupported
+from broker.spark.sink_options import SinkOptions
+from broker.spark.staged_rows import abort, commit, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+"""What Spark tells its tasks; these names are its own affair, so they stand here alone."""
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task has staged; small, it has no rows."""
+
+    part: StagedPart
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """For one micro-batch, or a part of its life."""
+
+    def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise NotSupported(
+                "outputMode complete: it would append the whole result once more with every"
+                " micro-batch; use append, or foreachBatch"
+            )
+        self._options = options
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        """In a task. Raises BadColumns, BadRow, and what the broker refuses."""
+        query, batch, partition = _where()
+        return Staged(stage(self._options, self._options.app or query, batch, partition, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """In the driver; may be asked for again, by this run of the query or the next one."""
+        commit(self._options, _parts(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """In the driver; also after a commit that failed, which may take effect all the same."""
+        abort(self._options, _parts(messages))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """For one `df.write`."""
+
+    def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise NotSupported("mode overwrite: a log is not overwritten; use append")
+        self._options = options
+        self._app = options.app or f"spark-batch-{uuid4()}"
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        """As of `StreamWriter`."""
+        _, _, partition = _where()
+        return Staged(
+            stage(self._options, self._app, self._options.batch or 0, partition, iterator)
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """As of `StreamWriter`."""
+        commit(self._options, _parts(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """As of `StreamWriter`."""
+        abort(self._options, _parts(messages))
+
+
+def _where() -> tuple[str, int, int]:
+    """The query, the micro-batch and the partition of the task that runs here."""
+    context = TaskContext.get()
+    assert context is not None, "Spark calls it in tasks"
+    query = context.getLocalProperty(QUERY_ID) or ""
+    batch = context.getLocalProperty(BATCH_ID) or "0"
+    return query, int(batch), context.partitionId()
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
+    """None stands for a task that failed, or had not ended."""
+    return [each.part for each in messages if isinstance(each, Staged)]

@@ -1,0 +1,77 @@
+"""The sink's steps by themselves, with a broker that goes away between them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from broker.client import Client, StagedPart, TidemarkError
+from broker.spark.gateway import gateway_here
+from broker.spark.sink_options import SinkOptions, parse_sink
+from broker.spark.staged_rows import abort, commit, stage
+from tests.broker_process import BrokerProcess, free_port
+from tests.spark.conftest import run_with_client
+
+
+def rows(*values: bytes) -> pa.RecordBatch:
+    return pa.record_batch({"value": list(values)})
+
+
+def staged(options: SinkOptions, batch: int, *values: bytes) -> list[StagedPart]:
+    """Two tasks, each with all of the values."""
+    return [stage(options, "query", batch, part, iter([rows(*values)])) for part in range(2)]
+
+
+def read(address: str) -> list[bytes]:
+    found: list[bytes] = []
+
+    async def use(log: Client) -> None:
+        found.extend([it.payload async for it in log.read("rows", until="now").messages()])
+
+    run_with_client(address, use)
+    return sorted(found)
+
+
+async def _create(log: Client) -> None:
+    await log.collections.create("rows", shards=2)
+
+
+def test_a_commit_that_failed_and_was_given_up_is_done_by_the_next_one(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    options = parse_sink({"server": listen, "topic": "rows", "timeout": "3s"}, streaming=True)
+    with BrokerProcess(tmp_path / "data", listen) as broker:
+        run_with_client(broker.address, _create)
+        parts = staged(options, 0, b"a", b"b")
+        assert read(listen) == []
+        broker.kill()
+        with pytest.raises(TidemarkError):
+            commit(options, parts)
+        abort(options, parts)  # the broker cannot be reached: nothing to be done, and no error
+    with BrokerProcess(tmp_path / "data", listen) as broker:
+        commit(options, parts)
+        assert read(listen) == [b"a", b"a", b"b", b"b"]
+        abort(options, parts)
+        commit(options, parts)
+        commit(options, staged(options, 0, b"again"))
+        assert read(listen) == [b"a", b"a", b"b", b"b"]
+        commit(options, staged(options, 1, b"c"))
+        abort(options, staged(options, 2, b"never"))
+        assert read(listen) == [b"a", b"a", b"b", b"b", b"c", b"c"]
+        gateway_here(options.server, options.cluster).close()
+
+
+def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    options = parse_sink({"server": listen, "topic": "rows", "timeout": "1s"}, streaming=True)
+    with BrokerProcess(tmp_path / "data", listen) as broker:
+        run_with_client(broker.address, _create)
+        commit(options, staged(options, 0, b"a"))
+
+        def batches() -> object:
+            yield rows(*[b"b"] * 20_000)
+            broker.kill()
+            yield from [rows(*[b"c"] * 20_000)] * 2
+
+        with pytest.raises(TidemarkError):
+            stage(options, "query", 1, 0, batches())  # type: ignore[arg-type]
+        gateway_here(options.server, options.cluster).close()
