@@ -5,7 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from broker.cli.showing import _channel_columns
 from broker.cli.tables import Column, fitted, moment, natural_order, short_moment, table_width
+from tests.broker.cli.top.looks import channel
 
 NAMES = [f"by-dev-rootcoord-dml_{it}" for it in range(16)]
 COLUMNS = [
@@ -63,3 +65,13 @@ def test_a_short_moment_tells_the_day_unless_it_is_the_same() -> None:
     assert short_moment(1_000_000_001_999, 1_000_000_500_000) == "01:46:41Z"
     assert short_moment(1_000_000_001_999, 1_000_100_000_000) == "2001-09-09"
     assert short_moment(0, 1_000_000_500_000) == "never"
+
+
+@pytest.mark.parametrize(("nodes", "shown"), [(1, False), (3, True)])
+def test_where_channels_are_on_several_nodes_a_narrow_terminal_says_which(
+    nodes: int, shown: bool
+) -> None:
+    name = "by-dev-rootcoord-dml_15"
+    rows = [channel(name, node_id=1 + it % nodes, next_id=9_123_456) for it in range(4)]
+    table = fitted(_channel_columns(rows), Console(width=60))
+    assert ("node" in [column.header for column in table.columns]) is shown
