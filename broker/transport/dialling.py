@@ -18,6 +18,16 @@ from broker.transport.untraced import untrace
 class Channel(grpclib.client.Channel):
     """As grpclib's."""
 
+    async def __connect__(self) -> H2Protocol:
+        """grpclib's; but ConnectionResetError when the connection is lost before it can be used.
+
+        grpclib hands it out all the same, and whoever asks gets an AttributeError.
+        """
+        protocol = await super().__connect__()
+        if not self._connected:
+            raise ConnectionResetError(f"{self._host}:{self._port} ended the connection at once")
+        return protocol
+
     def _protocol_factory(self) -> H2Protocol:
         plain = super()._protocol_factory()
         return DialledConnection(plain.handler, plain.config, plain.h2_config)

@@ -1,5 +1,7 @@
 """What our channel offers a server in the first bytes of a connection."""
 
+import pytest
+from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
 from broker.transport import Channel, MessageCodec
@@ -19,5 +21,27 @@ async def test_a_server_may_send_frames_as_large_as_it_takes_itself() -> None:
                 (served,) = listener._connections
                 sent = served.connection._connection.remote_settings
                 assert sent[SettingCodes.MAX_FRAME_SIZE] == HTTP_FRAME_BYTES_MAX
+        finally:
+            channel.close()
+
+
+class LostAtOnce(Channel):
+    """Its peer leaves between the handshake and the first call."""
+
+    async def _create_connection(self) -> H2Protocol:
+        protocol = await super()._create_connection()
+        assert protocol.connection._transport is not None
+        protocol.connection._transport.abort()
+        protocol.connection_lost(None)
+        return protocol
+
+
+async def test_a_connection_that_is_lost_before_its_first_call_is_told_as_such() -> None:
+    async with serving() as (listener, _):
+        channel = LostAtOnce(HOST, listener.port, codec=MessageCodec())
+        try:
+            with pytest.raises(ConnectionResetError, match="at once"):
+                async with call(channel) as stream:
+                    await stream.write_batch([b"x"])
         finally:
             channel.close()
