@@ -229,7 +229,7 @@ def _leaves_a_copy_out() -> Sequence[Patch]:
     append, calls = NodeCopies.append, itertools.count(1)
 
     async def fewer(ours: NodeCopies, copies: Sequence[Any]) -> Sequence[Any]:
-        if len(copies) < 2 or next(calls) % EVERY:
+        if len(copies) < 2 or next(calls) % 5:
             return await append(ours, copies)
         outcomes = list(await append(ours, copies[1:]))
         return [outcomes[0], *outcomes]

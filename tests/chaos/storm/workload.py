@@ -32,10 +32,12 @@ BROADCAST_S = 20.0
 COMMIT_S = 20.0
 CUT_S = 10.0
 PAUSE_S = 0.03
-KEYS = 5
+KEYS = 3
 BODIES_MAX = 5
 BATCH_MAX = 20
 TARGETS_MAX = 4
+BROADCASTERS = 6
+"""So many that some wait for the keys of others at most times."""
 FLOOD_S, QUIET_S = 4.0, 2.0
 NAME = "name"
 """The column that tells rows apart."""
@@ -75,6 +77,7 @@ class Workload:
         for number in range(3):
             tasks.start_soon(self._again, "append", number, self._append)
             tasks.start_soon(self._again, "txn", number, self._txn)
+        for number in range(BROADCASTERS):
             tasks.start_soon(self._again, "broadcast", number, self._broadcast)
         for number in range(2):
             tasks.start_soon(self._again, "batch", number, self._batch)
