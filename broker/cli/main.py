@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import actors, broadcasts, collection, consumption, cursors, streaming, wal
+from broker.cli import (
+    actors,
+    broadcasts,
+    collection,
+    commits,
+    consumption,
+    cursors,
+    streaming,
+    wal,
+)
 from broker.cli.lean_imports import lean_imports
 from broker.cli.options import (
     AllowChaos,
@@ -35,6 +44,7 @@ app = typer.Typer(
 app.add_typer(actors.app, name="actors")
 app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
+app.add_typer(commits.app, name="commits")
 app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(streaming.app, name="streaming")

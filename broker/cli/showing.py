@@ -76,7 +76,7 @@ def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
         Column("ids", [_ids(it) for it in found]),
         Column("closed", list(map(moment, closed)), [short_moment(it, newest) for it in closed]),
         Column("confirmed", [str(it.last_confirmed_id) for it in found], leaves=6),
-        Column("open txns", [str(it.open_txns) for it in found], leaves=7),
+        Column("open txns", [_txns(it) for it in found], leaves=7),
         Column("segments", [str(it.growing_segments) for it in found], leaves=8),
         Column("bytes", [f"{it.size_bytes:,}" for it in found], leaves=1),
         Column("shards", [_shards(it) for it in found], leaves=2),
@@ -85,6 +85,11 @@ def _channel_columns(found: Sequence[ChannelInfo]) -> list[Column]:
 
 def _state(channel: ChannelInfo) -> str:
     return f"{channel.state} read-only" if channel.read_only else channel.state
+
+
+def _txns(channel: ChannelInfo) -> str:
+    prepared = channel.prepared_txns
+    return f"{channel.open_txns}, {prepared} prepared" if prepared else str(channel.open_txns)
 
 
 def _ids(channel: ChannelInfo) -> str:

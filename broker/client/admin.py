@@ -83,6 +83,7 @@ class ChannelInfo:
     last_confirmed_id: int
     open_txns: int
     open_txn_bytes: int
+    prepared_txns: int
     checkpoint_id: int
     checkpoint_tick: int
     checkpoint_lag: int
@@ -163,6 +164,7 @@ class Admin:
                 last_confirmed_id=it.last_confirmed_id,
                 open_txns=it.open_txns,
                 open_txn_bytes=it.open_txn_bytes,
+                prepared_txns=it.prepared_txns,
                 checkpoint_id=it.checkpoint_id,
                 checkpoint_tick=it.checkpoint_tick,
                 checkpoint_lag=it.next_id - max(it.checkpoint_id, it.first_id),

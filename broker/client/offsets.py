@@ -91,4 +91,5 @@ def _offsets(it: v1.ChannelOffsets) -> ChannelOffsets:
         last_confirmed_id=MessageId(it.last_confirmed_id),
         open_txns=it.open_txns,
         open_txn_bytes=it.open_txn_bytes,
+        prepared_txns=it.prepared_txns,
     )

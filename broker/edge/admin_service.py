@@ -222,6 +222,7 @@ def _channel(
         info.closed_tick, info.size_bytes = offsets.closed_tick, offsets.size_bytes
         info.last_confirmed_id = offsets.last_confirmed_id
         info.open_txns, info.open_txn_bytes = offsets.open_txns, offsets.open_txn_bytes
+        info.prepared_txns = offsets.prepared_txns
         info.growing_segments = offsets.segments.growing
         info.growing_bytes = offsets.segments.growing_bytes
         info.sealed_segments = offsets.segments.sealed

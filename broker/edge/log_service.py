@@ -154,4 +154,5 @@ def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
         growing_bytes=answer.segments.growing_bytes,
         sealed_segments=answer.segments.sealed,
         observed_tick=answer.observed_tick,
+        prepared_txns=answer.prepared_txns,
     )

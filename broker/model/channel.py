@@ -88,6 +88,7 @@ class ChannelOffsets:
     `last_confirmed_id` is that of the newest message: who reads from there on sees every later
     message whole. Open transactions are neither committed nor rolled back.
     `checkpoint`: where a restart would begin to read it again; None: from its beginning.
+    `prepared_txns`: open ones that only the coordinator's word on their batch can end.
     `observed_tick`: its owner has taken note of every record up to it.
     """
 
@@ -103,3 +104,4 @@ class ChannelOffsets:
     checkpoint: WalCheckpoint | None = None
     segments: SegmentCounts = SegmentCounts()
     observed_tick: TimeTick = TimeTick(0)
+    prepared_txns: int = 0

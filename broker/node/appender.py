@@ -159,6 +159,7 @@ class Appender(Actor[AppenderMessage]):
             "backlog_bytes": serving.backlog.bytes_waiting,
             "open_txns": self._known.transactions.open_count,
             "open_txn_bytes": self._known.transactions.open_bytes,
+            "prepared_txns": self._known.transactions.prepared_count,
             **self._state(),
         }
 

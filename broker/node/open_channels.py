@@ -76,6 +76,7 @@ class OpenChannel:
             open_txn_bytes=self.transactions.open_bytes,
             checkpoint=self.saved.checkpoint,
             observed_tick=self.saved.observed_tick,
+            prepared_txns=self.transactions.prepared_count,
             segments=self.shards.counts(),
         )
 

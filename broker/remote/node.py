@@ -99,6 +99,7 @@ class RemoteNode:
                 checkpoint=_checkpoint(it),
                 segments=SegmentCounts(it.growing_segments, it.growing_bytes, it.sealed_segments),
                 observed_tick=TimeTick(it.observed_tick),
+                prepared_txns=it.prepared_txns,
             )
             for it in answer.channels
         ]

@@ -761,6 +761,11 @@ class ChannelInfo(betterproto2.Message):
     Takes no appends at this term.
     """
 
+    prepared_txns: "int" = betterproto2.field(21, betterproto2.TYPE_INT64)
+    """
+    Of the open transactions, those that only the coordinator's word on their batch can end.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelInfo", ChannelInfo)
 
@@ -818,6 +823,11 @@ class ChannelOffsets(betterproto2.Message):
     observed_tick: "int" = betterproto2.field(15, betterproto2.TYPE_UINT64)
     """
     The owner has taken note of every record with a tick up to this one.
+    """
+
+    prepared_txns: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
+    """
+    Of the open transactions, those that only the coordinator's word on their batch can end.
     """
 
 

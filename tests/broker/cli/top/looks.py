@@ -23,6 +23,7 @@ def channel(name: str, **given: Any) -> ChannelInfo:
     closed_tick = (NOW_MS - 200) << 18
     plain = ChannelInfo(
         *(name, 2, "assigned", 1, "a:1", 1, 101, closed_tick, 2048, (), False, 1, 3, 99),
+        prepared_txns=0,
         checkpoint_id=100,
         checkpoint_tick=closed_tick,
         checkpoint_lag=1,
