@@ -43,8 +43,8 @@ class Staging(Appending):
 
         When the app has committed this batch, or a later one, the answer is that one's, `already`
         is true, and what the parts hold is given up. So a batch that was staged again after a crash
-        is simply committed again. On vchannels that a cut covers it is in the cut as a whole, or
-        not at all. Without parts an empty batch is committed.
+        is simply committed again. A cut with `whole_broadcasts` has all of it, or nothing. Without
+        parts an empty batch is committed.
 
         Raises OutcomeUnknown when the deadline passed: it may take effect yet, ask again with the
         same parts. TransactionExpired or InvalidTransactionState when one of them has ended before:

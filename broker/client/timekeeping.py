@@ -44,8 +44,9 @@ class Timekeeping(ABC):
         `read(..., until=cut)` gives exactly the messages with ticks up to it, however many are
         appended meanwhile, and `read(..., start=cut)` all others. Everything acknowledged on these
         vchannels before the call is before the cut. With `tick`: the cut at that one.
-        `whole_broadcasts`: of each broadcast all copies on these vchannels are in it, or none; new
-        broadcasts wait for the moment. One in quarantine is taken as it lies.
+        `whole_broadcasts`: of each broadcast all copies on these vchannels are in it, or none, and
+        so it is with batches of staged rows; new ones wait for the moment. A broadcast in
+        quarantine is taken as it lies.
 
         Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
         errors with `retriable` while a pchannel has no owner.

@@ -14,12 +14,12 @@ from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast_task import BroadcastTiming, TaskParts
 from broker.coordinator.broadcaster import Broadcaster
+from broker.coordinator.gate_messages import CUT_GATE
 from broker.ports.callbacks import Callback
 from broker.ports.copies import Copies
 from broker.ports.meta import MetaStore
 
 BROADCASTER = "broadcaster"
-CUT_GATE = "cut_gate"
 TASKS = "tasks"
 LOCKS = "locks"
 TASK_RESTARTS_MAX = 1000

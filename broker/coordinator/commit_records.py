@@ -101,6 +101,7 @@ def _attempt_fields(attempt: Attempt) -> Mapping[str, Any]:
         "batch": attempt.asked.batch,
         "state": attempt.state.name,
         "txns": [[it.vchannel, it.txn_id, it.part, it.attempt] for it in attempt.asked.txns],
+        "token": attempt.token,
         "refusal": None if refusal is None else [refusal.code.name, refusal.cause],
     }
 
@@ -118,4 +119,5 @@ def _attempt(app: str, fields: Mapping[str, Any]) -> Attempt:
         CommitState[fields["state"]],
         frozenset(txns),
         None if refusal is None else Refusal(StreamingCode[refusal[0]], refusal[1]),
+        token=int(fields["token"]),
     )

@@ -13,6 +13,8 @@ import structlog
 from actors import Actor, ActorError, Context, Envelope
 from broker.coordinator.commit_messages import CommitMoved, CommitTaskMessage, SayWord
 from broker.coordinator.commit_records import CommitRecords, RecordedApp
+from broker.coordinator.cut_gate import HELD_BACK_S
+from broker.coordinator.gate_messages import COMMITS, EnterGate, LeftGate
 from broker.core.batch_commit import (
     WORDS,
     AppCommits,
@@ -22,10 +24,11 @@ from broker.core.batch_commit import (
     gave_up,
     heard,
 )
-from broker.model.failure import Refusal
+from broker.model.failure import Refusal, Refused
 from broker.ports.meta import Conflict, MetaError
 from broker.ports.staged_txns import StagedTxns
 
+GATE_S = 2 * HELD_BACK_S
 LOUD_FAILURES = 10
 """From here on a failure in a row is worth a line in the log."""
 
@@ -50,6 +53,7 @@ class CommitParts:
     records: CommitRecords
     txns: StagedTxns
     committer_path: str
+    gate_path: str
     timing: CommitTiming = CommitTiming()
 
 
@@ -71,9 +75,16 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._last_error = ""
         self._untold: CommitMoved | None = None
         self._began_s = 0.0
+        self._token = -1
+        if first is not None and first.known.attempt is not None:
+            self._token = first.known.attempt.token
+        self._inside = False
 
     async def started(self, context: Context[CommitTaskMessage]) -> None:
-        """Read the record; without an attempt in it, all there is left to do is to say so."""
+        """Read the record; without an attempt in it, all there is left to do is to say so.
+
+        With another one it was said before: this task has nothing left to do.
+        """
         self._context = context
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._app)
@@ -82,8 +93,11 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._recorded = recorded
         if recorded.known.attempt is None:
             self._untold = CommitMoved(self._name, recorded)
-        else:
+        elif recorded.known.attempt.token == self._token:
             self._attempt = recorded.known.attempt
+        else:
+            context.stop()
+            return
         context.after(0.0, SayWord())
 
     async def receive(self, batch: Sequence[Envelope[CommitTaskMessage]]) -> None:
@@ -92,7 +106,7 @@ class CommitTask(Actor[CommitTaskMessage]):
             await self._round()
         except Conflict:
             raise  # somebody else has the app: the next incarnation reads how it stands
-        except (MetaError, ActorError) as error:
+        except (MetaError, ActorError, Refused) as error:
             self._failed(str(error))
 
     def statistics(self) -> Mapping[str, int | float | str]:
@@ -111,6 +125,7 @@ class CommitTask(Actor[CommitTaskMessage]):
     async def _round(self) -> None:
         """Say the word of this state to those who are left; record what comes of it."""
         if self._untold is None and not self._attempt.over:
+            await self._pass_gate()
             await self._say()
         if self._untold is None and self._attempt.over:
             self._untold = await self._ended()
@@ -120,6 +135,25 @@ class CommitTask(Actor[CommitTaskMessage]):
             return
         self._context.after(self._pause_s(), SayWord())
 
+    async def _pass_gate(self) -> None:
+        """What may make something visible is not begun while a cut is taken.
+
+        Before the first prepare: what is prepared holds up broadcasts, which a cut may wait for.
+        """
+        state = self._attempt.state
+        if state is not CommitState.ABORTING and not self._inside:
+            gate = self._context.tree.find(self._parts.gate_path)
+            entering = EnterGate(COMMITS, self._app, self._attempt.vchannels)
+            await gate.ask(entering, deadline_s=GATE_S)
+            self._inside = True
+        elif state is CommitState.ABORTING and self._inside:
+            self._leave_gate()
+
+    def _leave_gate(self) -> None:
+        """Nothing of it is visible."""
+        self._context.tree.find(self._parts.gate_path).tell(LeftGate(COMMITS, self._app))
+        self._inside = False
+
     async def _say(self) -> None:
         before = self._attempt
         txns = sorted(before.left)
@@ -128,6 +162,8 @@ class CommitTask(Actor[CommitTaskMessage]):
         refusals = [it for it in outcomes.values() if isinstance(it, Refusal)]
         if after.left == before.left and after.state is before.state and refusals:
             self._count(f"{len(refusals)} refused; the first: {refusals[0].cause}")
+            if before.state is CommitState.PREPARING:
+                self._leave_gate()  # whoever takes a cut need not wait for a node that is away
         else:
             self._failures = 0
         waited_s = self._context.clock.monotonic_s() - self._began_s

@@ -12,6 +12,7 @@ from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, S
 from broker.coordinator.commit_records import CommitRecords
 from broker.coordinator.commit_task import CommitParts, CommitTiming
 from broker.coordinator.committer import Committer, CommitterLimits
+from broker.coordinator.gate_messages import CUT_GATE
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
 from broker.ports.staged_txns import StagedTxns
@@ -35,10 +36,17 @@ class CommitsParts:
 def commits_tree(
     store: MetaStore, parts: CommitsParts, pchannels: Collection[PChannelName], parent_path: str
 ) -> SupervisorSpec:
-    """The subtree `commits`, to be put under the supervisor at `parent_path`."""
+    """The subtree `commits`, to be put under the supervisor at `parent_path`.
+
+    There the CutGate must stand before it.
+    """
     path = f"{parent_path}/{COMMITS}"
     of_tasks = CommitParts(
-        CommitRecords(store), parts.txns, f"{path}/{COMMITTER}", timing=parts.timing
+        records=CommitRecords(store),
+        txns=parts.txns,
+        committer_path=f"{path}/{COMMITTER}",
+        gate_path=f"{parent_path}/{CUT_GATE}",
+        timing=parts.timing,
     )
     committer = ChildSpec(
         COMMITTER,

@@ -24,7 +24,16 @@ from broker.coordinator.commit_messages import (
 )
 from broker.coordinator.commit_records import RecordedApp
 from broker.coordinator.commit_task import CommitParts, CommitTask
-from broker.core.batch_commit import AppCommits, Attempt, asked_wrongly, begun, judged, silent
+from broker.coordinator.gate_messages import COMMITS, LeftGate, UnderWay
+from broker.core.batch_commit import (
+    AppCommits,
+    Attempt,
+    CommitState,
+    asked_wrongly,
+    begun,
+    judged,
+    silent,
+)
 from broker.core.naming import pchannel_of
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName
@@ -49,7 +58,7 @@ class CommitterLimits:
 
 
 @dataclass(slots=True)
-class UnderWay:
+class Pending:
     """A commit with a record, and who waits for it."""
 
     asked: BatchCommit
@@ -84,7 +93,7 @@ class Committer(Actor[CommitterMessage]):
         self._pchannels = frozenset(pchannels)
         self._tasks_path = tasks_path
         self._apps: dict[str, RecordedApp] = {}
-        self._under_way: dict[str, UnderWay] = {}
+        self._under_way: dict[str, Pending] = {}
         self._tasks = 0
 
     async def started(self, context: Context[CommitterMessage]) -> None:
@@ -94,7 +103,8 @@ class Committer(Actor[CommitterMessage]):
             known = recorded.known
             self._apps[known.app] = recorded
             if known.attempt is not None:
-                self._under_way[known.app] = UnderWay(known.attempt.asked, recorded)
+                self._under_way[known.app] = Pending(known.attempt.asked, recorded)
+        await self._tell_gate()
         context.every(self._limits.forget_s, ForgetSilent())
         context.after(0.0, ResumeCommits(tuple(self._under_way)))
 
@@ -144,17 +154,18 @@ class Committer(Actor[CommitterMessage]):
             asker.fail(Refused(StreamingCode.INNER, full))
             return
         try:
-            recorded = await self._parts.records.save(recorded, begun(recorded.known, asked))
+            known = begun(recorded.known, asked, self._context.random.getrandbits(63))
+            recorded = await self._parts.records.save(recorded, known)
         except Conflict:
             raise  # somebody else commits for our apps: the next incarnation reads how they stand
         except MetaError as error:
             asker.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
             return
         self._apps[asked.app] = recorded
-        under_way = self._under_way[asked.app] = UnderWay(asked, recorded, askers=[asker])
+        under_way = self._under_way[asked.app] = Pending(asked, recorded, askers=[asker])
         await self._start_task(under_way)
 
-    def _join(self, under_way: UnderWay, asker: Envelope[CommitterMessage]) -> None:
+    def _join(self, under_way: Pending, asker: Envelope[CommitterMessage]) -> None:
         under_way.askers = [it for it in under_way.askers if it.wanted()]
         if len(under_way.askers) >= self._limits.askers_max:
             cause = f"{len(under_way.askers)} callers wait for this commit already"
@@ -179,7 +190,18 @@ class Committer(Actor[CommitterMessage]):
             )
         return ""
 
-    async def _start_task(self, under_way: UnderWay) -> None:
+    async def _tell_gate(self) -> None:
+        """No cut is taken before what is partly committed is so as a whole."""
+        attempts = [it.recorded.known.attempt for it in self._under_way.values()]
+        entrants = {
+            it.asked.app: it.vchannels
+            for it in attempts
+            if it is not None and it.state is CommitState.COMMITTING
+        }
+        gate = self._context.tree.find(self._parts.gate_path)
+        await gate.ask(UnderWay(COMMITS, entrants), deadline_s=START_S)
+
+    async def _start_task(self, under_way: Pending) -> None:
         recorded = under_way.recorded
         self._tasks += 1
         name = under_way.task = str(self._tasks)
@@ -205,6 +227,7 @@ class Committer(Actor[CommitterMessage]):
             return
         self._apps[known.app] = under_way.recorded = moved.recorded
         if known.attempt is None:
+            self._context.tree.find(self._parts.gate_path).tell(LeftGate(COMMITS, known.app))
             del self._under_way[known.app]
             under_way.reply(_answer(under_way.asked, known, moved.ended))
             if known.done is None:

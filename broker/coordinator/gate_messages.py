@@ -9,8 +9,12 @@ from dataclasses import dataclass
 
 from actors import Request
 
+CUT_GATE = "cut_gate"
+"""The name of the actor."""
 BROADCASTS = "broadcasts"
 """The party of broadcasts; entrants are named as their tasks."""
+COMMITS = "commits"
+"""The party of commits of batches; entrants are named as their apps."""
 
 
 @dataclass(frozen=True, slots=True)

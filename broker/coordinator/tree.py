@@ -17,12 +17,12 @@ from actors import (
 )
 from broker.coordinator.assigner import Assigner
 from broker.coordinator.balancer import Balancer
-from broker.coordinator.broadcast_tree import CUT_GATE, BroadcastParts, broadcaster_tree
+from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
 from broker.coordinator.commit_tree import CommitsParts, commits_tree
 from broker.coordinator.consumption import Consumption
 from broker.coordinator.cut_gate import CutGate
-from broker.coordinator.gate_messages import BROADCASTS
+from broker.coordinator.gate_messages import BROADCASTS, COMMITS, CUT_GATE
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.oracle import Oracle
 from broker.coordinator.placement import Placement, PlacementTiming
@@ -107,7 +107,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
 
 def _cut_gate(parts: CoordinatorParts) -> ChildSpec:
     """Before all who enter it: when it restarts, they tell it anew what is under way."""
-    parties = (BROADCASTS,) if parts.broadcast else ()
+    parties = (*((BROADCASTS,) if parts.broadcast else ()), *((COMMITS,) if parts.commits else ()))
     mailbox = MailboxSpec(bound=16_384, batch_max=1024)
     return ChildSpec(CUT_GATE, lambda: CutGate(parties), mailbox)
 

@@ -23,6 +23,9 @@ Why a batch is committed whole or not at all, and once, whoever is killed when:
    this batch, and every earlier one, is answered with that and touches nothing; what was staged for
    it again is in flight, and is given up. Before that write the app has this one commit under way
    and takes no other. So a batch takes effect once.
+7. A cut that splits no batch: a commit stands inside of the gate from before the first prepare,
+   and at the latest before COMMITTING is recorded, until all are committed; a new incarnation tells
+   the gate of it before any cut is taken. So between two commits of one batch no cut is taken.
 What this stands on: a log that keeps what it acknowledged. One that lost records by damage is
 reported as such; a transaction that lost its prepare by it is named in the answer (`lost`).
 Next: broker/coordinator/commit_task.py
@@ -71,7 +74,8 @@ FINAL: Final = frozenset(
 class Attempt:
     """A commit under way. `left`: who has not answered yet in this state; it is never stored.
 
-    `refusal`: why it is aborting. `lost`: what a damaged log could not commit.
+    `token` tells it from an earlier one of the same transactions. `refusal`: why it is aborting.
+    `lost`: what a damaged log could not commit.
     """
 
     asked: BatchCommit
@@ -81,6 +85,12 @@ class Attempt:
     ticks: Mapping[VChannelName, TimeTick] = field(default_factory=dict)
     unknown: frozenset[VChannelName] = frozenset()
     lost: tuple[StagedTxn, ...] = ()
+    token: int = 0
+
+    @property
+    def vchannels(self) -> tuple[VChannelName, ...]:
+        """Where it has something to commit, each once."""
+        return tuple(dict.fromkeys(it.vchannel for it in self.asked.txns))
 
     @property
     def over(self) -> bool:
@@ -150,10 +160,11 @@ def judged(known: AppCommits, asked: BatchCommit) -> BatchCommitted | Refusal | 
     return attempt.refusal
 
 
-def begun(known: AppCommits, asked: BatchCommit) -> AppCommits:
+def begun(known: AppCommits, asked: BatchCommit, token: int) -> AppCommits:
     """The app with this commit, as it is recorded before anything is done."""
     assert known.attempt is None, known
-    return replace(known, attempt=Attempt(asked, CommitState.PREPARING, frozenset(asked.txns)))
+    left = frozenset(asked.txns)
+    return replace(known, attempt=Attempt(asked, CommitState.PREPARING, left, token=token))
 
 
 def heard(attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | Refusal]) -> Attempt:

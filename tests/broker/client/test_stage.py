@@ -1,10 +1,12 @@
 """Batches of staged rows through a whole broker: committed as one, once, or not at all."""
 
+import itertools
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pyarrow as pa
 import pytest
 
@@ -13,6 +15,7 @@ from broker.client import (
     BadTarget,
     BadTransaction,
     Client,
+    Cut,
     InvalidArgument,
     InvalidTransactionState,
     StagedPart,
@@ -218,3 +221,29 @@ async def numbers(log: Client) -> list[int]:
     async for batch in log.read_arrow("numbers", until="now"):
         found += batch.column("n").to_pylist()
     return found
+
+
+async def test_a_cut_with_whole_broadcasts_has_all_of_a_batch_or_nothing(tmp_path: Path) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=3) as broker,
+        connect(broker.address) as log,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def commit_for_ever() -> None:
+            for batch in itertools.count():
+                await log.commit_batch("job", batch, [await staged(log, batch, 0)])
+
+        tasks.start_soon(commit_for_ever)
+        counts = []
+        for _ in range(20):
+            cut = await log.cut(V, whole_broadcasts=True)
+            seen = [len(await up_to(log, vchannel, cut)) for vchannel in V]
+            assert len(set(seen)) == 1
+            counts.append(seen[0])
+        tasks.cancel_scope.cancel()
+        assert counts[-1] > counts[0]
+
+
+async def up_to(log: Client, vchannel: str, cut: Cut) -> list[bytes]:
+    return [it.payload async for it in log.read(vchannel, until=cut).messages()]

@@ -22,9 +22,9 @@ from broker.coordinator.broadcast_book import BroadcasterLimits
 from broker.coordinator.broadcast_messages import ListLocks, LockView, StartBroadcast
 from broker.coordinator.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast_task import BroadcastTiming
-from broker.coordinator.broadcast_tree import CUT_GATE, BroadcastParts, broadcaster_tree
+from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.cut_gate import CutGate
-from broker.coordinator.gate_messages import BROADCASTS
+from broker.coordinator.gate_messages import BROADCASTS, CUT_GATE
 from broker.core.broadcast_task import Task, TaskState
 from broker.core.naming import pchannel_of
 from broker.meta.memory import MemoryMetaStore

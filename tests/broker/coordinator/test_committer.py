@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from actors import ActorError, SupervisorSpec, System
+from actors import REST_FOR_ONE, ActorError, ChildSpec, MailboxSpec, SupervisorSpec, System
 from actors.testing import VirtualClock, run_seeded
 from broker.coordinator.commit_messages import CommitBatch, CommitView, ListCommits
 from broker.coordinator.commit_records import APP_PREFIX, CommitRecords, decode_app
 from broker.coordinator.commit_task import CommitTiming
 from broker.coordinator.commit_tree import CommitsParts, commits_tree
 from broker.coordinator.committer import CommitterLimits
+from broker.coordinator.cut_gate import CutGate
+from broker.coordinator.gate_messages import COMMITS, CUT_GATE, Held, HoldBack, LetGo
 from broker.meta.memory import MemoryMetaStore
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, TxnId, VChannelName
@@ -26,6 +28,7 @@ from tests.broker.coordinator.broadcasting import Faults, FaultyStore
 ROOT = "/root/commits"
 COMMITTER = f"{ROOT}/committer"
 TASKS = f"{ROOT}/tasks"
+GATE = f"/root/{CUT_GATE}"
 P = tuple(PChannelName(f"by-dev-dml_{number}") for number in range(3))
 V = tuple(VChannelName(f"{name}_1v0") for name in P)
 ANSWER_S = 300.0
@@ -59,11 +62,16 @@ class Logs:
     state: dict[StagedTxn, str] = field(default_factory=dict)
     commits: Counter[StagedTxn] = field(default_factory=Counter)
     away: set[VChannelName] = field(default_factory=set)
+    away_at: Word | None = None
+    """The last vchannel is served no more when this word comes for the first time."""
     tick: int = 0
 
     async def say(
         self, word: Word, _commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
+        if word is self.away_at:
+            self.away_at = None
+            self.away.add(V[-1])
         return {txn: await self._hear(word, txn) for txn in txns}
 
     async def _hear(self, word: Word, txn: StagedTxn) -> Appended | Refusal:
@@ -126,6 +134,10 @@ class Cluster:
         )
         return found
 
+    async def hold(self) -> Held:
+        found: Held = await self.system.find(GATE).ask(HoldBack(V), deadline_s=ANSWER_S)
+        return found
+
     async def views(self) -> tuple[CommitView, ...]:
         found: tuple[CommitView, ...] = await self.system.find(COMMITTER).ask(
             ListCommits(), deadline_s=ANSWER_S
@@ -146,7 +158,9 @@ def cluster(
     store = store or FaultyStore(faults)
     logs = Logs(faults)
     parts = CommitsParts(logs, timing or CommitTiming(), limits or CommitterLimits())
-    spec = SupervisorSpec("root", children=(commits_tree(store, parts, P, "/root"),))
+    gate = ChildSpec(CUT_GATE, lambda: CutGate((COMMITS,)), MailboxSpec(bound=1024))
+    children = (gate, commits_tree(store, parts, P, "/root"))
+    spec = SupervisorSpec("root", REST_FOR_ONE, children)
     return Cluster(System(spec, clock=VirtualClock(), random=random.Random(1)), store, logs)
 
 
@@ -250,6 +264,51 @@ def test_a_decision_outlasts_an_owner_that_is_away_and_who_asks_again_joins() ->
                 await anyio.sleep(0.5)
                 it.logs.away.clear()
             assert answers[0] == answers[1]
+
+    run_seeded(1, main)
+
+
+@pytest.mark.parametrize("killed", ["", TASKS, COMMITTER, GATE])
+def test_no_cut_is_taken_between_two_commits_of_a_batch(killed: str) -> None:
+    """Nor after a kill; one that asks waits, and may take its cut when the batch is whole."""
+
+    async def main() -> None:
+        it = cluster(CommitFaults())
+        async with it.system, anyio.create_task_group() as tasks:
+            it.logs.away_at = Word.COMMIT
+            tasks.start_soon(it.commit, it.logs.stage(1))
+            await anyio.sleep(0.5)
+            assert sorted(it.logs.state.values()) == ["committed", "committed", "prepared"]
+            if killed:
+                paths = [entry.path for entry in it.system.statistics()]
+                it.system.kill([path for path in paths if path.startswith(killed)][-1])
+            await anyio.sleep(0.5)
+            with pytest.raises(Refused, match="waited 3"):
+                await it.hold()
+            it.logs.away.clear()
+            await anyio.sleep(5)
+            held = await it.hold()
+            assert set(it.logs.state.values()) == {"committed"}
+            tasks.start_soon(it.commit, it.logs.stage(2))
+            await anyio.sleep(0.5)
+            assert set(it.logs.state.values()) == {"committed", "open"}
+            assert await it.system.find(GATE).ask(LetGo(held.id), deadline_s=9)
+            await anyio.sleep(0.5)
+            assert set(it.logs.state.values()) == {"committed"}
+
+    run_seeded(1, main)
+
+
+def test_a_cut_does_not_wait_for_what_cannot_be_prepared() -> None:
+    async def main() -> None:
+        it = cluster(CommitFaults(), timing=CommitTiming(prepare_s=20))
+        async with it.system, anyio.create_task_group() as tasks:
+            it.logs.away.add(V[1])
+            tasks.start_soon(it.commit, it.logs.stage(1))
+            await anyio.sleep(5)
+            held = await it.hold()
+            await it.system.find(GATE).ask(LetGo(held.id), deadline_s=9)
+            tasks.cancel_scope.cancel()
 
     run_seeded(1, main)
 

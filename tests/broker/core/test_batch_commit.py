@@ -61,7 +61,7 @@ def after(attempt: Attempt, *outcomes: Appended | Refusal) -> Attempt:
 
 
 def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed() -> None:
-    preparing = attempt_of(begun(NEW, ASKED))
+    preparing = attempt_of(begun(NEW, ASKED, 1))
     some = after(preparing, landed(), refused(INNER))
     assert (some.state, some.left, some.over) == (PREPARING, frozenset(TXNS[1:]), False)
     committing = after(some, *[landed()] * 3)
@@ -77,7 +77,7 @@ def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed()
 
 @pytest.mark.parametrize("code", [GONE, WRONG, BAD, StreamingCode.UNRECOVERABLE])
 def test_one_that_cannot_be_prepared_aborts_all(code: StreamingCode) -> None:
-    aborting = after(attempt_of(begun(NEW, ASKED)), landed(), refused(code))
+    aborting = after(attempt_of(begun(NEW, ASKED, 1)), landed(), refused(code))
     assert (aborting.state, aborting.left) == (CommitState.ABORTING, frozenset(TXNS))
     assert aborting.refusal is not None
     assert aborting.refusal.code is code
@@ -91,14 +91,14 @@ def test_one_that_cannot_be_prepared_aborts_all(code: StreamingCode) -> None:
 
 
 def test_what_is_not_prepared_in_time_is_rolled_back_and_cannot_be_asked_for_again() -> None:
-    aborting = gave_up(attempt_of(begun(NEW, ASKED)), "too long")
+    aborting = gave_up(attempt_of(begun(NEW, ASKED, 1)), "too long")
     assert aborting.refusal == Refusal(GONE, "too long")
     still = after(aborting, refused(INNER), landed(), refused(INNER))
     assert still.left == {TXNS[0], TXNS[2]}
 
 
 def test_what_a_damaged_log_has_lost_is_named() -> None:
-    committing = after(attempt_of(begun(NEW, ASKED)), *[landed()] * 3)
+    committing = after(attempt_of(begun(NEW, ASKED, 1)), *[landed()] * 3)
     over = after(committing, landed(), refused(WRONG), landed())
     assert (over.over, over.lost) == (True, (TXNS[1],))
 
@@ -110,7 +110,7 @@ def test_of_very_many_vchannels_it_is_not_remembered_where_they_were_committed()
 
 
 def test_an_empty_batch_is_a_batch() -> None:
-    empty = attempt_of(begun(NEW, BatchCommit("job", 7, ())))
+    empty = attempt_of(begun(NEW, BatchCommit("job", 7, ()), 1))
     assert (empty.over, heard(empty, {}).over) == (False, True)
 
 
@@ -121,7 +121,7 @@ def test_what_an_app_that_asks_is_told() -> None:
         told = judged(done, replace(ASKED, batch=batch))
         assert told == BatchCommitted("job", 7, {V[0]: TimeTick(3)}, True)
     assert judged(done, replace(ASKED, batch=8)) is None
-    busy = begun(done, replace(ASKED, batch=8))
+    busy = begun(done, replace(ASKED, batch=8), 1)
     assert judged(busy, BatchCommit("job", 8, TXNS[::-1])) is None
     for other in (replace(ASKED, batch=9), BatchCommit("job", 8, TXNS[:1])):
         refusal = judged(busy, other)
@@ -151,7 +151,7 @@ def test_what_can_never_be_is_refused(asked: BatchCommit, why: str) -> None:
 
 def test_apps_that_are_silent_for_long_are_forgotten() -> None:
     old, new = AppCommits("old", Done(1, {}, 1000)), AppCommits("new", Done(1, {}, 5000))
-    busy = begun(AppCommits("busy", Done(1, {}, 1000)), BatchCommit("busy", 2, ()))
+    busy = begun(AppCommits("busy", Done(1, {}, 1000)), BatchCommit("busy", 2, ()), 1)
     assert silent([old, new, busy, NEW], 6000, 4000) == (old,)
 
 
@@ -211,7 +211,7 @@ class Coordinator:
         if verdict is not None:
             self.told.append(verdict)
         elif self.record.attempt is None:
-            self.record = begun(self.record, ASKED)
+            self.record = begun(self.record, ASKED, 1)
             self.attempt = self.record.attempt
 
     def say(self, fates: str, *, dies: bool) -> None:
