@@ -28,7 +28,9 @@ from schemas.varint import Malformed
 
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
 VCHANNEL_BYTES_MAX: Final = 256
-_REMEMBERED_BYTES_MAX: Final = 1024
+_REMEMBERED_BYTES_MAX: Final = 256
+_REMEMBERED_MAX: Final = 16_384
+"""More than vchannels that are busy at one time, so that not every batch is spelled out anew."""
 _CODECS: Final = frozenset(int(codec) for codec in Codec)
 _LEVELS: Final = frozenset(int(level) for level in Durability)
 _LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Durability])
@@ -174,7 +176,7 @@ def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
     return _made(vchannel, kind, own)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_REMEMBERED_MAX)
 def _remembered(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
     return _made(vchannel, kind, own)
 

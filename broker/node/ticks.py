@@ -10,8 +10,9 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
 
-RESERVED_COUNT = 4096
-"""Ticks per trip to the oracle: a millisecond of hybrid time holds 64 times as many."""
+RESERVED_COUNT = RESERVE_COUNT_MAX // 2
+"""Ticks per trip to the oracle, which a group waits for: more than a group of batches takes. A
+millisecond of hybrid time holds eight times as many."""
 
 AGE_S_MAX = 0.02
 """An older range is dropped: a tick should tell the time (facts, semantics 1.7), and it is by that
