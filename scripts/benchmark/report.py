@@ -20,6 +20,8 @@ TITLES = {
 }
 
 
+AGES = ("fresh_p50_ms", "fresh_p99_ms")
+"""How old what is closed is for a reader, meanwhile."""
 BESIDE = {"Redis XADD, always": "Redis", "Redis XREAD, 1,000 a call": "Redis"}
 """The short name of what others stand beside, for a heading."""
 
@@ -83,6 +85,9 @@ def _latencies(title: str, subjects: Sequence[Series], field_of: Sequence[Series
             _text(above(it, disk, "p99_ms"), ".2f"),
             _text(it.cpu_us(), ".1f"),
         )
+        age = [_text(it.median(key), ".2f") for key in AGES]
+        if any(age):
+            table.add_row("- age of the closed tick", "", *age)
     return table
 
 
