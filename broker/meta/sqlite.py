@@ -11,13 +11,12 @@ by two processes that keep each other waiting; each still takes effect whole or 
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
 import anyio
-from anyio import to_thread
 
 from broker.meta.sqlite_file import SqliteFile, Write
 from broker.ports.meta import Entry, MetaError
@@ -55,7 +54,7 @@ class SqliteMetaStore:
         or cannot be opened. Nothing stays open on failure.
         """
         with anyio.CancelScope(shield=True), _as_meta_error(path):
-            file = await to_thread.run_sync(SqliteFile, path, busy_timeout_ms)
+            file = await SqliteFile.open(path, busy_timeout_ms)
         store = cls(path, file)
         try:
             with anyio.CancelScope(shield=True), _as_meta_error(path):
@@ -97,7 +96,7 @@ class SqliteMetaStore:
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._closed = True
-                await to_thread.run_sync(self._file.close)
+                await self._file.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,9 +104,9 @@ class SqliteMetaStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _in_turn(self, call: Callable[[], T]) -> T:
+    async def _in_turn(self, call: Callable[[], Awaitable[T]]) -> T:
         async with self._turn():
-            return await to_thread.run_sync(call)
+            return await call()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -123,7 +122,7 @@ class SqliteMetaStore:
         together = self._writes[:TOGETHER_MAX]
         del self._writes[:TOGETHER_MAX]
         try:
-            await to_thread.run_sync(self._file.apply, together)
+            await self._file.apply(together)
         except (MetaError, sqlite3.Error, UnicodeError) as error:
             for write in together:
                 write.refused = write.refused or error
@@ -134,14 +133,14 @@ class SqliteMetaStore:
             self._writes.remove(mine)
 
     async def _prepare(self) -> None:
-        if not await to_thread.run_sync(self._file.is_ours):
+        if not await self._file.is_ours():
             await self._use_journal()
-            await to_thread.run_sync(self._file.create)
+            await self._file.create()
 
     async def _use_journal(self) -> None:
         """SQLite's own wait does not cover this."""
         for attempt in range(JOURNAL_ATTEMPTS_MAX):
-            if await to_thread.run_sync(self._file.use_journal):
+            if await self._file.use_journal():
                 return
             await anyio.sleep(0.01 * (attempt + 1))
         raise MetaError(f"{self._path}: another process keeps the metadata file locked")

@@ -1,18 +1,21 @@
 """The metadata file itself: its schema, its transactions, and the wait for other processes.
 
-Owns one connection, for one thread at a time, whichever that is; every call blocks. Never
-interprets a value. Next: broker/meta/sqlite.py
+Owns one connection, for one call at a time. Never interprets a value.
+Next: broker/meta/sqlite.py
 
 Why a short wait of SQLite's, many times over, and not one long one: SQLite sleeps longer and longer
 between its looks, up to 100 ms, and a transaction of another process lasts one or two.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
+
+import aiosqlite
+from anyio import to_thread
 
 from broker.ports.meta import Conflict, Entry, MetaError, UnknownSchema
 
@@ -39,6 +42,8 @@ _CREATE = (
 _FIRST_READ = "SELECT count(*) FROM sqlite_schema"
 """A transaction sees the file as it is when it first reads a table; a PRAGMA alone is none."""
 
+_NEXT_REVISION = "UPDATE head SET revision = revision + 1 RETURNING revision"
+
 T = TypeVar("T")
 
 
@@ -56,144 +61,160 @@ class Write:
 class SqliteFile:
     """Every call may raise sqlite3.Error, and UnicodeError for a key that is no text."""
 
-    def __init__(self, path: Path, busy_timeout_ms: int) -> None:
+    def __init__(self, path: Path, connection: aiosqlite.Connection, busy_timeout_ms: int) -> None:
         self._path = path
         self._looks_max = max(1, busy_timeout_ms // LOOK_MS)
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection = connection
+
+    @classmethod
+    async def open(cls, path: Path, busy_timeout_ms: int) -> Self:
+        """The file at `path`, made when it is not there. Nothing stays open on failure."""
+        # aiosqlite's thread outlives an opening that fails in it, and may outlive the loop.
+        opened = await to_thread.run_sync(_connect, path)
+        connection = await aiosqlite.Connection(lambda: opened, iter_chunk_size=64)
+        file = cls(path, connection, busy_timeout_ms)
         try:
-            self._connection.execute(f"PRAGMA busy_timeout = {LOOK_MS:d}")
-            self._patiently(lambda: self._connection.execute("PRAGMA synchronous = FULL"))
+            await connection.execute(f"PRAGMA busy_timeout = {LOOK_MS:d}")
+            await file._patiently(lambda: file.pragma("synchronous = FULL"))
         except BaseException:
-            self._connection.close()
+            await file.close()
             raise
+        return file
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Idempotent."""
-        self._connection.close()
+        await self._connection.close()
 
-    def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str) -> Entry | None:
         """The newest entry of a key."""
-        return self._patiently(lambda: self._entry(key))
+        return await self._patiently(lambda: self._entry(key))
 
-    def entries(self, prefix: str) -> list[tuple[str, Entry]]:
+    async def entries(self, prefix: str) -> list[tuple[str, Entry]]:
         """In key order, from one moment."""
         end = _end_of_prefix(prefix)
         query = "SELECT key, value, revision FROM entries WHERE key >= ? "
         query += "ORDER BY key" if end is None else "AND key < ? ORDER BY key"
         bounds = (prefix,) if end is None else (prefix, end)
-        rows = self._patiently(lambda: self._connection.execute(query, bounds).fetchall())
+        rows = await self._patiently(lambda: self._connection.execute_fetchall(query, bounds))
         return [(key, Entry(value, revision)) for key, value, revision in rows]
 
-    def apply(self, writes: Sequence[Write]) -> None:
+    async def apply(self, writes: Sequence[Write]) -> None:
         """One after the other in one transaction, durable when this returns.
 
         One that is refused leaves no trace, and the others go on. Raises when none was applied.
         """
 
-        def together() -> None:
-            with self._transaction("BEGIN IMMEDIATE"):
+        async def together() -> None:
+            async with self._transaction("BEGIN IMMEDIATE"):
                 for write in writes:
-                    self._try(write)
+                    await self._try(write)
 
-        self._patiently(together)
+        await self._patiently(together)
 
-    def is_ours(self) -> bool:
+    async def is_ours(self) -> bool:
         """Whether the schema is there; False for an empty file; anything else raises untouched."""
 
-        def look() -> bool:
+        async def look() -> bool:
             # From one moment: another process may be writing the schema just now.
-            with self._transaction("BEGIN"):
-                self._connection.execute(_FIRST_READ).fetchone()
-                return self._is_ours()
+            async with self._transaction("BEGIN"):
+                await self._connection.execute_fetchall(_FIRST_READ)
+                return await self._is_ours()
 
-        return self._patiently(look)
+        return await self._patiently(look)
 
-    def use_journal(self) -> bool:
+    async def use_journal(self) -> bool:
         """Switch to the write-ahead journal; False while another process is in the way."""
         with suppress(sqlite3.OperationalError):
-            return self.pragma("journal_mode = WAL") == "wal"
+            return await self.pragma("journal_mode = WAL") == "wal"
         return False
 
-    def create(self) -> None:
+    async def create(self) -> None:
         """Make the schema in an empty file; two processes may try at once, and one does it."""
 
-        def make() -> None:
-            with self._transaction("BEGIN IMMEDIATE"):
-                if not self._is_ours():
+        async def make() -> None:
+            async with self._transaction("BEGIN IMMEDIATE"):
+                if not await self._is_ours():
                     for statement in _CREATE:
-                        self._connection.execute(statement)
+                        await self._connection.execute(statement)
 
-        self._patiently(make)
+        await self._patiently(make)
 
-    def pragma(self, name: str) -> int | str:
-        """What SQLite says of itself."""
-        value: int | str = self._connection.execute(f"PRAGMA {name}").fetchone()[0]
-        return value
+    async def pragma(self, name: str) -> int | str | None:
+        """What SQLite says of itself; None when it only does as it is told."""
+        rows = list(await self._connection.execute_fetchall(f"PRAGMA {name}"))
+        return rows[0][0] if rows else None
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    @asynccontextmanager
+    async def _transaction(self, begin: str) -> AsyncIterator[None]:
         """IMMEDIATE takes the write lock at once, so that what was checked holds at the commit."""
         try:
-            self._connection.execute(begin)
+            await self._connection.execute(begin)
             yield
-            self._connection.execute("COMMIT")
+            await self._connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):  # it never began, or SQLite undid it by itself
-                self._connection.execute("ROLLBACK")
+                await self._connection.execute("ROLLBACK")
             raise
 
-    def _patiently(self, call: Callable[[], T]) -> T:
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """Again while another process is in the way."""
         for _ in range(self._looks_max - 1):
             try:
-                return call()
+                return await call()
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
-        return call()
+        return await call()
 
-    def _try(self, write: Write) -> None:
-        self._connection.execute("SAVEPOINT one")
+    async def _try(self, write: Write) -> None:
+        run = self._connection.execute
+        await run("SAVEPOINT one")
         write.refused = None
         try:
-            write.revision = self._apply(write)
+            write.revision = await self._apply(write)
         except (MetaError, sqlite3.Error, UnicodeError) as error:
             if not self._connection.in_transaction:  # a full disk undoes all of it
                 raise
             write.refused = error
-            self._connection.execute("ROLLBACK TO one")
-        self._connection.execute("RELEASE one")
+            await run("ROLLBACK TO one")
+        await run("RELEASE one")
 
-    def _apply(self, write: Write) -> int:
+    async def _apply(self, write: Write) -> int:
         for key, expected in sorted(write.expect.items()):
-            entry = self._entry(key)
+            entry = await self._entry(key)
             actual = 0 if entry is None else entry.revision
             if actual != expected:
                 raise Conflict(key, expected, actual)
         run = self._connection
-        head = run.execute("UPDATE head SET revision = revision + 1 RETURNING revision").fetchall()
+        head = list(await run.execute_fetchall(_NEXT_REVISION))
         revision = int(head[0][0])
-        run.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in write.deletes])
-        run.executemany(
-            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)",
-            [(key, value, revision) for key, value in write.puts.items()],
-        )
+        if write.deletes:
+            keys = [(key,) for key in write.deletes]
+            await run.executemany("DELETE FROM entries WHERE key = ?", keys)
+        rows = [(key, value, revision) for key, value in write.puts.items()]
+        await run.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
         return revision
 
-    def _entry(self, key: str) -> Entry | None:
+    async def _entry(self, key: str) -> Entry | None:
         query = "SELECT value, revision FROM entries WHERE key = ?"
-        row = self._connection.execute(query, (key,)).fetchone()
-        return None if row is None else Entry(row[0], row[1])
+        rows = list(await self._connection.execute_fetchall(query, (key,)))
+        return Entry(rows[0][0], rows[0][1]) if rows else None
 
-    def _is_ours(self) -> bool:
-        found = self.pragma("user_version")
-        if found == SCHEMA_VERSION and self.pragma("application_id") == APPLICATION_ID:
-            return True
-        if self.pragma("application_id") == APPLICATION_ID:
-            raise UnknownSchema(str(self._path), int(found), SCHEMA_VERSION)
-        if self.pragma("schema_version") != 0:
+    async def _is_ours(self) -> bool:
+        found = await self.pragma("user_version")
+        application = await self.pragma("application_id")
+        if application == APPLICATION_ID:
+            if found == SCHEMA_VERSION:
+                return True
+            raise UnknownSchema(str(self._path), int(found or 0), SCHEMA_VERSION)
+        if await self.pragma("schema_version") != 0:
             raise MetaError(f"{self._path}: a SQLite file, but not Tidemark's metadata")
         return False
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """For use by one thread at a time, whichever it is."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 def _end_of_prefix(prefix: str) -> str | None:

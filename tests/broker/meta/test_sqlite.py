@@ -39,8 +39,8 @@ async def test_what_was_written_is_there_after_closing(path: Path) -> None:
 
 async def test_the_file_is_set_up_to_survive_a_power_cut(path: Path) -> None:
     async with await SqliteMetaStore.open(path) as store:
-        assert store._file.pragma("journal_mode") == "wal"
-        assert store._file.pragma("synchronous") == 2
+        assert await store._file.pragma("journal_mode") == "wal"
+        assert await store._file.pragma("synchronous") == 2
 
 
 async def test_closing_leaves_no_journal_behind(path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_writes_that_wait_at_once_share_a_commit_and_each_is_whole_or_refu
                 outcomes[name] = str(error)
 
         said: list[str] = []
-        store._file._connection.set_trace_callback(said.append)
+        await store._file._connection.set_trace_callback(said.append)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             async with anyio.create_task_group() as writers:
