@@ -171,6 +171,9 @@ def _read_stage(text: str) -> StageKey:
 STAGE: Final = Property("tidemark.stage", _write_stage, _read_stage)
 """Ours: on the begin of a staged transaction."""
 
+BATCH: Final = Property("tidemark.batch", _plain, _plain)
+"""Ours: on the commit of a staged transaction, which batch it belongs to (`batch_mark`)."""
+
 RESERVED_PREFIX: Final = "_"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from broker.model.ids import TimeTick, TxnId
 from broker.model.measured import MeasuredChannel, RecordHead, Step
-from broker.model.message import SYSTEM_TYPES, MessageType
+from broker.model.message import PREPARE_TXN, SYSTEM_TYPES, MessageType
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Measuring:
                 self._add(head.vchannel, head.base_tick, head.base_tick, part.bodies, size_bytes)
         elif head.kind == MessageType.ROLLBACK_TXN:
             self._open.pop(part.id, None)
-        elif head.kind != MessageType.BEGIN_TXN:
+        elif head.kind not in (MessageType.BEGIN_TXN, PREPARE_TXN):
             seen, size_bytes = self._open.get(part.id, (0, 0))
             self._open[part.id] = (seen + head.messages, size_bytes + head.size_bytes)
 

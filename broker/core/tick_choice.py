@@ -19,7 +19,8 @@ Interval = tuple[TimeTick, TimeTick]
 def choose(measured: Measured, rows_max: int, bytes_max: int) -> Choice | None:
     """The largest tick with at most so many rows and bytes up to it (0: no limit).
 
-    It splits no broadcast: of each all copies lie up to the tick, or none. When every such tick is
+    It splits no broadcast and no batch of staged rows: of each all copies, or commits, lie up to
+    the tick, or none. When every such tick is
     beyond the limits, the smallest, so that a reader always goes on. None when it takes a look
     beyond `measured.exact` to find one.
     """

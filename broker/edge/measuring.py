@@ -15,11 +15,12 @@ from broker.core.measuring import Enough, Grain, Measuring
 from broker.core.naming import pchannel_of
 from broker.edge.cutting import CHANNELS_MAX, close_up_to
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
+from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, TxnId
 from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead
 from broker.node.messages import Located
+from schemas.batch_mark import read_batch_mark
 from schemas.broadcast_header import read_broadcast_header
-from schemas.properties import BROADCAST, BadProperty
+from schemas.properties import BATCH, BROADCAST, BadProperty
 from schemas.scan import stored_properties
 from schemas.varint import Malformed
 
@@ -32,6 +33,7 @@ COPIES_MAX: Final = 65_536
 STEPS_OF_ONE_MIN, STEPS_OF_ONE_MAX = 8, 4096
 ROWS_UNLIMITED: Final = 1 << 40
 MARK: Final = BROADCAST.key.encode()
+BATCH_MARK: Final = BATCH.key.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +162,31 @@ class _Walk:
         return MessageId(max(confirmed_id, first_id - heads_max, self._view.offsets().first_id))
 
     def _look(self, head: RecordHead) -> None:
-        """Note the copy of a broadcast."""
-        if not (self._after < head.base_tick <= self._until and MARK in head.lone):
+        """Note the copy of a broadcast, or a commit of a batch."""
+        if not (self._after < head.base_tick <= self._until and head.lone):
             return
         if not self._measuring.wants(head.vchannel):
             return
+        if head.txn is not None:
+            self._look_at_commit(head, head.txn.id)
+        elif MARK in head.lone:
+            self._look_at_copy(head)
+
+    def _look_at_commit(self, head: RecordHead, txn_id: TxnId) -> None:
+        if BATCH_MARK not in head.lone:
+            return
+        try:
+            text = BATCH.read(stored_properties(head.lone))
+            mark = None if text is None else read_batch_mark(text)
+        except (Malformed, BadProperty):
+            return  # it was not the coordinator who wrote it
+        if mark is not None:
+            counts = [count for it, count in mark.counts.items() if self._is_together(it)]
+            of = sum(counts) if mark.counts else mark.total
+            place = f"{head.vchannel}/{txn_id}"
+            self.copies.append(BroadcastCopy(BroadcastId(-1 - mark.id), place, head.base_tick, of))
+
+    def _look_at_copy(self, head: RecordHead) -> None:
         try:
             text = stored_properties(head.lone).get(BROADCAST.key)
             header = None if text is None else read_broadcast_header(text)

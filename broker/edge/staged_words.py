@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from broker.edge.owner_appends import Owners, append_at_owners
-from broker.edge.stored_stages import give_up, make_visible, prepare, roll_back
+from broker.edge.stored_stages import give_up, make_visible, mark_of, prepare, roll_back
 from broker.model.failure import Refusal
 from broker.model.message import Appended, NewMessage
 from broker.model.stage import BatchCommit, StagedTxn, Word
@@ -23,16 +23,17 @@ class NodeStagedTxns:
         self, word: Word, commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """See StagedTxns."""
-        messages = [_message(word, commit, txn) for txn in txns]
+        mark = mark_of(commit) if word is Word.COMMIT else ""
+        messages = [_message(word, commit, txn, mark) for txn in txns]
         return dict(zip(txns, await append_at_owners(self._owners, messages), strict=True))
 
 
-def _message(word: Word, commit: BatchCommit, txn: StagedTxn) -> NewMessage:
+def _message(word: Word, commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
     match word:
         case Word.PREPARE:
             return prepare(commit, txn)
         case Word.COMMIT:
-            return make_visible(commit, txn)
+            return make_visible(commit, txn, mark)
         case Word.ROLL_BACK:
             return roll_back(commit, txn)
         case Word.GIVE_UP:

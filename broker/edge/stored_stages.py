@@ -8,8 +8,9 @@ from typing import Final
 from broker.model.message import PREPARE_TXN, MessageType, NewMessage
 from broker.model.stage import BatchCommit, StagedTxn, StageName
 from broker.model.txn import TxnContext
+from schemas.batch_mark import write_batch_mark
 from schemas.entries import write_entry
-from schemas.properties import STAGE, TXN, BadProperty
+from schemas.properties import BATCH, STAGE, TXN, BadProperty
 from schemas.stored import stored_form
 from schemas.txn_context import TxnContext as StoredTxn
 from schemas.wire import stored_properties
@@ -34,9 +35,15 @@ def prepare(commit: BatchCommit, txn: StagedTxn) -> NewMessage:
     return _word(commit, txn, PREPARE_TXN, b"")
 
 
-def make_visible(commit: BatchCommit, txn: StagedTxn) -> NewMessage:
-    """Its commit, as a client would have sent it."""
-    return _word(commit, txn, MessageType.COMMIT_TXN, _end(MessageType.COMMIT_TXN, txn))
+def mark_of(commit: BatchCommit) -> str:
+    """What all commits of the batch say of it; made once for all of them."""
+    return write_batch_mark(commit.app, commit.batch, [txn.vchannel for txn in commit.txns])
+
+
+def make_visible(commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
+    """Its commit, as a client would have sent it, with the mark of its batch."""
+    body = _end(MessageType.COMMIT_TXN, txn) + write_entry(_STORED_PROPERTY, BATCH.key, mark)
+    return _word(commit, txn, MessageType.COMMIT_TXN, body)
 
 
 def roll_back(commit: BatchCommit, txn: StagedTxn) -> NewMessage:

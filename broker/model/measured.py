@@ -12,7 +12,8 @@ class RecordHead:
     """What a stored record is, without what is in it.
 
     `size_bytes`: of its bodies as they are stored. `lone`: the body of a record that is one
-    message, in no batch and no transaction: it may be the copy of a broadcast.
+    message, in no batch and no transaction, so that it may be the copy of a broadcast; or of the
+    commit of a transaction, which may be one of a batch.
     """
 
     base_id: MessageId
@@ -49,7 +50,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCopy:
-    """One copy of a broadcast that has copies on `of` of the measured vchannels."""
+    """One copy of a broadcast that has copies on `of` of the measured vchannels.
+
+    Or one commit of a batch of staged rows that has `of` there: then the id is negative, and the
+    transaction's id stands behind the vchannel's name, for there may be several on one.
+    """
 
     id: BroadcastId
     vchannel: str

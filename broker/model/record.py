@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from broker.model.batch import BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.measured import RecordHead
-from broker.model.message import Delivered
+from broker.model.message import Delivered, MessageType
 from broker.model.txn import TxnPart
 
 
@@ -114,7 +114,8 @@ class SliceInTxn(Slice):
 
 def head_of(record: Record) -> RecordHead:
     """What a record is, without what is in it."""
-    may_be_copy = len(record.sizes) == 1 and record.txn is None and record.batch is None
+    alone = len(record.sizes) == 1 and record.batch is None
+    tells = alone and (record.txn is None or record.kind == MessageType.COMMIT_TXN)
     return RecordHead(
         record.base_id,
         record.base_tick,
@@ -124,5 +125,5 @@ def head_of(record: Record) -> RecordHead:
         record.vchannel,
         len(record.body),
         record.txn,
-        record.body if may_be_copy else b"",
+        record.body if tells else b"",
     )

@@ -247,3 +247,19 @@ async def test_a_cut_with_whole_broadcasts_has_all_of_a_batch_or_nothing(tmp_pat
 
 async def up_to(log: Client, vchannel: str, cut: Cut) -> list[bytes]:
     return [it.payload async for it in log.read(vchannel, until=cut).messages()]
+
+
+async def test_where_a_reader_stops_lies_between_no_two_commits_of_a_batch(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        for batch in range(30):
+            await log.commit_batch("job", batch, [await staged(log, batch, 0)])
+        cut = await log.cut(V, whole_broadcasts=True)
+        stops = []
+        for rows_max in range(1, 180, 9):
+            found = await log.measure(V, after=0, until=cut.tick, rows_max=rows_max)
+            assert found.choice is not None
+            stops.append(found.choice.tick)
+        for stop in set(stops):
+            at = await log.cut(V, tick=stop)
+            assert len({len(await up_to(log, vchannel, at)) for vchannel in V}) == 1
+        assert len(set(stops)) > 10

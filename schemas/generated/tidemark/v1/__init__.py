@@ -625,6 +625,10 @@ default_message_pool.register_message("tidemark.v1", "BarrierPeer", BarrierPeer)
 
 @dataclass(eq=False, repr=False)
 class BroadcastCopy(betterproto2.Message):
+    """
+    Or a commit of a batch of staged rows: with a negative id, and `vchannel/transaction id`.
+    """
+
     broadcast_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
 
     vchannel: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
