@@ -21,6 +21,7 @@ from benchmark.milvus_protocol import MilvusProtocol
 from benchmark.pace import Pace
 from benchmark.redis_streams import RedisStreams
 from benchmark.servers import NATS, REDIS, Server, Servers
+from benchmark.transactions import Transactions
 
 RUN_S_MAX = 120
 BEFORE = "before answer"
@@ -150,9 +151,22 @@ def _appends(
     for tasks in (256, 1000):
         name = f"append, {tasks:,} tasks"
         yield subject(name, partial(batches.append_singly, tasks, count // 2))
+    yield from _transactions(server, amount)
     rows = count * ROWS_A_MESSAGE
     series = Series("Tidemark append_arrow", "rows", BEFORE, "rows/s")
     yield Subject(series, _looped(partial(batches.append_rows, rows)), server)
+
+
+def _transactions(server: Server, amount: Amount) -> Iterator[Subject]:
+    """Beside batches of the same size without any."""
+    run = Transactions(server.address)
+    for size in (100, 10):
+        plain = f"Tidemark append_batch, of {size}"
+        series = Series(plain, "append", BEFORE, reference=plain)
+        count = amount.messages * size // 100
+        yield Subject(series, _looped(partial(run.plain, size, count)), server)
+        series = Series(f"{plain}, 10 % in txns", "append", BEFORE, reference=plain)
+        yield Subject(series, _looped(partial(run.mixed, size, count)), server)
 
 
 def _reads(

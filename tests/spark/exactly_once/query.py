@@ -1,0 +1,69 @@
+"""A program of Spark that runs until it is killed: numbers in, how many are in each window out.
+
+    python -m tests.spark.exactly_once.query SERVER CHECKPOINT
+
+A window's row comes once the watermark has passed it, so it rests on state over many micro-batches.
+"""
+
+import os
+import sys
+import tempfile
+
+import pyarrow as pa
+
+NUMBERS, COUNTS = "once_numbers", "once_counts"
+SHARDS = 3
+WINDOW = 500
+"""So many numbers share a window; each number is the second at which it happened."""
+LATE = 4_000
+"""By so many numbers one may come late, because the shards are filled beside each other."""
+SCHEMA = pa.schema(
+    [("first", pa.int64()), ("key", pa.string()), ("rows", pa.int64()), ("total", pa.int64())]
+)
+
+
+def main(server: str, checkpoint: str) -> None:
+    """Never returns, unless the query fails."""
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only after the variables are set
+    from pyspark.sql.functions import window  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        spark = (
+            SparkSession.builder.master("local[2,4]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.warehouse.dir", folder)
+            .getOrCreate()
+        )
+        numbers = (
+            spark.readStream.format("tidemark")
+            .options(server=server, subscribe=NUMBERS, startingOffsets="earliest")
+            .load()
+            .selectExpr("cast(key as string) key", "cast(cast(value as string) as long) number")
+            .selectExpr("key", "number", "timestamp_seconds(number) at")
+        )
+        counts = (
+            numbers.withWatermark("at", f"{LATE} seconds")
+            .groupBy("key", window("at", f"{WINDOW} seconds").alias("w"))
+            .agg({"*": "count", "number": "sum"})
+            .selectExpr(
+                "cast(w.start as long) first", "key", "`count(1)` rows", "`sum(number)` total"
+            )
+        )
+        query = (
+            counts.writeStream.format("tidemark")
+            .options(server=server, topic=COUNTS, key="key", checkpointLocation=checkpoint)
+            .outputMode("append")
+            .trigger(processingTime="300 milliseconds")
+            .start()
+        )
+        query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
