@@ -33,7 +33,7 @@ class Driver:
 
     def start(self) -> None:
         self.kill()
-        program = [sys.executable, "-m", "tests.spark.exactly_once.query"]
+        program = [sys.executable, str(Path(__file__).with_name("query.py"))]
         arguments = [self._server, str(self._folder / "checkpoint")]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(

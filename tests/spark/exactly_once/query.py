@@ -1,6 +1,6 @@
 """A program of Spark that runs until it is killed: numbers in, how many are in each window out.
 
-    python -m tests.spark.exactly_once.query SERVER CHECKPOINT
+    python tests/spark/exactly_once/query.py SERVER CHECKPOINT
 
 A window's row comes once the watermark has passed it, so it rests on state over many micro-batches.
 """
