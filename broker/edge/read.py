@@ -156,7 +156,8 @@ class ReadStream:
                 return found, True
             match item:
                 case Slice():
-                    found += self._slice(self._cut(item))
+                    found += (*_transaction(members), *self._slice(self._cut(item)))
+                    members = []
                 case DeliveredInTxn():
                     if item.begins is None and self.rows is None:
                         members.append(item)

@@ -262,7 +262,7 @@ async def test_append_messages_tells_the_result_of_every_single_message(
             await log.append_messages(VCHANNEL, some, atomic=False)
     first, second = raised.value.results
     assert isinstance(first, ServerRefusal)
-    assert second == (VCHANNEL, 1, 1001, 1)
+    assert second == (VCHANNEL, 1, 1001, 1, "fsync")
     assert not raised.value.retriable
 
 
