@@ -13,8 +13,15 @@ from typing import Any, Final, Unpack
 import anyio
 
 from broker.client.appends import Appends
+from broker.client.atomic import AGAIN_PAUSE_S
 from broker.client.batch import AppendedBatch
-from broker.client.errors import BadTarget, BadTransaction, InvalidArgument, TidemarkError
+from broker.client.errors import (
+    BadTarget,
+    BadTransaction,
+    InvalidArgument,
+    TidemarkError,
+    TransactionExpired,
+)
 from broker.client.message import Appended, Key, Kind, Message
 from broker.client.row_pieces import Piece, split_rows
 from broker.client.targets import Shards
@@ -214,10 +221,18 @@ class Stage:
         async def resolved() -> VChannelName:
             return vchannel
 
-        txn = Txn(self._appends, resolved, 0, self._deadline_s, stage=self._name)
-        await txn.begin()
-        self._txns.append(txn)
-        return txn
+        until_s = anyio.current_time() + self._deadline_s
+        while True:
+            txn = Txn(self._appends, resolved, 0, self._deadline_s, stage=self._name)
+            try:
+                await txn.begin()
+            except TransactionExpired:  # the channel is being given to another node
+                if anyio.current_time() >= until_s:
+                    raise
+                await anyio.sleep(AGAIN_PAUSE_S)
+            else:
+                self._txns.append(txn)
+                return txn
 
     def _check_open(self) -> None:
         if self._ended:

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker.client import connect
+from broker.config import split_address
 from broker.coordinator.leadership import lead
 from broker.meta.sqlite import SqliteMetaStore
+from broker.model.failure import Refused
+from broker.remote.calls import Calls
+from schemas.generated.tidemark import v1
 from tests.broker_process import free_port
 from tests.roles_processes import GUARD_S, RoleProcess, owners, until
 
@@ -49,6 +53,26 @@ async def test_a_dead_coordinator_comes_back_to_the_same_owners_and_terms(tmp_pa
                 assert found == [b"before", b"after"]
                 assert worker.terminate() == 0
                 assert second.terminate() == 0
+
+
+async def test_a_node_says_who_commits_batches(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with coordinator(data) as first:
+        address = await first.ready()
+        with node(1, data, address) as worker:
+            host, port = split_address(await worker.ready())
+            calls = Calls(host, port, {})
+            asked = (
+                ("Commit", v1.CommitBatchRequest(app="job"), v1.CommitBatchResponse),
+                ("Abort", v1.AbortBatchRequest(app="job"), v1.AbortBatchResponse),
+                ("List", v1.ListCommitsRequest(), v1.ListCommitsResponse),
+            )
+            for method, request, answer in asked:
+                with pytest.raises(Refused, match=f"by the coordinator: connect to {address}"):
+                    await calls.call(
+                        f"/tidemark.v1.Commits/{method}", request, answer, deadline_s=GUARD_S
+                    )
+            calls.close()
 
 
 async def test_wrong_starts_are_told_what_is_wrong_and_change_nothing(tmp_path: Path) -> None:

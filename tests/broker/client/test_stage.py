@@ -143,6 +143,22 @@ async def test_what_waits_too_long_expires_and_its_commit_is_refused_whole(tmp_p
         assert await rows(log) == [[], [], []]
 
 
+async def test_what_nobody_commits_expires_after_a_restart_too(tmp_path: Path) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=3) as broker,
+        connect(broker.address) as log,
+    ):
+        part = await staged(log, 1, 0)
+    async with (
+        local_broker(tmp_path, pchannels=3, stage_age_ms_max=300) as broker,
+        connect(broker.address) as log,
+    ):
+        while await open_txns(log):
+            await log.cut(V)
+        with pytest.raises(TransactionExpired):
+            await log.commit_batch("job", 1, [part])
+
+
 async def test_a_batch_that_is_too_large_is_refused_with_what_to_do(tmp_path: Path) -> None:
     async with (
         local_broker(tmp_path, pchannels=3, open_txn_bytes_max=3000) as broker,
