@@ -77,8 +77,12 @@ class Gateway:
         return self._call(lambda client: client.describe(vchannels))
 
     def cut(self, vchannels: Sequence[str], tick: int | None = None) -> "Cut":
-        """The newest cut of these, or that at a tick. Raises InvalidArgument for one to come."""
-        return self._call(lambda client: client.cut(vchannels, tick=tick))
+        """The newest of these, which splits no broadcast; or that at a tick.
+
+        Raises InvalidArgument for one to come.
+        """
+        whole = tick is None
+        return self._call(lambda log: log.cut(vchannels, tick=tick, whole_broadcasts=whole))
 
     def measure(
         self, vchannels: Sequence[str], after: int, until: int, *, rows_max: int, bytes_max: int
