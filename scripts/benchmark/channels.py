@@ -23,16 +23,17 @@ class Channels:
         self._names = [
             f"by-dev-rootcoord-dml_{at % PCHANNELS}_{first + at}v0" for at in range(count)
         ]
-        self._held, self._start_tick = 0, 0
+        self._held, self._ticks = 0, (0, 0)
 
     async def catch_up(self, messages: int) -> dict[str, float]:
-        """All that was appended to them in this run, from a tick on."""
+        """All that was appended to them once, and not what lies behind it in the log."""
         async with connect(self._address) as log:
             if self._held < messages:
-                self._start_tick = await self._tick(log)
+                start_tick = await self._tick(log)
                 self._held = await self._load(log, messages)
+                self._ticks = start_tick, await self._tick(log)
             started = time.perf_counter()
-            seen = await self._read(log, self._held, self._start_tick)
+            seen = await self._read(log, self._held, *self._ticks)
             return {RATE: seen / (time.perf_counter() - started), "messages": seen}
 
     async def tail(self, messages: int) -> dict[str, float]:
@@ -60,12 +61,14 @@ class Channels:
         return batches * BATCH
 
     async def _tick(self, log: Client) -> int:
-        """Behind everything that is there."""
-        return (await log.cut(self._names[:PCHANNELS])).tick + 1
+        """A tick behind everything that is there."""
+        return (await log.cut(self._names[:PCHANNELS])).tick
 
-    async def _read(self, log: Client, wanted: int, start_tick: int) -> int:
+    async def _read(
+        self, log: Client, wanted: int, start_tick: int, until: int | None = None
+    ) -> int:
         seen = 0
-        async with log.read_batches(self._names, start=("tick", start_tick)) as reader:
+        async with log.read_batches(self._names, start=("tick", start_tick), until=until) as reader:
             async for batch in reader:
                 seen += len(batch.payloads)
                 if seen >= wanted:
