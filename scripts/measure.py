@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,14 +40,15 @@ def main() -> int:
     with TemporaryDirectory(dir=options.out) as name, running(Path(name)) as servers:
         found = list(everything(Path(name), servers, amount))
         subjects = chosen(found, words)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            for number in range(1, amount.rounds + 1):
-                for subject in subjects:
-                    _measure(subject, servers.missing)
-                    _tell(console, number, subject.series)
-        except KeyboardInterrupt:
-            console.print("interrupted: these are the rounds that were whole")
+        stops: list[int] = []
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, lambda number, _frame: stops.append(number))
+        for number, subject in product(range(1, amount.rounds + 1), subjects):
+            if stops:
+                console.print("interrupted: this is what was measured until then")
+                break
+            _measure(subject, servers.missing)
+            _tell(console, number, subject.series)
         missing = dict(servers.missing)
     field_of = [it.series for it in subjects]
     for table in report.tables(field_of, (DISK, DISK_LARGE), missing):
