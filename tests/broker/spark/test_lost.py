@@ -1,0 +1,139 @@
+"""What retention took before a query read it: never passed over in silence, wherever it shows."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from broker.client import Client, connect
+from broker.spark.options import parse
+from broker.spark.refusals import DataLoss
+from broker.spark.stream_reader import StreamReader
+from broker.spark.subscription import Subscribed, declared
+from tests.local_broker import local_broker
+
+V = "by-dev-rootcoord-dml_0_1v0"
+SEGMENT_BYTES = 1024 * 1024
+KEPT_SEGMENTS = 4
+FORGOTTEN_S_MAX = 60
+
+
+class World:
+    """A broker that keeps little, in a thread, and a client on it."""
+
+    def __init__(self, portal: BlockingPortal, address: str, log: Client) -> None:
+        self._portal, self._address, self._log = portal, address, log
+
+    def call(self, method: Any, *arguments: Any) -> Any:
+        return self._portal.call(method, *arguments)
+
+    def append(self, *values: bytes) -> None:
+        for value in values:
+            self.call(self._log.append, V, value)
+
+    def fill(self, segments: int) -> None:
+        for _ in range(4 * segments):
+            self.append(b"filler" + os.urandom(SEGMENT_BYTES // 4))
+
+    def begin(self, value: bytes) -> Any:
+        txn = self._log.txn(V, keepalive_s=120)
+        self.call(txn.begin)
+        self.call(txn.append, value)
+        return txn
+
+    def first_id(self) -> int:
+        return int(self.call(self._log.describe, [V])[V].first_id)
+
+    def until_forgotten(self, message_id: int) -> None:
+        """Until it is gone; retention looks every 10 s, and what a restart needs stays."""
+
+        async def watch() -> None:
+            with anyio.fail_after(FORGOTTEN_S_MAX):
+                async with self._log.barrier().watch() as ticks:
+                    async for _ in ticks:
+                        if (await self._log.describe([V]))[V].first_id > message_id:
+                            return
+
+        self.call(watch)
+
+    def reader(self, **options: str) -> StreamReader:
+        given = {"server": self._address, "subscribe": V, "startingOffsets": "earliest"} | options
+        parsed = parse(given, streaming=True)
+        return StreamReader(Subscribed(parsed, declared(parsed)))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    settings = {
+        "pchannels": 1,
+        "segment_bytes": SEGMENT_BYTES,
+        "retention_bytes": KEPT_SEGMENTS * SEGMENT_BYTES,
+        "snapshot_records": 1,
+        "tail_age_s": 0.5,
+    }
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(local_broker(tmp_path, **settings)) as broker,
+        portal.wrap_async_context_manager(connect(broker.address)) as log,
+    ):
+        yield World(portal, broker.address, log)
+
+
+def values(reader: StreamReader, partitions: Any) -> list[bytes]:
+    found = [
+        value.as_py()
+        for partition in partitions
+        for rows in reader.read(partition)
+        for value in rows.column("value")
+    ]
+    return [value for value in found if not value.startswith(b"filler")]
+
+
+@pytest.mark.slow
+def test_lost_messages_end_a_query_and_are_named_unless_it_does_without(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.append(b"lost")
+    strict, lenient = world.reader(), world.reader(failOnDataLoss="false")
+    start = strict.initialOffset()
+    world.fill(1)
+    middle = strict.latestOffset(start, ReadAllAvailable())
+    early, later = strict.partitions(start, middle), lenient.partitions(start, middle)
+    world.fill(KEPT_SEGMENTS + 1)
+    world.append(b"kept")
+    world.until_forgotten(start["ends"][V])
+    end = strict.latestOffset(middle, ReadAllAvailable())
+
+    with pytest.raises(DataLoss, match=r"\[TIDEMARK_DATA_LOSS\].*lost ids \[1, .*failOnDataLoss"):
+        strict.partitions(start, end)
+    with pytest.raises(DataLoss, match=r"\[TIDEMARK_DATA_LOSS\]"):
+        values(strict, early)  # planned in time, read too late
+    with caplog.at_level(logging.WARNING, "tidemark.spark"):
+        assert values(lenient, later) == []
+        assert values(lenient, lenient.partitions(start, end)) == [b"kept"]
+    assert "data loss accepted" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_transaction_that_retention_cut_in_half_is_lost_and_said_to_be(world: World) -> None:
+    txn = world.begin(b"half")
+    world.fill(2)
+    strict, lenient = world.reader(startingOffsets="latest"), world.reader(failOnDataLoss="false")
+    start = strict.initialOffset()
+    began = start["ends"][V]
+    strict.latestOffset(start, ReadAllAvailable())
+    world.append(b"whole")
+    world.call(txn.commit)
+    world.fill(KEPT_SEGMENTS - 2)
+    world.until_forgotten(1)
+    assert world.first_id() <= began, "retention took more than the begin of the transaction"
+    end = strict.latestOffset(start, ReadAllAvailable())
+    with pytest.raises(DataLoss, match="removed by retention"):
+        values(strict, strict.partitions(start, end))
+    assert values(lenient, lenient.partitions(start, end)) == [b"whole"]
