@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ class World:
 
     def do(self, use: Callable[[Client], Awaitable[Any]]) -> Any:
         return self._portal.call(use, self._log)
+
+    def begin(self, use: Callable[[Client], Awaitable[Any]]) -> Future[Any]:
+        return self._portal.start_task_soon(use, self._log)
 
     def make(self, name: str, schema: pa.Schema | None = SCHEMA) -> str:
         self.do(lambda log: log.collections.create(name, shards=SHARDS, schema=schema))
@@ -131,6 +135,27 @@ def test_every_limit_is_kept_to(world: World, limit: ReadLimit, batches: int) ->
     assert sorted(n for batch in found for n in batch) == list(range(10))
     assert len(found) == batches
     assert reader.latestOffset(end, limit) == end
+
+
+def test_a_broadcast_is_in_one_micro_batch_on_all_its_channels(world: World) -> None:
+    """As a transfer between accounts is: no micro-batch sees it half."""
+    name = world.make("transfers", schema=None)
+
+    async def transfer(log: Client) -> None:
+        for number in range(30):
+            await log.broadcast.append([name], b"%d" % number)
+
+    reader = world.stream(name, columns="value")
+    start = reader.initialOffset()
+    transfers = world.begin(transfer)
+    batches: list[list[bytes]] = []
+    while not transfers.done() or sum(map(len, batches)) < 30 * SHARDS:
+        end = reader.latestOffset(start, ReadMaxRows(7))
+        batches.append([row["value"] for row in rows_of(reader, start, end)])
+        start = end
+    transfers.result()
+    assert all(values.count(one) == SHARDS for values in batches for one in values)
+    assert len([values for values in batches if values]) > 30 * SHARDS // 7
 
 
 def test_a_limit_that_counts_files_is_refused(world: World) -> None:
