@@ -71,7 +71,7 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             v1.LogBase,
             [
                 f"{OURS}Log/{method}"
-                for method in ("Advance", "Append", "Describe", "Mvcc", "Read", "Seek")
+                for method in ("Advance", "Append", "Describe", "Measure", "Mvcc", "Read", "Seek")
             ],
         ),
         (
@@ -87,19 +87,36 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
                 f"{OURS}TimeSync/{method}"
                 for method in (
                     "Cut",
+                    "DropCursor",
+                    "GetCursor",
+                    "HoldBroadcasts",
                     "JoinBarrier",
                     "LeaveBarrier",
                     "ListBarriers",
+                    "ListCursors",
+                    "MoveCursor",
+                    "ReleaseBroadcasts",
                     "ReportTick",
                     "WatchBarrier",
                 )
             ],
         ),
         (
+            v1.CommitsBase,
+            [f"{OURS}Commits/{method}" for method in ("Abort", "Commit", "List")],
+        ),
+        (
             v1.AdminBase,
             [
                 f"{OURS}Admin/{method}"
-                for method in ("Actors", "Channels", "Health", "Kill", "PauseConsumption")
+                for method in (
+                    "Actors",
+                    "Channels",
+                    "Health",
+                    "Kill",
+                    "PauseConsumption",
+                    "Streaming",
+                )
             ],
         ),
     ],

@@ -62,6 +62,7 @@ def after(attempt: Attempt, *outcomes: Appended | Refusal) -> Attempt:
 
 def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed() -> None:
     preparing = attempt_of(begun(NEW, ASKED, 1))
+    assert (preparing.vchannels, preparing.token) == (V, 1)
     some = after(preparing, landed(), refused(INNER))
     assert (some.state, some.left, some.over) == (PREPARING, frozenset(TXNS[1:]), False)
     committing = after(some, *[landed()] * 3)
