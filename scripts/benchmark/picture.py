@@ -72,6 +72,8 @@ def _panel(axes: Any, title: str, subjects: Sequence[Series]) -> None:
     axes.set_ylim(-0.9, len(subjects) - 0.1)
     if latency:
         axes.set_xscale("log")
+    else:
+        axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
 
 
