@@ -5,7 +5,6 @@ gives credit for what its taker has taken, so what is in memory is bounded by th
 Next: broker/client/batch.py
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -22,6 +21,7 @@ from broker.client.errors import (
     TidemarkError,
 )
 from broker.client.first_copies import FirstCopies
+from broker.client.lane import Lane
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.protocol import consumer_metadata
@@ -93,9 +93,9 @@ class BatchSubscription:
         self._done = False
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._heard_s = 0.0
-        self.closed_tick = TimeTick(0)
+        self._closed_tick = TimeTick(0)
 
-    async def run(self, deliver: Callable[[MessageBatch], Awaitable[None]]) -> None:
+    async def run(self, lane: Lane[MessageBatch]) -> None:
         """Hand every batch over once and in order, over as many streams as it takes.
 
         Raises OutOfRange when retention was faster than the reader, and what the server refuses
@@ -109,7 +109,7 @@ class BatchSubscription:
                 location = await self._network.assignments.locate(
                     self._wanted.pchannel, deadline_s=self._network.open_s
                 )
-                await self._read(location, deliver)
+                await self._read(location, lane)
             except (BadTarget, ProtocolBroken):
                 raise
             except ServerRefusal as error:
@@ -123,9 +123,7 @@ class BatchSubscription:
             if not self._done:
                 await self._pause(location)
 
-    async def _read(
-        self, location: Location, deliver: Callable[[MessageBatch], Awaitable[None]]
-    ) -> None:
+    async def _read(self, location: Location, lane: Lane[MessageBatch]) -> None:
         """One stream, from its opening to its end."""
         connection = self._network.connection(location.address)
         metadata = consumer_metadata(location.channel, location.node)
@@ -135,14 +133,14 @@ class BatchSubscription:
             if first:
                 raise ProtocolBroken(f"{connection.address}: a Read stream began with no empty one")
             await stream.write(frame(bytes(self._request())), WRITE_S)
-            await self._hand_over(connection, stream, frames, deliver)
+            await self._hand_over(connection, stream, frames, lane)
 
     async def _hand_over(
         self,
         connection: Connection,
         stream: Conversation,
         frames: list[bytes],
-        deliver: Callable[[MessageBatch], Awaitable[None]],
+        lane: Lane[MessageBatch],
     ) -> None:
         owed_bytes = 0
         while True:
@@ -152,7 +150,7 @@ class BatchSubscription:
                 except Malformed as error:
                     raise ProtocolBroken(f"{connection.address}: {error}") from error
                 for batch in self._news(answer):
-                    await deliver(batch)
+                    await lane.give(batch)
                 if self._done:
                     return
                 owed_bytes += HEAD_BYTES + len(each)
@@ -183,18 +181,18 @@ class BatchSubscription:
         """What is new to the taker; what came before this stream may come once more."""
         self._heard_s = anyio.current_time()
         self._backoff = self._backoff.succeeded()
-        moved = answer.closed_tick > self.closed_tick
-        if moved:
-            self.closed_tick = TimeTick(answer.closed_tick)
         if answer.position is not None:
             self._position = answer.position
         self._done = answer.end
         batch = None if answer.batch is None else self._unseen(answer.batch)
         batches = [] if batch is None else self._copies.of(batch)
-        if moved and not batches:
+        before_tick = self._closed_tick
+        self._closed_tick = TimeTick(max(before_tick, answer.closed_tick))
+        if not batches and self._closed_tick > before_tick:
             batches = [NOTHING]
-        collection, closed_tick = self._wanted.collection, self.closed_tick
-        return [MessageBatch(each, collection, closed_tick) for each in batches]
+        closed = [*[before_tick] * len(batches), self._closed_tick][1:]  # behind the last piece
+        collection = self._wanted.collection
+        return [MessageBatch(it, collection, at) for it, at in zip(batches, closed, strict=True)]
 
     def _unseen(self, batch: ReadBatch) -> ReadBatch | None:
         tick, id = self._seen

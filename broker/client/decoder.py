@@ -54,6 +54,12 @@ class Decoder:
         self.done = False
         """The end of a bounded read was reached; nothing after it is handed over."""
 
+    @property
+    def closed_tick(self) -> TimeTick:
+        """Nothing with a tick up to it is still to come. What follows the end is not closed."""
+        closed_tick, end = self._progress.closed_tick, self._wanted.end
+        return closed_tick if end is None else min(closed_tick, end.tick)
+
     def feed(self, frames: list[bytes]) -> Batch | None:
         """The new messages in these frames; None when there is nothing to hand over.
 
@@ -72,7 +78,7 @@ class Decoder:
                     raise refusal(answer.code, answer.cause)
         except (Malformed, ValueError) as error:
             raise ProtocolBroken(f"{self._wanted.pchannel}: {error}") from error
-        closed_tick = self._progress.closed_tick
+        closed_tick = self.closed_tick
         if not messages and not (self._wanted.with_ticks and closed_tick > before_tick):
             return None
         return Batch(self._wanted.vchannel, self._wanted.collection, messages, closed_tick)

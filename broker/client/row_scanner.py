@@ -74,6 +74,7 @@ class RowScanner:
     ) -> None:
         self._find_form = form
         self._form: RowForm | None = None
+        self._closed_tick = TimeTick(0)
 
         async def subscriptions() -> Sequence[BatchSubscription]:
             return await plan(await self._shape())
@@ -86,8 +87,8 @@ class RowScanner:
 
     @property
     def closed_tick(self) -> TimeTick:
-        """Nothing with a tick up to it is still to come; 0: not known."""
-        return self._batches.closed_tick
+        """Nothing with a tick up to it is still to come, as of `read_batches`; 0: not known."""
+        return self._closed_tick
 
     @property
     def error(self) -> TidemarkError | None:
@@ -112,8 +113,10 @@ class RowScanner:
     async def __anext__(self) -> Any:
         while True:
             batch = await anext(self._batches)
-            if batch.has_rows:
-                return (await self._shape()).shaped(batch)
+            rows = (await self._shape()).shaped(batch) if batch.has_rows else None
+            self._closed_tick = self._batches.closed_tick
+            if rows is not None:
+                return rows
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -5,9 +5,10 @@ no order. Next: broker/client/subscription.py
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,30 +16,15 @@ from anyio.abc import TaskGroup
 from broker.client.batch import MessageBatch
 from broker.client.errors import ClosedClient, ForkedClient, TidemarkError
 from broker.client.handover import Handover, NothingMore, TakerLeft
+from broker.client.lane import B, Lane, Passed
 from broker.client.message import Batch, Received
 from broker.model.ids import TimeTick
 
 
-class Readable(Protocol):
-    """Some messages of one vchannel."""
-
-    @property
-    def messages(self) -> list[Received]: ...
-
-
-B = TypeVar("B", bound=Readable)
-
-
-B_co = TypeVar("B_co", bound=Readable, covariant=True)
-
-
-class Source(Protocol[B_co]):
+class Source(Protocol[B]):
     """One vchannel, or pchannel, to read from."""
 
-    @property
-    def closed_tick(self) -> TimeTick: ...
-
-    async def run(self, deliver: Callable[[B_co], Awaitable[None]]) -> None:
+    async def run(self, lane: Lane[B]) -> None:
         """Hand everything over, in order."""
         ...
 
@@ -76,7 +62,11 @@ class Reading(Generic[B]):
 
     @property
     def closed_tick(self) -> TimeTick:
-        """Nothing with a tick up to it is still to come, on any of the vchannels; 0: not known."""
+        """Nothing with a tick up to it is still to come, on any of the vchannels; 0: not known.
+
+        What was read ahead is still to come, until a step has returned it: who has dealt with all
+        that came may go on behind this tick another time.
+        """
         return self._merge.closed_tick if self._merge else TimeTick(0)
 
     @property
@@ -95,6 +85,12 @@ class Reading(Generic[B]):
         return self
 
     async def __anext__(self) -> B:
+        passed = await self.step()
+        passed.taken()
+        return passed.batch
+
+    async def step(self) -> Passed[B]:
+        """The next batch, for who says himself when all of it was taken."""
         if os.getpid() != self._pid:
             raise ForkedClient("this scanner was made before the fork; connect and read again")
         if self._merge is None:
@@ -148,30 +144,39 @@ class _Messages(AsyncIterator[Received]):
 
     def __init__(self, scanner: Reading[Any]) -> None:
         self._scanner = scanner
-        self._rest: Iterator[Received] = iter(())
+        self._passed: Passed[Any] | None = None
+        self._rest: deque[Received] = deque()
 
     async def __anext__(self) -> Received:
-        while True:
-            for message in self._rest:
-                return message
-            self._rest = iter((await anext(self._scanner)).messages)
+        while not self._rest:
+            self._passed = await self._scanner.step()
+            self._rest.extend(self._passed.batch.messages)
+            self._settle()
+        message = self._rest.popleft()
+        self._settle()
+        return message
+
+    def _settle(self) -> None:
+        if not self._rest and self._passed is not None:
+            self._passed.taken()
+            self._passed = None
 
 
 class _Merge(Generic[B]):
     """All subscriptions of one scanner and the narrow place that they share."""
 
     def __init__(self, subscriptions: Sequence[Source[B]], ended: anyio.Event) -> None:
-        self._subscriptions = subscriptions
+        self._ready: Handover[Passed[B]] = Handover()
+        self._sources = [(it, Lane(self._ready)) for it in subscriptions]
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
         self._complete = False
         self._stopped = False
-        self._ready: Handover[B] = Handover()
         self._ended = ended
 
     @property
     def closed_tick(self) -> TimeTick:
-        return min((it.closed_tick for it in self._subscriptions), default=TimeTick(0))
+        return min((lane.closed_tick for _, lane in self._sources), default=TimeTick(0))
 
     @property
     def error(self) -> TidemarkError | None:
@@ -182,7 +187,7 @@ class _Merge(Generic[B]):
     def start(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._run)
 
-    async def next(self) -> B:
+    async def next(self) -> Passed[B]:
         """A step that is cancelled loses no batch."""
         try:
             return await self._ready.take()
@@ -202,17 +207,17 @@ class _Merge(Generic[B]):
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
-                    for subscription in self._subscriptions:
-                        tasks.start_soon(self._pump, subscription, tasks)
+                    for source, lane in self._sources:
+                        tasks.start_soon(self._pump, source, lane, tasks)
                 self._complete = self._failure is None
         finally:
             self._stopped = True
             self._ready.end()
             self._ended.set()
 
-    async def _pump(self, subscription: Source[B], tasks: TaskGroup) -> None:
+    async def _pump(self, source: Source[B], lane: Lane[B], tasks: TaskGroup) -> None:
         try:
-            await subscription.run(self._ready.put)
+            await source.run(lane)
         except TidemarkError as error:
             self._failure = self._failure or error
             tasks.cancel_scope.cancel()

@@ -5,8 +5,6 @@ than its taker takes: the stream's window is all that may be on the way.
 Next: broker/client/decoder.py
 """
 
-from collections.abc import Awaitable, Callable
-
 import anyio
 
 from broker.client.assignment_table import Location
@@ -20,13 +18,13 @@ from broker.client.errors import (
     ServerRefusal,
     TidemarkError,
 )
+from broker.client.lane import Lane
 from broker.client.message import Batch
 from broker.client.network import Network
 from broker.client.offsets import Offsets
 from broker.client.progress import Progress
 from broker.client.protocol import CONSUME, consumer_metadata, create_consumer
 from broker.client.retry import ends_reader, is_wrong_node
-from broker.model.ids import TimeTick
 from broker.model.position import DeliverFilter, MessageTypes, StartFrom
 from schemas.wire import Created, scan_consume_response
 
@@ -34,8 +32,6 @@ SILENCE_S = 30.0
 """An idle server still sends a time tick every 200 ms; without any the stream is taken for dead."""
 
 WRITE_S = 5.0
-
-Deliver = Callable[[Batch], Awaitable[None]]
 
 
 class Subscription:
@@ -52,11 +48,7 @@ class Subscription:
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._heard_s = 0.0
 
-    @property
-    def closed_tick(self) -> TimeTick:
-        return self._progress.closed_tick
-
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, lane: Lane[Batch]) -> None:
         """Hand every message over once and in order, over as many streams as it takes.
 
         Raises OutOfRange when retention was faster than the reader, and what the server refuses
@@ -70,7 +62,7 @@ class Subscription:
                 location = await self._network.assignments.locate(
                     self._wanted.pchannel, deadline_s=self._network.open_s
                 )
-                await self._consume(location, deliver)
+                await self._consume(location, lane)
             except (BadTarget, ProtocolBroken):
                 raise
             except ServerRefusal as error:
@@ -81,7 +73,7 @@ class Subscription:
             if not self._decoder.done:
                 await self._pause(location)
 
-    async def _consume(self, location: Location, deliver: Deliver) -> None:
+    async def _consume(self, location: Location, lane: Lane[Batch]) -> None:
         """One stream, from its opening to its end."""
         connection = self._network.connection(location.address)
         metadata = consumer_metadata(location.channel, location.node)
@@ -91,15 +83,18 @@ class Subscription:
             if not isinstance(scan_consume_response(first), Created):
                 raise ProtocolBroken(f"{connection.address}: a Consume stream began with no create")
             await stream.write(self._request(), WRITE_S)
-            await self._hand_over(stream, frames, deliver)
+            await self._hand_over(stream, frames, lane)
 
-    async def _hand_over(self, stream: Conversation, frames: list[bytes], deliver: Deliver) -> None:
+    async def _hand_over(
+        self, stream: Conversation, frames: list[bytes], lane: Lane[Batch]
+    ) -> None:
         while True:
             batch = self._decoder.feed(frames)
             if batch is not None:
                 self._backoff = self._backoff.succeeded()
                 self._heard_s = anyio.current_time()
-                await deliver(batch)
+                await lane.give(batch)
+            lane.close(self._decoder.closed_tick)
             if self._decoder.done:
                 return
             frames = await stream.read(SILENCE_S)

@@ -1,5 +1,6 @@
 """A copy of a broadcast that lies in a log twice: each reader of ours shows the first one."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,8 @@ async def test_read_and_read_batches_show_the_first_copy_of_each_vchannel(tmp_pa
             batches = [it async for it in log.read_batches([vchannel], until="now")]
             assert single == ids
             assert [it.broadcast_id for batch in batches for it in batch.messages] == ids
+            for one, other in pairwise(it for it in batches if len(it)):
+                assert one.closed_tick < other.ticks[0]
         everything = [it async for it in log.read_batches([V0, V1], until="now")]
         found = [it.broadcast_id for batch in everything for it in batch.messages]
         assert sorted(it or 0 for it in found) == [0, 1, 1, 2, 2, 3, 4]

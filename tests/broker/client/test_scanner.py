@@ -12,9 +12,10 @@ import pytest
 from anyio.abc import TaskStatus
 
 from broker.client.errors import ClosedClient, ForkedClient, Unrecoverable
+from broker.client.lane import Lane
 from broker.client.message import Batch, Received
 from broker.client.scanner import Scanner
-from broker.client.subscription import Deliver, Subscription
+from broker.client.subscription import Subscription
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
 END, REFUSED = 0, -1
@@ -22,8 +23,6 @@ END, REFUSED = 0, -1
 
 class Scripted:
     """Stands where a subscription stands; it hands over a batch for each number it is given."""
-
-    closed_tick = TimeTick(0)
 
     def __init__(self) -> None:
         self._numbers: asyncio.Queue[tuple[int, asyncio.Task[None] | None]] = asyncio.Queue()
@@ -34,7 +33,7 @@ class Scripted:
         """`then_cancel` is cancelled in the same turn of the loop, before it can look."""
         self._numbers.put_nowait((number, then_cancel))
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, lane: Lane[Batch]) -> None:
         while True:
             number, step = await self._numbers.get()
             if number == END:
@@ -44,7 +43,7 @@ class Scripted:
             tick = TimeTick(number)
             payload = str(number).encode()
             message = Received(payload, MessageId(number), tick, "v", None, 2, {})
-            await deliver(Batch(VChannelName("v"), None, [message], tick))
+            await lane.give(Batch(VChannelName("v"), None, [message], tick))
             if step is not None:
                 step.cancel()
 

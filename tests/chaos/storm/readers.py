@@ -32,6 +32,9 @@ MESSAGES, BATCHES, ROWS = "messages", "batches", "rows"
 class Source(Protocol):
     """What the three forms have in common."""
 
+    @property
+    def closed_tick(self) -> int: ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -116,7 +119,7 @@ class Readers:
             self.recorder.history.readings.append(reading)
             try:
                 async for batch in reader:
-                    self._take(reading, batch)
+                    self._take(reading, batch, reader.closed_tick)
                 assert wanted.until is not None
                 reading.until_tick, reading.to_the_end = wanted.until.tick, True
             except TidemarkError as error:
@@ -125,15 +128,14 @@ class Readers:
             finally:
                 await reader.close()
 
-    def _take(self, reading: Reading, batch: Any) -> None:
-        """What came, and which tick is closed by it; rows do not say that."""
+    def _take(self, reading: Reading, batch: Any, closed_tick: int) -> None:
+        """What came, and which tick is closed by all that came."""
         came = seen_rows(batch) if reading.only else seen(batch.messages)
         if reading.bare:
             came = [it._replace(term=0) for it in came]
         reading.seen += [self.recorder.one(it) for it in came]
-        closed = 0 if reading.only else batch.closed_tick
-        if closed and (not reading.closed or reading.closed[-1][1] < closed):
-            reading.closed.append((len(reading.seen), closed))
+        if closed_tick and (not reading.closed or reading.closed[-1][1] < closed_tick):
+            reading.closed.append((len(reading.seen), closed_tick))
 
     def _source(self, wanted: Wanted) -> Source:
         vchannel, start, until = wanted.vchannel, wanted.start, wanted.until
