@@ -19,7 +19,7 @@ from tests.spark.exactly_once.driver import Driver
 from tests.spark.exactly_once.query import COUNTS, LATE, NUMBERS, SCHEMA, SHARDS, WINDOW
 
 KINDS = ("task", "driver", "broker")
-PROGRESS_S_MAX = 180.0
+PROGRESS_S_MAX = 600.0
 CHUNK = 200
 CHUNKS_PER_S = 10
 KEYS = 7
