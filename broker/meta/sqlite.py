@@ -118,14 +118,21 @@ class SqliteMetaStore:
                 yield
 
     async def _write_together(self) -> None:
-        """In the order they came: the first of them has the turn, so it is always among them."""
+        """In the order they came: the first of them has the turn, so it is always among them.
+
+        Nobody is told of a success that was not seen, whatever ends this one: a task may be
+        cancelled in ways that no shield of anyio's holds off.
+        """
         together = self._writes[:TOGETHER_MAX]
         del self._writes[:TOGETHER_MAX]
         try:
             await self._file.apply(together)
         except (MetaError, sqlite3.Error, UnicodeError) as error:
-            for write in together:
-                write.refused = write.refused or error
+            _refuse(together, error)
+        except BaseException as error:
+            cause = f"{self._path}: who wrote this with others was ended: {error!r}"
+            _refuse(together, MetaError(f"{cause}; it may or may not be there"))
+            raise
 
     def _forget(self, mine: Write) -> None:
         """Of one that was cancelled, or came to a closed store, nothing is written later."""
@@ -144,6 +151,11 @@ class SqliteMetaStore:
                 return
             await anyio.sleep(0.01 * (attempt + 1))
         raise MetaError(f"{self._path}: another process keeps the metadata file locked")
+
+
+def _refuse(writes: Sequence[Write], error: Exception) -> None:
+    for write in writes:
+        write.refused = write.refused or error
 
 
 @contextmanager

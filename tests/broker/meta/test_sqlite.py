@@ -2,6 +2,7 @@
 
 # ruff: noqa: ASYNC240 - nothing else runs on the loop of a test
 
+import asyncio
 import itertools
 import resource
 import sqlite3
@@ -168,6 +169,43 @@ async def test_writes_that_wait_at_once_share_a_commit_and_each_is_whole_or_refu
                 entry = await store.get(key)
                 assert entry is not None
                 assert entry.revision == outcomes[name]
+
+
+async def test_who_shares_a_commit_with_somebody_that_is_ended_is_told_of_no_success(
+    path: Path,
+) -> None:
+    async with await SqliteMetaStore.open(path) as store:
+        loop, leaders, failed = asyncio.get_running_loop(), list[asyncio.Task[None]](), list[str]()
+
+        async def leads() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            leaders.append(task)
+            with pytest.raises(asyncio.CancelledError):
+                await store.write({"leader": b"1"})
+            task.uncancel()
+
+        async def follows(name: str) -> None:
+            try:
+                await store.write({name: b"1"})
+            except MetaError as error:
+                failed.append(str(error))
+
+        def ends_the_leader(statement: str) -> None:
+            if statement == "SAVEPOINT one":
+                loop.call_soon_threadsafe(leaders.pop().cancel)
+
+        async with anyio.create_task_group() as writers:
+            writers.start_soon(store.get, "whoever has the turn first")
+            for start in (leads, lambda: follows("a"), lambda: follows("b")):
+                writers.start_soon(start)
+            await anyio.lowlevel.checkpoint()
+            await store._file._connection.set_trace_callback(ends_the_leader)
+        assert len(failed) == 2
+        assert "it may or may not be there" in failed[0]
+        assert await store.list("") == []
+        await store._file._connection.set_trace_callback(None)
+        await store.write({"after": b"1"})
 
 
 async def test_more_writes_than_share_a_commit_all_get_their_turn(path: Path) -> None:
