@@ -166,7 +166,7 @@ def sent_bytes(meters: str) -> int:
     return round(sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(CONSUMED)))
 
 
-CONSUMED = "tidemark_streamingnode_consume_bytes{"
+CONSUMED = "tidemark_streamingnode_consume_bytes_total{"
 
 
 def session(folder: Path) -> Any:
