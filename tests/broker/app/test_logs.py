@@ -22,6 +22,7 @@ def configured() -> Iterator[Configure]:
     """Configures the log as a broker does, into a text; everything is as before afterwards."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
+    configured = structlog.get_config()
     named: list[logging.Logger] = []
 
     def configure(levels: str = "info", form: str = "json", node: int | None = None) -> io.StringIO:
@@ -34,7 +35,7 @@ def configured() -> Iterator[Configure]:
     root.handlers[:], root.level = before
     for logger in named:
         logger.setLevel(logging.NOTSET)
-    structlog.reset_defaults()
+    structlog.configure(**configured)
 
 
 @dataclass(frozen=True, slots=True)
