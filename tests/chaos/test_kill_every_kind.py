@@ -35,6 +35,7 @@ KINDS = (
     "/root/coordinator/broadcaster/tasks/*",
     "/root/coordinator/catalog",
     "/root/coordinator/commits/committer",
+    "/root/coordinator/consumption",
     "/root/coordinator/cut_gate",
     "/root/coordinator/oracle",
     "/root/coordinator/placements/*",
