@@ -204,7 +204,7 @@ async def test_who_shares_a_commit_with_somebody_that_is_ended_is_told_of_no_suc
         assert len(failed) == 2
         assert "it may or may not be there" in failed[0]
         assert await store.list("") == []
-        await store._file._connection.set_trace_callback(None)
+        await store._file._connection.set_trace_callback(lambda _: None)
         await store.write({"after": b"1"})
 
 
