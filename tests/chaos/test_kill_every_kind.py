@@ -84,7 +84,7 @@ async def test_whichever_actor_is_killed_only_its_subtree_restarts_and_callers_g
     """`None`: nobody is killed, and the kinds are compared with the list."""
     chosen = random.Random(kind)
     async with (
-        local_broker(tmp_path / "data", pchannels=len(NAMES)) as broker,
+        local_broker(tmp_path / "data", pchannels=len(NAMES), node_acks=False) as broker,
         connect(broker.address) as log,
         anyio.create_task_group() as background,
     ):

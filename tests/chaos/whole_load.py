@@ -75,7 +75,11 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 class Load:
-    """Runs in a task group until `enough`."""
+    """Runs in a task group until `finish`.
+
+    The broker needs `node_acks=False`: one broadcast waits for an acknowledgement all the time, so
+    that there is the actor of a broadcast to kill at any moment.
+    """
 
     def __init__(self, log: Client, names: tuple[str, ...], workers: int) -> None:
         self.calls = Calls()
