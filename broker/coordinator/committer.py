@@ -50,7 +50,8 @@ class CommitterLimits:
 
     apps_max: int = 4096
     app_age_ms: int = 30 * 24 * 3600 * 1000
-    """An app that has committed nothing for so long is forgotten: it would begin anew."""
+    """An app that has committed nothing for so long is forgotten: it would begin anew. One of a
+    single run is so after ONE_RUN_MS, which costs nothing: nobody comes with its name again."""
     under_way_max: int = 256
     askers_max: int = 64
     """Of one commit."""

@@ -39,12 +39,14 @@ from typing import Final
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.model.stage import BatchCommit, BatchCommitted, StagedTxn, Word
+from broker.model.stage import ONE_RUN, BatchCommit, BatchCommitted, StagedTxn, Word
 
 TXNS_MAX: Final = 8192
 """In one commit; a record of them has about half a megabyte."""
 TICKS_MAX: Final = 1024
 """Of more vchannels than these it is not remembered where they were committed."""
+ONE_RUN_MS: Final = 3_600_000
+"""An app of one run is remembered no longer: for as long as that run may ask again."""
 
 
 class CommitState(Enum):
@@ -204,7 +206,12 @@ def finished(known: AppCommits, now_ms: int) -> AppCommits | None:
 def silent(apps: Sequence[AppCommits], now_ms: int, age_ms_max: int) -> tuple[AppCommits, ...]:
     """The apps that have committed nothing for so long that they are forgotten."""
     idle = [it for it in apps if it.attempt is None and it.done is not None]
-    return tuple(it for it in idle if it.done and now_ms - it.done.done_ms > age_ms_max)
+    return tuple(it for it in idle if it.done and now_ms - it.done.done_ms > _kept(it, age_ms_max))
+
+
+def _kept(known: AppCommits, age_ms_max: int) -> int:
+    """Each of them has a name of its own, so that many would leave no room for others."""
+    return min(age_ms_max, ONE_RUN_MS) if known.app.startswith(ONE_RUN) else age_ms_max
 
 
 def _heard_preparing(attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | Refusal]) -> Attempt:

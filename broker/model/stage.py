@@ -13,6 +13,8 @@ from broker.model.ids import TimeTick, TxnId, VChannelName
 
 APP_BYTES_MAX: Final = 256
 NUMBER_MAX: Final = (1 << 63) - 1
+ONE_RUN: Final = "once:"
+"""So begins the name of an app that no later run has: nothing is staged for it a second time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from broker.client import StagedPart
+from broker.model.stage import ONE_RUN
 from broker.spark.refusals import NotSupported
 from broker.spark.sink_options import SinkOptions
 from broker.spark.staged_rows import abort, commit, stage
@@ -74,7 +75,7 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise NotSupported("mode overwrite: a log is not overwritten; use append")
         self._options = options
-        self._app = options.app or f"spark-batch-{uuid4()}"
+        self._app = options.app or f"{ONE_RUN}spark-batch-{uuid4()}"
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """As of `StreamWriter`."""

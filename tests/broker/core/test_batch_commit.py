@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.batch_commit import (
+    ONE_RUN_MS,
     TICKS_MAX,
     TXNS_MAX,
     WORDS,
@@ -26,7 +27,7 @@ from broker.core.batch_commit import (
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId, VChannelName
 from broker.model.message import Appended
-from broker.model.stage import BatchCommit, BatchCommitted, StagedTxn, Word
+from broker.model.stage import ONE_RUN, BatchCommit, BatchCommitted, StagedTxn, Word
 
 V = tuple(VChannelName(f"by-dev-dml_{number}_1v0") for number in range(3))
 GONE, WRONG = StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE
@@ -154,6 +155,14 @@ def test_apps_that_are_silent_for_long_are_forgotten() -> None:
     old, new = AppCommits("old", Done(1, {}, 1000)), AppCommits("new", Done(1, {}, 5000))
     busy = begun(AppCommits("busy", Done(1, {}, 1000)), BatchCommit("busy", 2, ()), 1)
     assert silent([old, new, busy, NEW], 6000, 4000) == (old,)
+
+
+def test_an_app_of_one_run_is_forgotten_when_that_run_asks_no_more() -> None:
+    once, job = (AppCommits(it, Done(0, {}, 1000)) for it in (f"{ONE_RUN}a", "job"))
+    month_ms = 30 * 24 * 3600 * 1000
+    assert silent([once, job], 1000 + ONE_RUN_MS, month_ms) == ()
+    assert silent([once, job], 1001 + ONE_RUN_MS, month_ms) == (once,)
+    assert silent([once, job], 6000, 4000) == (once, job)
 
 
 @dataclass
