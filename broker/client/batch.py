@@ -59,6 +59,11 @@ class MessageBatch:
         return self._came.end - self._came.first
 
     @property
+    def nbytes(self) -> int:
+        """Of the body that they came in, unpacked."""
+        return len(self._came.body)
+
+    @property
     def ids(self) -> Sequence[int]:
         """The id of each message."""
         came = self._came

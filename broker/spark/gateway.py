@@ -29,6 +29,8 @@ RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 START_S = 30.0
 TAKEN_ROWS = 8192
 """Handed from loop to thread at once: a step between them costs as much as a small batch."""
+TAKEN_BYTES = 8 * 1024 * 1024
+"""At once as well, as rows may be large; packed ones are far larger here than in the log."""
 
 Subscription = Mapping[str, Sequence[str]]
 """Each subscribed name with its vchannels in shard order."""
@@ -192,11 +194,11 @@ async def _opened(open: Callable[["Client"], Scanner], client: "Client") -> Scan
 async def _take(scanner: Scanner) -> tuple[list[Any], bool]:
     """Some batches that have rows, and whether they are the last."""
     batches: list[Any] = []
-    rows = 0
+    rows = size = 0
     async for batch in scanner:
         if len(batch):
             batches.append(batch)
-            rows += len(batch)
-        if rows >= TAKEN_ROWS:
+            rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= TAKEN_ROWS or size >= TAKEN_BYTES:
             return batches, False
     return batches, True

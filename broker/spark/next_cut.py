@@ -35,7 +35,11 @@ class NextCut:
         self._bounded = True
 
     def behind(self, start: Cut, limits: Limits) -> Cut | None:
-        """Where a micro-batch from `start` ends; None while there are no rows for one."""
+        """Where a micro-batch from `start` ends; None while there are no rows for one.
+
+        It may have no rows, once others have written so much on the same logs that retention
+        could come to `start`: then nobody could say any more that nothing was lost.
+        """
         newest = self._grown(start)
         if newest is None or newest.tick <= start.tick:
             return None
@@ -46,7 +50,7 @@ class NextCut:
         is_all = choice.tick == newest.tick
         if is_all and not choice.rows:
             self._empty = newest
-            return None
+            return newest if self._is_left_behind(start, newest) else None
         if is_all and self._holds_back(choice.rows, limits):
             return None
         self._held_back_s = None
@@ -75,6 +79,13 @@ class NextCut:
     def _has_grown(self, looked: Cut) -> bool:
         held = self._subscribed.gateway.held(list(looked.ends))
         return any(it.next_id > looked.ends[name] for name, it in held.items())
+
+    def _is_left_behind(self, start: Cut, newest: Cut) -> bool:
+        """Whether a log holds less before `start` than behind it: seldom, however much it grows."""
+        held = self._subscribed.gateway.held(list(start.ends))
+        return any(
+            end - held[name].first_id < newest.ends[name] - end for name, end in start.ends.items()
+        )
 
     def _is_long_ago(self) -> bool:
         return time.monotonic() - self._asked_s > IDLE_CUT_S  # noqa: TID251

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROWS_MIN: Final = 1024
 """Smaller batches are joined: Spark takes a batch of ten rows in the time of one of a thousand."""
+BYTES_MIN: Final = 1024 * 1024
+"""Of fewer rows, but so many bytes, a batch is large enough."""
 PAUSE_S: Final = 0.5
 ID_MAX: Final = (1 << 63) - 1
 log = logging.getLogger("tidemark.spark")
@@ -151,16 +153,16 @@ class _Places(Sequence[tuple[int, int]]):
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
-        if not waiting and len(batch) >= ROWS_MIN:
+        if not waiting and (len(batch) >= ROWS_MIN or batch.nbytes >= BYTES_MIN):
             yield batch
             continue
         waiting.append(batch)
-        rows += len(batch)
-        if rows >= ROWS_MIN:
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= ROWS_MIN or size >= BYTES_MIN:
             yield _one(waiting)
-            waiting, rows = [], 0
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield _one(waiting)
 

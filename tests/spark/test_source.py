@@ -223,6 +223,14 @@ def test_a_range_of_ticks_gives_exactly_that_range_on_every_shard(
     assert sorted(row.time_tick for row in times.collect()) == expected
 
 
+def test_where_there_is_nothing_a_batch_has_no_rows(
+    spark: SparkSession, broker: BrokerProcess, fill: Fill
+) -> None:
+    fill("nothing", [])
+    assert batch(spark, broker, "nothing").collect() == []
+    assert batch(spark, broker, "nothing", endingTimestamp=0).collect() == []
+
+
 def test_a_vchannel_can_be_read_by_its_own_name(
     spark: SparkSession, broker: BrokerProcess, fill: Fill
 ) -> None:

@@ -19,6 +19,8 @@ from broker.spark.subscription import Subscribed, declared
 from tests.local_broker import local_broker
 
 V = "by-dev-rootcoord-dml_0_1v0"
+QUIET = "by-dev-rootcoord-dml_0_2v0"
+"""On the same log."""
 SEGMENT_BYTES = 1024 * 1024
 KEPT_SEGMENTS = 4
 FORGOTTEN_S_MAX = 60
@@ -28,36 +30,36 @@ class World:
     """A broker that keeps little, in a thread, and a client on it."""
 
     def __init__(self, portal: BlockingPortal, address: str, log: Client) -> None:
-        self._portal, self._address, self._log = portal, address, log
+        self._portal, self._address, self.log = portal, address, log
 
     def call(self, method: Any, *arguments: Any) -> Any:
         return self._portal.call(method, *arguments)
 
     def append(self, *values: bytes) -> None:
         for value in values:
-            self.call(self._log.append, V, value)
+            self.call(self.log.append, V, value)
 
     def fill(self, segments: int) -> None:
         for _ in range(4 * segments):
             self.append(b"filler" + os.urandom(SEGMENT_BYTES // 4))
 
     def begin(self, value: bytes) -> Any:
-        txn = self._log.txn(V, keepalive_s=120)
+        txn = self.log.txn(V, keepalive_s=120)
         self.call(txn.begin)
         self.call(txn.append, value)
         return txn
 
     def first_id(self) -> int:
-        return int(self.call(self._log.describe, [V])[V].first_id)
+        return int(self.call(self.log.describe, [V])[V].first_id)
 
     def until_forgotten(self, message_id: int) -> None:
         """Until it is gone; retention looks every 10 s, and what a restart needs stays."""
 
         async def watch() -> None:
             with anyio.fail_after(FORGOTTEN_S_MAX):
-                async with self._log.barrier().watch() as ticks:
+                async with self.log.barrier().watch() as ticks:
                     async for _ in ticks:
-                        if (await self._log.describe([V]))[V].first_id > message_id:
+                        if (await self.log.describe([V]))[V].first_id > message_id:
                             return
 
         self.call(watch)
@@ -137,3 +139,26 @@ def test_a_transaction_that_retention_cut_in_half_is_lost_and_said_to_be(world: 
     with pytest.raises(DataLoss, match="removed by retention"):
         values(strict, strict.partitions(start, end))
     assert values(lenient, lenient.partitions(start, end)) == [b"whole"]
+
+
+@pytest.mark.slow
+def test_a_query_that_waits_for_rows_is_not_lost_when_retention_takes_those_of_others(
+    world: World,
+) -> None:
+    world.call(world.log.append, QUIET, b"first")
+    reader = world.reader(subscribe=QUIET)
+    start = reader.initialOffset()
+    read = reader.latestOffset(start, ReadAllAvailable())
+    assert values(reader, reader.partitions(start, read)) == [b"first"]
+    world.fill(1)
+    moved = reader.latestOffset(read, ReadAllAvailable())
+    assert moved["ends"][QUIET] > read["ends"][QUIET]
+    assert reader.partitions(read, moved) == []
+    world.append(b"one more")
+    assert reader.latestOffset(moved, ReadAllAvailable()) == moved, "a batch for each of others'"
+    world.fill(KEPT_SEGMENTS)
+    later = reader.latestOffset(moved, ReadAllAvailable())
+    world.until_forgotten(read["ends"][QUIET])
+    world.call(world.log.append, QUIET, b"second")
+    end = reader.latestOffset(later, ReadAllAvailable())
+    assert values(reader, reader.partitions(later, end)) == [b"second"]

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from broker.client import Client, Message, connect
+from broker.client import Client, Gathering, Message, connect
 from broker.spark.batch_reader import BatchReader
 from broker.spark.options import parse
 from broker.spark.refusals import BadCheckpoint, BadColumns, BadLimit, BadOption
@@ -36,7 +36,7 @@ class World:
     """A broker in a thread, a client on it, and readers of it."""
 
     def __init__(self, portal: BlockingPortal, address: str, log: Client) -> None:
-        self._portal, self._address, self._log = portal, address, log
+        self._portal, self.address, self._log = portal, address, log
 
     def do(self, use: Callable[[Client], Awaitable[Any]]) -> Any:
         return self._portal.call(use, self._log)
@@ -68,7 +68,7 @@ class World:
         return rows_of(BatchReader(Subscribed(parsed, declared(parsed))))
 
     def _given(self, name: str, options: dict[str, object]) -> dict[str, str]:
-        given = {"server": self._address, "subscribe": name, "columns": "n,t"} | options
+        given = {"server": self.address, "subscribe": name, "columns": "n,t"} | options
         return {option: str(value) for option, value in given.items() if value is not None}
 
 
@@ -156,6 +156,25 @@ def test_a_broadcast_is_in_one_micro_batch_on_all_its_channels(world: World) -> 
     transfers.result()
     assert all(values.count(one) == SHARDS for values in batches for one in values)
     assert len([values for values in batches if values]) > 30 * SHARDS // 7
+
+
+def test_large_rows_that_were_packed_small_are_not_all_held_together(world: World) -> None:
+    name = world.make("packed", pa.schema([("n", pa.int64()), ("t", pa.binary())]))
+    rows = pa.table({"n": range(24), "t": [bytes(1024 * 1024)] * 24})
+    gathering = Gathering(compression="zstd")
+
+    async def append(_: Client) -> None:
+        async with connect(world.address, gathering=gathering) as log:
+            await log.append_arrow(name, rows, key="n")
+
+    world.do(append)
+    reader = world.stream(name, minPartitions=1)
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    sizes = [rows.nbytes for part in parts for rows in reader.read(part)]
+    assert len(parts) == SHARDS
+    assert sum(sizes) >= rows.nbytes
+    assert max(sizes) <= 8 * 1024 * 1024
 
 
 def test_a_limit_that_counts_files_is_refused(world: World) -> None:
