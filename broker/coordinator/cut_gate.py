@@ -30,6 +30,8 @@ LEASE_S = 2.0
 HELD_BACK_S = WAIT_S + LEASE_S
 """No broadcast is held back for longer."""
 HOLDS_MAX = 256
+FIRST_ID_BITS = 62
+"""An id has 63; no two lives of a gate, in whichever process, give the same ones."""
 
 Asked = Envelope[GateMessage]
 
@@ -48,6 +50,7 @@ class CutGate(Actor[GateMessage]):
 
     async def started(self, context: Context[GateMessage]) -> None:
         self._context = context
+        self._turnstile.number_from(context.random.getrandbits(FIRST_ID_BITS))
 
     async def receive(self, batch: Sequence[Asked]) -> None:
         for envelope in batch:

@@ -140,6 +140,19 @@ def test_a_hold_that_nobody_lets_go_ends_by_itself_and_has_not_lasted() -> None:
     play(test, Faults())
 
 
+def test_a_hold_of_a_gate_that_died_has_not_lasted_whoever_holds_the_next_one() -> None:
+    async def test(cluster: Cluster) -> None:
+        held = await hold(cluster)
+        cluster.system.kill(GATE)
+        await anyio.sleep(0.5)
+        await cluster.broadcast(ASKED[0])
+        other = await hold(cluster)
+        assert not await let_go(cluster, held)
+        assert await let_go(cluster, other)
+
+    play(test, Faults())
+
+
 def test_who_left_while_waiting_holds_nothing() -> None:
     async def test(cluster: Cluster) -> None:
         cluster.logs.refusals[V[0]] = [Refusal(StreamingCode.INNER, "moving")] * 5
