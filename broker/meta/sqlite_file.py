@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 import aiosqlite
+import anyio
 from anyio import to_thread
 
 from broker.ports.meta import Conflict, Entry, MetaError, UnknownSchema
@@ -63,7 +64,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, connection: aiosqlite.Connection, busy_timeout_ms: int) -> None:
         self._path = path
-        self._looks_max = max(1, busy_timeout_ms // LOOK_MS)
+        self._busy_s = busy_timeout_ms / 1000
         self._connection = connection
 
     @classmethod
@@ -157,14 +158,16 @@ class SqliteFile:
             raise
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Again while another process is in the way."""
-        for _ in range(self._looks_max - 1):
+        """Again while another process is in the way; by the time and not by the number of looks,
+        each of which takes as long as the loop is busy."""
+        until_s = anyio.current_time() + self._busy_s
+        while True:
             try:
                 return await call()
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or anyio.current_time() >= until_s:
                     raise
-        return await call()
 
     async def _try(self, write: Write) -> None:
         run = self._connection.execute

@@ -3,6 +3,7 @@
 # ruff: noqa: ASYNC240 - nothing else runs on the loop of a test
 
 import asyncio
+import hashlib
 import itertools
 import resource
 import sqlite3
@@ -103,6 +104,24 @@ async def test_a_store_that_stays_locked_is_an_error_and_no_hang(path: Path) -> 
             assert (await store.list(""))[0][1].value == b"1"
             other.execute("ROLLBACK")
         await store.write({"a": b"3"})
+
+
+async def test_a_locked_store_is_an_error_in_its_time_however_busy_the_loop_is(path: Path) -> None:
+    async def keeps_the_loop_busy() -> None:
+        while True:
+            hashlib.pbkdf2_hmac("sha256", b"a", b"b", 60_000)
+            await anyio.lowlevel.checkpoint()
+
+    async with await SqliteMetaStore.open(path, busy_timeout_ms=600) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as others:
+                others.start_soon(keeps_the_loop_busy)
+                began_s = anyio.current_time()
+                with pytest.raises(MetaError, match="locked"):
+                    await store.write({"a": b"1"})
+                assert anyio.current_time() - began_s < 5
+                others.cancel_scope.cancel()
 
 
 async def test_a_busy_store_is_waited_for(path: Path) -> None:
