@@ -44,7 +44,7 @@ def refusal_of(message: NewMessage, first_tick: TimeTick, admission: Admission) 
     """Every reason to say no that lies in the message, in order."""
     if admission.closed is not None:
         return admission.closed
-    if message.size > admission.message_bytes_max:
+    if message.size > admission.message_bytes_max and not _is_word(message):
         return _never(
             f"a message of {message.size} bytes is over the limit of"
             f" {admission.message_bytes_max}; split it"
@@ -65,8 +65,15 @@ def refusal_of(message: NewMessage, first_tick: TimeTick, admission: Admission) 
 
 
 def _is_prepare(message: NewMessage) -> bool:
-    """Only the coordinator's word has a stage and is no begin."""
-    return message.type == PREPARE_TXN and message.stage is not None
+    return message.type == PREPARE_TXN and _is_word(message)
+
+
+def _is_word(message: NewMessage) -> bool:
+    """Only the coordinator's word on a staged transaction has a stage and is no begin.
+
+    Its size is no reason to refuse it: when the batch is decided, some of it may be visible.
+    """
+    return message.stage is not None and message.type != MessageType.BEGIN_TXN
 
 
 def _type_refusal(kind: int) -> Refusal:

@@ -7,7 +7,8 @@ import pytest
 from broker.core.admission import APPENDABLE_TYPES, Admission, covers_pchannel, refusal_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TimeTick, TxnId
-from broker.model.message import MessageType, NewMessage
+from broker.model.message import PREPARE_TXN, MessageType, NewMessage
+from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
 P = PChannelName("by-dev-rootcoord-dml_3")
@@ -48,6 +49,15 @@ def test_what_is_wrong_is_named(change: dict[str, object], code: StreamingCode, 
 def test_an_end_that_names_its_transaction_is_for_that_to_judge() -> None:
     end = replace(GOOD, type=MessageType.COMMIT_TXN, txn=TxnContext(TxnId(5), 0))
     assert refusal_of(end, TICK, ADMISSION) is None
+
+
+def test_the_word_on_a_staged_transaction_may_have_any_size_its_begin_may_not() -> None:
+    of_stage = replace(GOOD, size=101, txn=TxnContext(TxnId(5), 0), stage=StageName("job", 7, 0, 0))
+    for kind in (PREPARE_TXN, MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN):
+        assert refusal_of(replace(of_stage, type=kind), TICK, ADMISSION) is None
+    refusal = refusal_of(replace(of_stage, type=MessageType.BEGIN_TXN), TICK, ADMISSION)
+    assert refusal is not None
+    assert "101 bytes" in refusal.cause
 
 
 def test_what_covers_a_pchannel() -> None:
