@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import anyio
 import pyarrow as pa
 
-from broker.client import Client, DeadlineExceeded, Stage, StagedPart, TidemarkError
+from broker.client import Client, DeadlineExceeded, Message, Stage, StagedPart, TidemarkError
 from broker.core.naming import collection_id_of
 from broker.core.sharding import shard_of
 from broker.model.ids import VChannelName
@@ -28,6 +28,8 @@ ATTEMPT_BITS: Final = 62
 LOT_ROWS: Final = 16_384
 LOT_BYTES: Final = 2 * 1024 * 1024
 BATCH_MESSAGES: Final = 8192
+RUN_ROWS: Final = 16
+"""Of a batch, at least, on average: each waits for the one before, single messages do not."""
 BATCH_BYTES: Final = 1024 * 1024
 GRACE_S: Final = 10.0
 """Beyond its deadline whatever was asked of the client's loop has ended, or the loop is dead."""
@@ -174,6 +176,14 @@ class _Task:
 
             return append_rows
         runs = list(columns.messages(lot))
+        if len(runs) > lot.num_rows // RUN_ROWS + 1:
+            singles, timeout_s = _singles(runs), self._options.timeout_s
+
+            async def append_singles(_: Client) -> None:
+                for target, messages in singles.items():
+                    await self._stage.append_messages(target, messages, deadline_s=timeout_s)
+
+            return append_singles
 
         async def append_runs(client: Client) -> None:
             for run in runs:
@@ -188,6 +198,16 @@ def _schema_of(gateway: Gateway, topic: str) -> pa.Schema | None:
         if topic == each.name or each.id == collection_id_of(VChannelName(topic)):
             return gateway.columns(each.name) if each.schema else None
     return None
+
+
+def _singles(runs: Sequence[Messages]) -> dict[str, list[Message]]:
+    """Messages with properties of their own, or of many targets, by target in their order."""
+    found: dict[str, list[Message]] = {}
+    for run in runs:
+        keys = run.keys or [None] * len(run.payloads)
+        for payload, key in zip(run.payloads, keys, strict=True):
+            found.setdefault(run.target, []).append(Message(payload, key, run.properties))
+    return found
 
 
 async def _append_run(client: Client, stage: Stage, run: Messages) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pyarrow as pa
 import pytest
 
@@ -10,7 +11,7 @@ from broker.spark.gateway import gateway_here
 from broker.spark.sink_options import SinkOptions, parse_sink
 from broker.spark.staged_rows import abort, commit, stage
 from tests.broker_process import BrokerProcess, free_port
-from tests.spark.conftest import run_with_client
+from tests.spark.conftest import WithClient, run_with_client
 
 
 def rows(*values: bytes) -> pa.RecordBatch:
@@ -75,3 +76,36 @@ def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
         with pytest.raises(TidemarkError):
             stage(options, "query", 1, 0, batches())  # type: ignore[arg-type]
         gateway_here(options.server, options.cluster).close()
+
+
+@pytest.mark.parametrize("alike", [1, 50])
+def test_rows_with_properties_of_their_own_keep_them_and_their_order(
+    broker: BrokerProcess, with_client: WithClient, alike: int
+) -> None:
+    """With few alike in a row they go out one by one, else in batches."""
+    name, other = f"own_{alike}", f"other_{alike}"
+    numbers = range(2000)
+    given = [(name if at // alike % 2 else other, [("n", str(at // alike))]) for at in numbers]
+    batch = pa.record_batch(
+        {
+            "value": [b"%d" % at for at in numbers],
+            "key": [None if at % 3 else at % 9 for at in numbers],
+            "collection": [where for where, _ in given],
+            "properties": pa.array([own for _, own in given], pa.map_(pa.string(), pa.string())),
+        }
+    )
+    options = parse_sink({"server": broker.address}, streaming=True)
+
+    async def use(log: Client) -> None:
+        for target in (name, other):
+            await log.collections.create(target, shards=1)
+        part = await anyio.to_thread.run_sync(stage, options, name, 0, 0, iter([batch]))
+        await anyio.to_thread.run_sync(commit, options, [part])
+        for target in (name, other):
+            read = [it async for it in log.read(target, until="now").messages()]
+            mine = [at for at in numbers if given[at][0] == target]
+            assert [int(it.payload) for it in read] == mine
+            assert [it.properties["n"] for it in read] == [str(at // alike) for at in mine]
+            assert sum(it.key is None for it in read) == sum(at % 3 > 0 for at in mine)
+
+    with_client(use)
