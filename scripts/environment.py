@@ -95,7 +95,8 @@ def build_wheels(environment: Environment, extras: Collection[str]) -> None:
     missing = [name for name in wanted if not any(folder.glob(f"{name}-{pins[name]}-*.whl"))]
     if missing:
         pip = (environment.python, "-m", "pip", "wheel", "-q", "--no-deps", "-c", CONSTRAINTS)
-        environment.run(*pip, "-w", folder, *missing)
+        # Debian's setuptools, which its venv brings, cannot make wheels: build in pip's own.
+        environment.run(*pip, "--use-pep517", "-w", folder, *missing)
 
 
 def installer_variables(pip_settings: str, wheels: Path | None = None) -> dict[str, str]:
