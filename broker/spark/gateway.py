@@ -102,7 +102,12 @@ class Gateway:
         portal.call(ask, client)
 
     def begin(self, ask: Callable[["Client"], Awaitable[T]]) -> "Future[T]":
-        """Set going on the client's loop, once; the deadline is the asker's."""
+        """Set going on the client's loop, once; the deadline is the asker's.
+
+        A broker that cannot be reached for a first time is waited for.
+        """
+        if self._open is None:
+            self._call(_nothing)
         portal, client = self._connected()
         return portal.start_task_soon(ask, client)
 
@@ -174,7 +179,14 @@ def _run(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]
         anyio.run(_serve, server, cluster, ready, backend_options={"use_uvloop": True})
     except BaseException as error:  # noqa: BLE001 - whoever waits is told, on another thread
         if not ready.done():
-            ready.set_exception(error)
+            ready.set_exception(_cause(error))
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the tasks around it ended with: only that says whether to try again."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _serve(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
@@ -185,6 +197,10 @@ async def _serve(server: str, cluster: str, ready: "Future[tuple[BlockingPortal,
     async with BlockingPortal() as portal, connect(server, cluster=cluster) as client:
         ready.set_result((portal, client))
         await portal.sleep_until_stopped()
+
+
+async def _nothing(_: "Client") -> None:
+    """Asks for the connection alone."""
 
 
 async def _opened(open: Callable[["Client"], Scanner], client: "Client") -> Scanner:

@@ -58,7 +58,12 @@ class Progress:
             gateway.attempt(within)
         except (TidemarkError, TimeoutError) as error:
             self._replaced = self._replaced or isinstance(error, ChannelFenced)
-            log.warning("tidemark: tick %d is not told to %r: %s", tick, self._name, error)
+            log.warning(
+                "tidemark: tick %d is not told to %r: %s",
+                tick,
+                self._name,
+                str(error) or "no answer",
+            )
             return False
         return True
 

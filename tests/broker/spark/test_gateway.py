@@ -1,0 +1,46 @@
+"""The client behind plain calls, when there is no broker yet."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from broker.client import BadAddress, Client, ConnectionLost
+from broker.spark.gateway import Gateway
+from broker.spark.progress import Progress
+from tests.broker_process import BrokerProcess, free_port
+
+WAIT_S_MAX = 60
+
+
+async def _collections(log: Client) -> int:
+    return len(await log.collections.list())
+
+
+async def _listed(log: Client) -> None:
+    await _collections(log)
+
+
+def test_an_address_that_is_none_is_said_to_be_none_at_once() -> None:
+    with pytest.raises(BadAddress, match="nonsense"):
+        Gateway("nonsense", "by-dev").collections()
+
+
+def test_what_is_tried_once_says_that_nobody_is_there() -> None:
+    gateway = Gateway(f"127.0.0.1:{free_port()}", "by-dev")
+    with pytest.raises(ConnectionLost, match="cannot reach"):
+        gateway.attempt(_listed)
+    Progress("nightly").processed(gateway, ["by-dev-rootcoord-dml_0_1v0"], 7)  # no error
+
+
+def test_a_first_connection_waits_for_a_broker_that_is_away(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    asking, writing = Gateway(listen, "by-dev"), Gateway(listen, "by-dev")
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(asking.collections)
+        begun = threads.submit(lambda: writing.begin(_collections).result(WAIT_S_MAX))
+        with BrokerProcess(tmp_path / "data", listen):
+            assert asked.result(WAIT_S_MAX) == []
+            assert begun.result(WAIT_S_MAX) == 0
+            asking.close()
+            writing.close()
