@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tests.broker_process import free_port
-from tests.chaos.storm.member import HOLD, SABOTAGE, command
+from tests.chaos.storm.member import CLOCK_LATE_MS, HOLD, SABOTAGE, command
 from tests.chaos.storm.proxy import Link
 
 WATCH_S = 0.1
@@ -27,6 +27,8 @@ HOLD_S = 1.0
 COORDINATOR = "coordinator"
 OFTEN = {"balance_interval_s": "2", "min_rebalance_interval_s": "4", "node_lease_s": "1.5"}
 """Channels move from node to node under load, besides what is forced, and leases run out."""
+LATE_MS = (0, 10_000, 2_000, 20_000)
+"""Of the wall clock of a coordinator that starts anew: it goes back by more than a window."""
 
 
 class Member:
@@ -56,10 +58,13 @@ class Member:
             self._command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | self._environment,
+            env=os.environ | self._environment | {CLOCK_LATE_MS: str(self._late_ms())},
         )
         assert process.stdout is not None
         threading.Thread(target=_keep, args=(process.stdout, self._said), daemon=True).start()
+
+    def _late_ms(self) -> int:
+        return LATE_MS[(self.starts - 1) % len(LATE_MS)] if self.name == COORDINATOR else 0
 
     def signal(self, number: signal.Signals) -> bool:
         """False when there is nobody."""

@@ -1,7 +1,8 @@
 """One process of a cluster in a storm: the product's own command, on a disk that can be held up.
 
 The process patches itself and nothing else: a write to a log file waits for as long as the harness
-holds the file that HOLD names, and with SABOTAGE one bug is planted that a storm has to notice.
+holds the file that HOLD names, its wall clock is CLOCK_LATE_MS late, and with SABOTAGE one bug is
+planted that a storm has to notice.
 Next: tests/chaos/storm/sabotages.py
 """
 
@@ -11,12 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from actors import SystemClock
 from broker.cli.main import run
 from broker.wal.segmented.os_files import OsFile
 from tests.chaos.storm.sabotages import plant
 
 ROOT = Path(__file__).parents[3]
 HOLD, SABOTAGE = "STORM_HOLD", "STORM_SABOTAGE"
+CLOCK_LATE_MS = "STORM_CLOCK_LATE_MS"
 """The variables of its environment."""
 
 
@@ -29,8 +32,15 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     wait_for_leave_to_write(os.environ[HOLD])
+    make_late(int(os.environ[CLOCK_LATE_MS]))
     plant(os.environ[SABOTAGE])
     run()
+
+
+def make_late(ms: int) -> None:
+    """What day it is, and not how time passes: deadlines and leases are as long as ever."""
+    wall_ms = SystemClock.wall_ms
+    SystemClock.wall_ms = lambda clock: wall_ms(clock) - ms  # type: ignore[method-assign,assignment]
 
 
 def wait_for_leave_to_write(path: str) -> None:

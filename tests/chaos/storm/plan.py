@@ -26,7 +26,7 @@ LASTING_S = {
 }
 """Each kind, and how long it lasts."""
 
-TIMES = {"kill-actor": 3, "kill-owner": 2, "zombie": 2, "lose-answers": 3}
+TIMES = {"kill-actor": 3, "kill-owner": 2, "zombie": 2, "lose-answers": 3, "trickle": 3}
 """How often a kind is in the deck that is dealt again and again; once if not told."""
 MEAN_GAP_S = 3.0
 GAP_S_MAX = 8.0

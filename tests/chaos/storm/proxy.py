@@ -10,7 +10,7 @@ import anyio
 from anyio.abc import ByteStream, SocketStream, TaskGroup
 
 CHUNK_BYTES = 64 * 1024
-TRICKLE_BYTES, TRICKLE_S = 1000, 0.02
+TRICKLE_BYTES, TRICKLE_S = 200, 0.02
 BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 
 

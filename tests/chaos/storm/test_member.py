@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from actors import SystemClock
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from tests.chaos.storm.member import wait_for_leave_to_write
+from tests.chaos.storm.member import make_late, wait_for_leave_to_write
 from tests.chaos.storm.sabotages import SABOTAGES, planted_in_clients
 
 GUARD_S = 30.0
@@ -32,6 +33,17 @@ def test_writes_wait_while_they_are_held_and_come_through_afterwards(
     writer.join(GUARD_S)
     assert file.read(0, 99) == b"before after"
     file.close()
+
+
+def test_a_late_clock_tells_an_earlier_day_and_counts_seconds_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SystemClock, "wall_ms", SystemClock.wall_ms)  # put back afterwards
+    clock = SystemClock()
+    before_ms, before_s = clock.wall_ms(), clock.monotonic_s()
+    make_late(3_600_000)
+    assert clock.wall_ms() < before_ms
+    assert clock.monotonic_s() >= before_s
 
 
 @pytest.mark.parametrize("name", sorted(SABOTAGES))
