@@ -18,7 +18,7 @@ WORK = ROOT / ".chaos"
 def main() -> int:
     """Set up and run; the exit code of the storm."""
     try:
-        environment = make(WORK / "environment", ["."])
+        environment = make(WORK / "environment", [".[arrow,compression]"])
     except EnvironmentFailed as failure:
         print(failure, file=sys.stderr)
         return 1
