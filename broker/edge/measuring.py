@@ -162,21 +162,34 @@ class _Walk:
         return MessageId(max(confirmed_id, first_id - heads_max, self._view.offsets().first_id))
 
     def _look(self, head: RecordHead) -> None:
-        """Note the copy of a broadcast, or a commit of a batch."""
-        if not (self._after < head.base_tick <= self._until and head.lone):
+        """Note the copies of broadcasts, or a commit of a batch."""
+        if not (head.body and self._measuring.wants(head.vchannel)):
             return
-        if not self._measuring.wants(head.vchannel):
-            return
-        if head.txn is not None:
+        if head.txn is None:
+            self._look_at_messages(head)
+        elif self._is_in_span(head.base_tick):
             self._look_at_commit(head, head.txn.id)
-        elif MARK in head.lone:
-            self._look_at_copy(head)
+
+    def _is_in_span(self, tick: TimeTick) -> bool:
+        return self._after < tick <= self._until
+
+    def _look_at_messages(self, head: RecordHead) -> None:
+        """Copies of broadcasts that came to a vchannel at the same time lie in one record."""
+        if MARK not in head.body:
+            return
+        start = 0
+        for index, size in enumerate(head.sizes):
+            body = head.body[start : start + size]
+            start += size
+            tick = TimeTick(head.base_tick + index)
+            if MARK in body and self._is_in_span(tick):
+                self._look_at_message(head.vchannel, tick, body)
 
     def _look_at_commit(self, head: RecordHead, txn_id: TxnId) -> None:
-        if BATCH_MARK not in head.lone:
+        if BATCH_MARK not in head.body:
             return
         try:
-            text = BATCH.read(stored_properties(head.lone))
+            text = BATCH.read(stored_properties(head.body))
             mark = None if text is None else read_batch_mark(text)
         except (Malformed, BadProperty):
             return  # it was not the coordinator who wrote it
@@ -186,16 +199,16 @@ class _Walk:
             place = f"{head.vchannel}/{txn_id}"
             self.copies.append(BroadcastCopy(BroadcastId(-1 - mark.id), place, head.base_tick, of))
 
-    def _look_at_copy(self, head: RecordHead) -> None:
+    def _look_at_message(self, vchannel: str, tick: TimeTick, body: bytes) -> None:
         try:
-            text = stored_properties(head.lone).get(BROADCAST.key)
+            text = stored_properties(body).get(BROADCAST.key)
             header = None if text is None else read_broadcast_header(text)
         except (Malformed, BadProperty):
             return  # no reader sees a broadcast in it either
         if header is not None and header.broadcast_id:
             of = sum([self._is_together(it) for it in header.vchannels])
             broadcast_id = BroadcastId(header.broadcast_id)
-            self.copies.append(BroadcastCopy(broadcast_id, head.vchannel, head.base_tick, of))
+            self.copies.append(BroadcastCopy(broadcast_id, vchannel, tick, of))
 
     def _is_together(self, vchannel: str) -> bool:
         return vchannel in self._together or pchannel_of(vchannel) in self._together

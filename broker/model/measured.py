@@ -11,9 +11,9 @@ from broker.model.txn import TxnPart
 class RecordHead:
     """What a stored record is, without what is in it.
 
-    `size_bytes`: of its bodies as they are stored. `lone`: the body of a record that is one
-    message, in no batch and no transaction, so that it may be the copy of a broadcast; or of the
-    commit of a transaction, which may be one of a batch.
+    `size_bytes`: of its bodies as they are stored. `sizes` and `body` are the record's where its
+    messages are in no batch and no transaction, so that each may be the copy of a broadcast, and
+    of the commit of a transaction, which may be one of a batch; empty otherwise.
     """
 
     base_id: MessageId
@@ -24,7 +24,8 @@ class RecordHead:
     vchannel: str
     size_bytes: int
     txn: TxnPart | None = None
-    lone: bytes = b""
+    sizes: tuple[int, ...] = ()
+    body: bytes = b""
 
     @property
     def next_id(self) -> MessageId:

@@ -114,8 +114,7 @@ class SliceInTxn(Slice):
 
 def head_of(record: Record) -> RecordHead:
     """What a record is, without what is in it."""
-    alone = len(record.sizes) == 1 and record.batch is None
-    tells = alone and (record.txn is None or record.kind == MessageType.COMMIT_TXN)
+    tells = record.batch is None and (record.txn is None or record.kind == MessageType.COMMIT_TXN)
     return RecordHead(
         record.base_id,
         record.base_tick,
@@ -125,5 +124,6 @@ def head_of(record: Record) -> RecordHead:
         record.vchannel,
         len(record.body),
         record.txn,
+        record.sizes if tells else (),
         record.body if tells else b"",
     )

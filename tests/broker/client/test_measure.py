@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import anyio
 import pytest
 
 from broker.client import (
@@ -102,6 +103,23 @@ async def test_what_is_measured_is_what_is_read_from_memory_and_from_files(
         assert some.choice.bytes <= 4000
         (one,) = (await log.measure(NAMES[:1], after=until - 1, until=until)).steps.values()
         assert all(it.first_tick == until for it in one)
+
+
+async def test_copies_that_came_to_a_vchannel_at_once_and_lie_in_one_record_are_seen(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(3)
+    async with (
+        local_broker(tmp_path / "data", pchannels=4) as broker,
+        connect(broker.address) as log,
+    ):
+        for _ in range(6):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(12):
+                    tasks.start_soon(log.broadcast.append, chance.sample(NAMES, 2), b"at once")
+        until = (await log.cut(NAMES)).tick
+        for rows_max in (1, 7, 20):
+            assert (await go_through(log, until, rows_max))[-1] == until
 
 
 async def test_questions_that_mean_nothing_have_an_error_of_their_own(tmp_path: Path) -> None:
