@@ -1,9 +1,10 @@
 """The measurement itself, run inside the environment that `scripts/bench_spark.py` made.
 
 A broker is filled once; then each subject reads all of it, round after round, from the broker
-through Spark's workers into `noop`. The time is that of the micro-batches alone (`addBatch`), as
-Spark tells it: starting a query takes a second or two whatever it reads. What the broker sends for
-some columns is counted by its own meter of bytes that consumers were given.
+through Spark's workers into `noop`, or into another collection: staged, committed and synced. The
+time is that of the micro-batches alone (`addBatch`), as Spark tells it: starting a query takes a
+second or two whatever it reads. What the broker sends for some columns is counted by its own meter
+of bytes that consumers were given.
 """
 
 import argparse
@@ -41,11 +42,15 @@ console = Console(width=100)
 
 @dataclass(slots=True)
 class Subject:
-    """One way to read, and what each round of it gave."""
+    """One way to read, and what each round of it gave.
+
+    `topic`: the collection that the rows are written to; "" for nowhere.
+    """
 
     name: str
     collection: str
     options: dict[str, str] = field(default_factory=dict)
+    topic: str = ""
     rows: int = 0
     seconds: list[float] = field(default_factory=list)
     sent_bytes: list[int] = field(default_factory=list)
@@ -66,6 +71,8 @@ SUBJECTS = (
     Subject("Arrow, 2 of 10 columns", "wide", {"columns": "c0,c1"}),
     Subject("messages of 100 B, all columns", "plain"),
     Subject("messages, `value` alone", "plain", {"columns": "value"}),
+    Subject("Arrow, through the sink", "narrow", topic="narrow_out"),
+    Subject("messages, through the sink", "plain", {"columns": "value"}, topic="plain_out"),
 )
 
 
@@ -127,6 +134,8 @@ async def fill(address: str, rows: int) -> None:
             made = await log.collections.create(name, shards=SHARDS, schema=batch.schema)
             for at in range(rows // BATCH_ROWS):
                 await log.append_arrow(made.vchannels[at % SHARDS], batch)
+        await log.collections.create("narrow_out", shards=SHARDS, schema=narrow.schema)
+        await log.collections.create("plain_out", shards=SHARDS)
         made = await log.collections.create("plain", shards=SHARDS)
         for at in range(rows // BATCH_ROWS):
             await log.append_batch(made.vchannels[at % SHARDS], messages)
@@ -142,13 +151,13 @@ def once(spark: Any, address: str, meters: str, subject: Subject, *, keep: bool)
         .option("startingOffsets", "earliest")
         .load()
     )
+    own = frame.drop(*[name for name in frame.columns if name.startswith("_")])
     with TemporaryDirectory() as checkpoint:
-        query = (
-            frame.writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
+        writer = frame.writeStream.format("noop")
+        if subject.topic:
+            writer = own.writeStream.format("tidemark")
+            writer = writer.option("server", address).option("topic", subject.topic)
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         if not query.awaitTermination(WAIT_S) or query.exception() is not None:
             raise SystemExit(f"{subject.name}: {query.exception() or 'took too long'}")
         batches = [json.loads(it.json) for it in query.recentProgress]
@@ -198,7 +207,7 @@ def session(folder: Path) -> Any:
 
 def table(subjects: Sequence[Subject]) -> Table:
     """Medians, and how far single rounds were from them."""
-    made = Table(title=f"Spark reads from Tidemark into noop, local[2]; {SYNCED}")
+    made = Table(title=f"Spark reads from Tidemark, local[2]; {SYNCED}")
     for name in ("", "rows/s", "slowest to fastest round", "sent by the broker, B a row"):
         made.add_column(name, justify="left" if not name else "right")
     for it in subjects:
