@@ -102,8 +102,9 @@ class Reading:
         self.cursor = picked.cursor
 
     def see(self, item: Item) -> None:
-        """Each message by itself, and whether it is a begin or a body."""
-        assert not isinstance(item, ClosedTick)
+        """Each message by itself, and whether it is a begin or a body; a closed tick is neither."""
+        if isinstance(item, ClosedTick):
+            return
         if isinstance(item, Delivered):
             self.found.append((item.id, item.tick, item.last_confirmed_id, item.body))
             self.in_txn.append(isinstance(item, DeliveredInTxn))
