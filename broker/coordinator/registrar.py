@@ -182,7 +182,9 @@ class Registrar(Actor[RegistrarMessage]):
     async def _absent(self, is_meant: Callable[[Member], bool]) -> None:
         gone = [member for member in self._members.values() if is_meant(member)]
         for member in gone:
-            if self._nodes.has_spoken(member.node):
+            if self._closing or member.stopping:
+                log.info("a node that was stopping is gone", node=member.node, pid=member.pid)
+            elif self._nodes.has_spoken(member.node):
                 log.warning("node lost: its process is gone", node=member.node, pid=member.pid)
             else:
                 log.info("a node of the coordinator before is gone", node=member.node)

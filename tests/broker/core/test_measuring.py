@@ -98,6 +98,21 @@ def test_what_is_missing_of_a_transactions_begin_is_estimated_and_its_rows_are_e
         assert last == up_to(rows, channel, after, 10_000)[0]
 
 
+def test_the_bytes_of_a_transaction_that_began_before_the_walk_are_estimated_from_those_seen() -> (
+    None
+):
+    happened: list[Part] = [
+        ("begin", 0, 1, 0),
+        ("body", 0, 3, 9),
+        ("body", 0, 1, 5),
+        ("commit", 0, 1, 0),
+    ]
+    heads, _ = log_of(happened)
+    found, _ = walk(heads[2:], (0, 10_000), Grain(1))
+    (step,) = found[SHARDS[0]].steps
+    assert (step.rows, step.bytes) == (4, 4 * 5)
+
+
 def test_only_what_is_measured_is_wanted() -> None:
     span = (TimeTick(0), TimeTick(9))
     some = Measuring(SHARDS[:1], span, Grain(1), Enough())

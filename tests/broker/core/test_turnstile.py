@@ -174,6 +174,14 @@ def test_several_cuts_share_the_gate_and_later_ones_let_go_first_whoever_was_the
     assert not turnstile.release(third)
 
 
+def test_a_cut_does_not_wait_for_who_waits_at_another_one_with_nothing_in_common() -> None:
+    turnstile = Turnstile([], WAIT_S, LEASE_S)
+    held(turnstile, V[:2])
+    turnstile.enter(Entrant(PARTY, "there"), V[:2])
+    held(turnstile, V[1:], 0.5)
+    assert turnstile.waiting == 1
+
+
 def test_what_takes_too_long_is_named_and_the_gate_opens() -> None:
     turnstile = Turnstile([], WAIT_S, LEASE_S)
     slow, new = Entrant(PARTY, "slow"), Entrant(PARTY, "new")
