@@ -19,7 +19,8 @@ from broker.edge.reach import Reach
 from broker.edge.singles import consume_slice
 from broker.edge.tick_frames import TickFrames
 from broker.model.failure import Refused, StreamingCode
-from broker.model.message import Delivered, DeliveredInTxn
+from broker.model.ids import TimeTick
+from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
 from broker.model.record import Slice
 from broker.node.messages import Delivery, Locate, OpenScanner, ScannerOpened
 from broker.transport import ServerBatchStream
@@ -95,7 +96,7 @@ class ConsumeStream:
     """The consumer after its handshake."""
 
     __slots__ = (
-        "_cursor", "_feeding", "_opening", "_puller", "_shared", "_stream",
+        "_cursor", "_feeding", "_opening", "_puller", "_shared", "_stream", "_told",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +111,7 @@ class ConsumeStream:
         self._opening = opening
         self._puller = Puller(shared.directory, opening, opened.scanner)
         self._cursor = opened.cursor
+        self._told = TimeTick(0)
         self._feeding = anyio.CancelScope()
 
     async def run(self, created: bytes, meter: StreamMeter) -> None:
@@ -145,8 +147,9 @@ class ConsumeStream:
     def _framed(self, delivery: Delivery) -> bytes:
         framed_tick = self._shared.ticks.framed
         channel = self._opening.name
+        closed = self._news(delivery)
         if not delivery.items:
-            return framed_tick(channel, delivery.tick) if delivery.tick else b""
+            return framed_tick(channel, closed) if closed else b""
         parts: list[bytes] = []
         run: list[bytes] = []
         for item in delivery.items:
@@ -164,9 +167,17 @@ class ConsumeStream:
                 parts += (frames(run), framed_tick(channel, item))
                 run = []
         parts.append(frames(run))
-        if delivery.tick:
-            parts.append(framed_tick(channel, delivery.tick))
+        if closed:
+            parts.append(framed_tick(channel, closed))
         return b"".join(parts)
+
+    def _news(self, delivery: Delivery) -> ClosedTick | None:
+        """A Scanner repeats a tick that stands still; Milvus's consumers hear only growing ones."""
+        closed = delivery.tick
+        if closed is None or closed.tick <= self._told:
+            return None
+        self._told = closed.tick
+        return closed
 
 
 def _in_txn(item: DeliveredInTxn) -> bytes:

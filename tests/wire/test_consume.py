@@ -1,13 +1,17 @@
 """Reading through Milvus's Consume: policies, filters, properties, ticks, ends, and resumption."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from broker.model.failure import StreamingCode as Code
+from broker.node.limits import NodeLimits
 from broker.node.messages import CloseScanner
+from broker.wal.memory import Fault, MemoryWal
 from schemas.generated.google.protobuf import Empty
 from schemas.generated.milvus.proto import common, messages
 from schemas.generated.milvus.proto import streaming as wire
@@ -22,12 +26,27 @@ from schemas.wire import (
     scan_consume_response,
     scan_produce_response,
 )
-from tests.wire.peer import Ended, Peer, PeerStream, append, insert
-from tests.wire.small_broker import P0, V0, SmallBroker
+from tests.wire.peer import Ended, Peer, PeerStream, append, connected, insert
+from tests.wire.small_broker import P0, V0, SmallBroker, small_broker
 
 ALL = wire.DeliverPolicy(all=Empty())
 LATEST = wire.DeliverPolicy(latest=Empty())
 ROCKSMQ = common.WalName(1)
+
+
+@dataclass
+class FullDisk:
+    """Refuses appends while `full`; `looks`: how often it was asked whether it still is."""
+
+    full: bool = False
+    looks: int = 0
+
+    def fault(self, _channel: object, _records: object) -> Fault | None:
+        return Fault.LOST if self.full else None
+
+    def is_writable(self) -> bool:
+        self.looks += 1
+        return not self.full
 
 
 def message_id(number: int, wal: common.WalName = ROCKSMQ) -> common.MessageId:
@@ -77,6 +96,16 @@ async def received(stream: PeerStream) -> Consumed:
 
 def is_tick(found: Consumed) -> bool:
     return found.properties["_t"] == "1"
+
+
+async def ticks_of_the_term(stream: PeerStream) -> list[int]:
+    """Of what still comes until the stream ends, as it does with its term."""
+    ticks = []
+    try:
+        while True:
+            ticks.append((await received(stream)).tick)
+    except Ended:
+        return ticks
 
 
 async def next_messages(stream: PeerStream, count: int) -> list[Consumed]:
@@ -161,6 +190,23 @@ async def test_an_idle_consumer_hears_ticks_in_milvus_form(peer: Peer) -> None:
             assert properties["_np"] == ""
             assert tick.message_id == tick.last_confirmed_id
     assert any("_np" in tick.properties for tick in ticks)
+
+
+async def test_a_tick_that_stands_still_is_told_once() -> None:
+    disk = FullDisk()
+    often = NodeLimits(tick_interval_s=0.005, pull_wait_s=0.005, probe_s=0.005)
+    wal = MemoryWal(fault_of=disk.fault, is_writable=disk.is_writable)
+    async with small_broker(wal=wal, node_limits=often) as broker, connected(broker) as peer:
+        stream, produce = await opened(peer), peer.produce()
+        await produce.receive()
+        disk.full = True
+        await produce.send(append(1))
+        assert not isinstance(scan_produce_response(await produce.receive()), Produced)
+        while disk.looks < 50:
+            await anyio.lowlevel.checkpoint()
+        disk.full = False
+        ticks = await ticks_of_the_term(stream)
+        assert ticks == sorted(set(ticks))
 
 
 async def test_latest_begins_after_what_is_there(peer: Peer) -> None:
