@@ -245,8 +245,8 @@ class _Tree:
     def _command(self) -> tuple[str, ...]:
         return (sys.executable, "-m", "broker", "node", "--leash")
 
-    def _ended(self, pid: int) -> None:
-        self._tell_registrar(ProcessEnded(pid))
+    def _ended(self, node: NodeId, pid: int) -> None:
+        self._tell_registrar(ProcessEnded(node, pid))
 
     def _tell_registrar(self, message: CloseCluster | ProcessEnded) -> None:
         try:

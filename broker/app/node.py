@@ -7,6 +7,7 @@ Next: broker/node/membership.py
 
 import os
 import random
+import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -166,7 +167,12 @@ class _Tree:
 
     def _member(self, parts: NodeParts, identity: str) -> ChildSpec:
         enrolment = RemoteEnrolment(
-            self.calls, self._node_id, self.address, pid=os.getpid(), cluster_id=identity
+            self.calls,
+            self._node_id,
+            self.address,
+            pid=os.getpid(),
+            incarnation=secrets.token_hex(8),
+            cluster_id=identity,
         )
 
         def membership() -> Membership:

@@ -327,6 +327,7 @@ class RegisterNode(Request[Lease]):
     node: NodeId
     address: str
     pid: int
+    incarnation: str
     cluster_id: str
 
 
@@ -357,8 +358,9 @@ class NodeAbsent:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """The operating system says so."""
+    """The process of this node, says the operating system of this machine."""
 
+    node: NodeId
     pid: int
 
 

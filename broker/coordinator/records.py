@@ -26,6 +26,7 @@ COLLECTION_PREFIX = "collection/"
 PCHANNEL_PREFIX = "pchannel/"
 SESSION_KEY = "counter/session"
 NODE_PREFIX = "node/"
+LEASE_KEY = "lease"
 PAUSE_KEY = "consumption/paused"
 STREAMING_VERSION_KEY = "streaming/version"
 
@@ -177,6 +178,7 @@ def encode_member(member: Member) -> bytes:
             "node": member.node,
             "address": member.address,
             "pid": member.pid,
+            "incarnation": member.incarnation,
             "session": member.session,
         }
     )
@@ -190,6 +192,7 @@ def decode_member(key: str, value: bytes) -> Member:
             node=NodeId(fields["node"]),
             address=str(fields["address"]),
             pid=int(fields["pid"]),
+            incarnation=str(fields.get("incarnation", "")),
             session=int(fields["session"]),
             until_s=0.0,
         )

@@ -1,8 +1,8 @@
 """Keeps the list of nodes: who has a lease, who came, who is gone.
 
 Owns the leases and their records. A record outlives the coordinator, so that its restart takes no
-node's right to write: whoever is recorded gets one lease's time to be heard of again. Never moves a
-channel: it says that the nodes have changed.
+node's right to write: whoever is recorded gets the time of the longest lease that was granted to be
+heard of again. Never moves a channel: it says that the nodes have changed.
 Next: broker/core/membership.py
 """
 
@@ -14,6 +14,7 @@ import structlog
 
 from actors import Actor, ActorError, Context, Envelope
 from broker.coordinator.founding import found_cluster, next_number
+from broker.coordinator.granted_leases import GrantedLeases
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import (
     CheckLeases,
@@ -67,6 +68,7 @@ class Registrar(Actor[RegistrarMessage]):
         self._pchannels = pchannels
         self._assigner_path = assigner_path
         self._lease_s = lease_s
+        self._granted = GrantedLeases(store, lease_s)
         self._members: dict[NodeId, Member] = {}
         self._closing = False
         self._came = self._left = self._lost = 0
@@ -74,6 +76,7 @@ class Registrar(Actor[RegistrarMessage]):
     async def started(self, context: Context[RegistrarMessage]) -> None:
         self._context = context
         self._identity = (await found_cluster(self._store, self._pchannels)).identity
+        await self._granted.inherit(context.clock.monotonic_s())
         until_s = self._until_s()
         for key, entry in await self._store.list(NODE_PREFIX):
             member = replace(decode_member(key, entry.value), until_s=until_s)
@@ -115,8 +118,8 @@ class Registrar(Actor[RegistrarMessage]):
                 envelope.reply(None)
             case NodeAbsent(node, session):
                 await self._absent(lambda it: (it.node, it.session) == (node, session))
-            case ProcessEnded(pid):
-                await self._absent(lambda it: it.pid == pid)
+            case ProcessEnded(node, pid):
+                await self._absent(lambda it: (it.node, it.pid) == (node, pid))
             case CheckLeases():
                 await self._check()
             case message:
@@ -131,7 +134,14 @@ class Registrar(Actor[RegistrarMessage]):
             )
             envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
-        newcomer = Member(request.node, request.address, request.pid, 0, self._until_s())
+        newcomer = Member(
+            node=request.node,
+            address=request.address,
+            pid=request.pid,
+            incarnation=request.incarnation,
+            session=0,
+            until_s=self._until_s(),
+        )
         holder = self._members.get(request.node)
         admitted = admit(holder, newcomer, self._context.clock.monotonic_s())
         if isinstance(admitted, Refusal):
@@ -192,11 +202,13 @@ class Registrar(Actor[RegistrarMessage]):
         await self._remove(gone)
 
     async def _check(self) -> None:
-        late = overdue(self._members.values(), self._context.clock.monotonic_s())
+        now_s = self._context.clock.monotonic_s()
+        late = overdue(self._members.values(), now_s)
         for member in late:
             log.warning("node lost: its lease ran out", node=member.node, address=member.address)
         self._lost += len(late)
         await self._remove(late)
+        await self._granted.shorten(now_s)
 
     async def _remove(self, gone: Sequence[Member]) -> None:
         """First for everybody who places channels, then for a successor of this coordinator."""
@@ -234,4 +246,4 @@ class Registrar(Actor[RegistrarMessage]):
         return Lease(member.session, self._lease_s, moving, paused)
 
     def _until_s(self) -> float:
-        return self._context.clock.monotonic_s() + self._lease_s
+        return self._granted.until_s(self._context.clock.monotonic_s())

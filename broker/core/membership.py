@@ -14,11 +14,16 @@ from broker.model.ids import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The process that is a node now; `until_s` is a time of the coordinator's clock."""
+    """The process that is a node now; `until_s` is a time of the coordinator's clock.
+
+    `incarnation` is its own, made at its start; "" of an older program. Its pid is for people: in a
+    container each process has the same, at the same address.
+    """
 
     node: NodeId
     address: str
     pid: int
+    incarnation: str
     session: int
     until_s: float
     stopping: bool = False
@@ -32,7 +37,7 @@ def admit(holder: Member | None, newcomer: Member, now_s: float) -> Member | Ref
     """
     if holder is None:
         return newcomer
-    if (holder.address, holder.pid) == (newcomer.address, newcomer.pid):
+    if _process(holder) == _process(newcomer):
         return replace(holder, until_s=newcomer.until_s)
     if holder.until_s <= now_s:
         return newcomer
@@ -41,6 +46,10 @@ def admit(holder: Member | None, newcomer: Member, now_s: float) -> Member | Ref
         f"node id {holder.node} is in use by process {holder.pid} at {holder.address}; stop it, or"
         " give this node another --node-id",
     )
+
+
+def _process(member: Member) -> tuple[str, int, str]:
+    return member.address, member.pid, member.incarnation
 
 
 def renewed(

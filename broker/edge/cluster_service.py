@@ -62,7 +62,9 @@ class ClusterService:
         host, _, port = request.address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise _invalid(f"node {node}: address {request.address!r} is not HOST:PORT")
-        message = RegisterNode(node, request.address, request.pid, request.cluster_id)
+        message = RegisterNode(
+            node, request.address, request.pid, request.incarnation, request.cluster_id
+        )
         return _encoded(await self._reaches.registrar.ask(message, deadline_s=ASK_S))
 
     async def renew(self, request: v1.RenewRequest) -> v1.Lease:

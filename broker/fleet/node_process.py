@@ -62,15 +62,16 @@ async def _at_once() -> None:
 
 @dataclass(slots=True)
 class Fleet:
-    """How node processes are started, and those that run. `ended` hears of each that is gone.
+    """How node processes are started, and those that run.
 
-    `of_one`: what is told to one node alone, besides the `environment` of all. `taken_over`: waits
-    until others serve what a node that died has served, or there are none.
+    `ended` hears of each that is gone, with its pid. `of_one`: what is told to one node alone,
+    besides the `environment` of all. `taken_over`: waits until others serve what a node that died
+    has served, or there are none.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str]
-    ended: Callable[[int], None]
+    ended: Callable[[NodeId, int], None]
     of_one: "Callable[[NodeId], Mapping[str, str]]" = _nothing_more
     taken_over: "Callable[[], Awaitable[None]]" = _at_once
     running: "dict[NodeId, subprocess.Popen[bytes]]" = field(default_factory=dict)
@@ -156,7 +157,7 @@ class NodeProcess(Actor[ProcessMessage]):
                 pipe.close()
         if self._fleet.running.get(self._node) is process:
             del self._fleet.running[self._node]
-        self._fleet.ended(process.pid)
+        self._fleet.ended(self._node, process.pid)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         return {} if self._process is None else {"pid": self._process.pid}
@@ -178,7 +179,7 @@ class NodeProcess(Actor[ProcessMessage]):
             said = b""
         if not said:
             self._deafen()
-            self._fleet.ended(self._process.pid)
+            self._fleet.ended(self._node, self._process.pid)
             self._context.self.tell(Ended())
 
     def _deafen(self) -> None:

@@ -59,15 +59,29 @@ class RemoteTicks:
 
 
 class RemoteEnrolment:
-    """An `Enrolment` of the process `pid`, which serves at `address`."""
+    """An `Enrolment` of the process `pid`, which serves at `address`.
+
+    `incarnation`: what no other process has or had, whatever its pid.
+    """
 
     def __init__(
-        self, calls: Calls, node: NodeId, address: str, *, pid: int, cluster_id: str
+        self,
+        calls: Calls,
+        node: NodeId,
+        address: str,
+        *,
+        pid: int,
+        incarnation: str,
+        cluster_id: str,
     ) -> None:
         self._calls = calls
         self._node = node
         self._registration = v1.RegisterRequest(
-            node_id=node, address=address, pid=pid, cluster_id=cluster_id
+            node_id=node,
+            address=address,
+            pid=pid,
+            incarnation=incarnation,
+            cluster_id=cluster_id,
         )
 
     async def register(self, deadline_s: float) -> Lease:

@@ -63,6 +63,7 @@ class World:
             "node": NodeId(node),
             "address": f"127.0.0.1:{node}",
             "pid": 100 + node,
+            "incarnation": f"first of {node}",
             "cluster_id": self.identity,
         }
         return RegisterNode(**(given | changes))  # type: ignore[arg-type]
@@ -129,7 +130,8 @@ def test_a_node_that_is_known_to_be_gone_is_not_waited_for(how: str) -> None:
             if how == "leave":
                 await registrar.ask(LeaveCluster(NodeId(1), first.session), deadline_s=5.0)
             elif how == "process":
-                registrar.tell(ProcessEnded(101))
+                registrar.tell(ProcessEnded(NodeId(2), 101))
+                registrar.tell(ProcessEnded(NodeId(1), 101))
             else:
                 world.absent[NodeId(1)]()
             table = await follow_until(system, lambda it: all_assigned(it) and len(it.nodes) == 1)
@@ -151,6 +153,29 @@ def test_a_node_id_in_use_is_refused_and_its_holder_goes_on() -> None:
             assert world.present() == [1]
 
     seeded(43, scenario)
+
+
+def test_a_new_process_with_the_pid_and_address_of_the_one_before_is_another_one() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        world = World(clock, MemoryMetaStore(), count=1)
+        async with await world.start() as system:
+            first = await world.register(system, 1, pid=1)
+            before = await follow_until(system, all_assigned)
+            world.nodes[0] = FakeNode(NodeId(1), world.nodes[0].terms, clock, "127.0.0.1:1")
+            again = world.register(system, 1, pid=1, incarnation="second")
+            assert await refused(again) is StreamingCode.RESOURCE_ACQUIRED
+            await clock.sleep(2 * LEASE_S)
+            second = await world.register(system, 1, pid=1, incarnation="second")
+            assert second.session > first.session
+            newest = before.version
+
+            def is_newer(table: object) -> bool:
+                return all_assigned(table) and table.version > newest  # type: ignore[arg-type,attr-defined]
+
+            await follow_until(system, is_newer)
+            assert len(world.nodes[0].served) == len(NAMES)
+
+    seeded(54, scenario)
 
 
 def test_a_node_on_the_data_of_another_cluster_is_refused() -> None:
@@ -178,7 +203,7 @@ def test_a_session_that_is_over_is_neither_renewed_nor_ended_again() -> None:
             registrar = system.find(REGISTRAR)
             await registrar.ask(LeaveCluster(NodeId(1), old.session), deadline_s=5.0)
             registrar.tell(NodeAbsent(NodeId(1), old.session))
-            registrar.tell(ProcessEnded(1))
+            registrar.tell(ProcessEnded(NodeId(1), 1))
             assert await world.renew(system, 1, new) == new
             assert await refused(world.renew(system, 2, new)) is StreamingCode.IGNORED_OPERATION
 
@@ -239,6 +264,35 @@ def test_a_recorded_node_that_is_not_heard_of_again_is_lost_after_one_lease() ->
     seeded(48, scenario)
 
 
+def test_a_coordinator_with_a_shorter_lease_waits_for_the_longer_ones_that_were_granted() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        world = World(clock, store)
+        longer_s = 10 * LEASE_S
+        async with await world.start(lease_s=longer_s) as system:
+            lease = await world.register(system, 1)
+            assert lease.lease_s == longer_s
+        restarted_s = clock.monotonic_s()
+        world.live = LiveNodes()
+        async with await world.start() as system:
+            renewed = await world.renew(system, 1, lease)
+            assert renewed.lease_s == LEASE_S, "should its node never hear of it, the first holds"
+            while world.present():
+                await clock.sleep(LEASE_S / 4)
+            waited_s = clock.monotonic_s() - restarted_s
+            assert longer_s <= waited_s <= longer_s + LEASE_S
+            await world.register(system, 1)
+            await clock.sleep(2 * LEASE_S)
+            assert world.present() == [], "what it grants itself is as short as it says"
+        world.live = LiveNodes()
+        async with await world.start() as system:
+            await world.register(system, 1)
+            await clock.sleep(2 * LEASE_S)
+            assert world.present() == [], "nobody waits for leases that are long over"
+
+    seeded(53, scenario)
+
+
 def test_a_killed_registrar_keeps_the_nodes_and_their_sessions() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
@@ -292,7 +346,7 @@ def test_a_node_that_came_back_under_its_old_id_is_given_its_channels_anew() -> 
         async with await world.start() as system:
             await world.register(system, 1)
             before = await follow_until(system, all_assigned)
-            system.find(REGISTRAR).tell(ProcessEnded(101))
+            system.find(REGISTRAR).tell(ProcessEnded(NodeId(1), 101))
             world.nodes[0] = FakeNode(NodeId(1), world.nodes[0].terms, clock, "127.0.0.1:1")
             await world.register(system, 1, pid=102)
             newest = before.version

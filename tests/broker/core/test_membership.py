@@ -10,7 +10,7 @@ from broker.core.membership import Member, Patience, admit, must_gather, overdue
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 
-HOLDER = Member(NodeId(2), "127.0.0.1:7", pid=70, session=5, until_s=10.0)
+HOLDER = Member(NodeId(2), "127.0.0.1:7", pid=70, incarnation="aa", session=5, until_s=10.0)
 
 
 def newcomer(**changes: object) -> Member:
@@ -25,8 +25,12 @@ def test_the_same_process_asking_again_keeps_its_session() -> None:
     assert admit(HOLDER, newcomer(), now_s=1.0) == replace(HOLDER, until_s=99.0)
 
 
-@pytest.mark.parametrize("changes", [{"pid": 71}, {"address": "127.0.0.1:8"}])
-def test_another_process_is_refused_until_the_lease_is_over(changes: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"pid": 71}, {"address": "127.0.0.1:8"}, {"incarnation": "bb"}]
+)
+def test_another_process_even_with_the_same_pid_is_refused_until_the_lease_is_over(
+    changes: dict[str, object],
+) -> None:
     refusal = admit(HOLDER, newcomer(**changes), now_s=9.9)
     assert isinstance(refusal, Refusal)
     assert refusal.code is StreamingCode.RESOURCE_ACQUIRED

@@ -27,18 +27,18 @@ async def running(fleet: Fleet) -> AsyncIterator[System]:
 
 async def test_a_dead_process_is_started_again_once_others_have_taken_over() -> None:
     asked, taken_over = anyio.Event(), anyio.Event()
-    gone: list[int] = []
+    gone: list[tuple[NodeId, int]] = []
 
     async def wait() -> None:
         asked.set()
         await taken_over.wait()
 
-    fleet = Fleet(UNTIL_HUNG_UP, {}, gone.append, taken_over=wait)
+    fleet = Fleet(UNTIL_HUNG_UP, {}, lambda *each: gone.append(each), taken_over=wait)
     async with running(fleet):
         first = fleet.running[NODE]
         os.kill(first.pid, signal.SIGKILL)
         await asked.wait()
-        assert first.pid in gone, "whoever places channels knows before that"
+        assert (NODE, first.pid) in gone, "whoever places channels knows before that"
         assert fleet.running.get(NODE) is None
         taken_over.set()
         while NODE not in fleet.running:
@@ -53,7 +53,7 @@ async def test_a_process_that_ends_when_all_are_asked_to_is_not_started_again() 
     async def wait() -> None:
         asked.append("to start again")
 
-    fleet = Fleet(UNTIL_HUNG_UP, {}, lambda _: ended.set(), taken_over=wait)
+    fleet = Fleet(UNTIL_HUNG_UP, {}, lambda *_: ended.set(), taken_over=wait)
     async with running(fleet) as system:
         fleet.hang_up()
         await ended.wait()

@@ -1943,6 +1943,11 @@ class RegisterRequest(betterproto2.Message):
     Of the metadata the node works on; must be the coordinator's own.
     """
 
+    incarnation: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Of the process, made at its start: in containers, pid and address are those of the one before.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "RegisterRequest", RegisterRequest)
 
