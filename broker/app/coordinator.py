@@ -88,7 +88,7 @@ async def run_coordinator(
         spec = tree.spec(led, pchannels)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
-            edge = tree.edge(system)
+            edge = tree.edge(system, led)
             await edge.start_on(bound)
             try:
                 if settings.nodes:
@@ -154,13 +154,13 @@ class _Tree:
         children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System) -> EdgeServer:
+    def edge(self, system: System, led: LedStore) -> EdgeServer:
         """The services over the tree."""
         reach = self.found.reach
         cluster = ClusterReaches(reach(REGISTRAR), reach(ORACLE), reach(ASSIGNER))
         return EdgeServer(
             facts(self._settings, COORDINATOR_ID),
-            replace(self.found.reaches, staged_txns=self._staged_txns),
+            replace(self.found.reaches, staged_txns=self._staged_txns, lead=led),
             inside(system, self._settings, Damages(skipped=self._settings.skip_damage)),
             edge_limits(self._settings),
             coordinator_role(cluster, self._offsets.describe),

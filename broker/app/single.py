@@ -25,6 +25,7 @@ from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_tree import BroadcastParts
 from broker.coordinator.commit_tree import CommitsParts
 from broker.coordinator.consumption import consumption_paused
+from broker.coordinator.leadership import LedStore
 from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.observer import NodeNews
 from broker.coordinator.oracle import OracleTicks
@@ -78,7 +79,7 @@ async def run_broker(
         tree.parts.pause.on |= await consumption_paused(led)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
-            edge = tree.edge(system)
+            edge = tree.edge(system, led)
             await edge.start_on(bound)
             try:
                 await wait_until_open(tree.found, len(pchannels), tree.check_logs)
@@ -156,12 +157,15 @@ class _Tree:
         timesync = timesync_tree(TimesyncParts(store, source, pchannels, timing), ROOT)
         return SupervisorSpec("root", children=(coordinator, node_spec(parts), timesync))
 
-    def edge(self, system: System) -> EdgeServer:
+    def edge(self, system: System, led: LedStore) -> EdgeServer:
         """The services over the tree."""
         told = facts(self._settings, self._node_id)
         seen = inside(system, self._settings, self.damages)
         reaches = replace(
-            self.found.reaches, row_schemas=self._row_schemas, staged_txns=self._staged_txns
+            self.found.reaches,
+            row_schemas=self._row_schemas,
+            staged_txns=self._staged_txns,
+            lead=led,
         )
         return EdgeServer(told, reaches, seen, edge_limits(self._settings))
 

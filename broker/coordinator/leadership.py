@@ -44,6 +44,11 @@ class LedStore:
                 await self._deposed.wait()
             await self._look()
 
+    async def leads(self) -> bool:
+        """See Lead (`broker/ports/lead.py`)."""
+        entry = await self._store.get(LEADER_KEY)
+        return entry is not None and entry.revision == self._revision
+
     async def get(self, key: str) -> Entry | None:
         """See MetaStore."""
         return await self._store.get(key)
@@ -64,7 +69,8 @@ class LedStore:
         try:
             return await self._store.write(puts, deletes=deletes, expect=mine)
         except Conflict as conflict:
-            if conflict.key != LEADER_KEY and await self._leads():
+            # Of several conflicts the one whose key comes first is told.
+            if conflict.key != LEADER_KEY and await self.leads():
                 raise
             self._deposed.set()
             cause = f"a newer coordinator leads than the one of term {self.term}; stop this one"
@@ -76,15 +82,10 @@ class LedStore:
 
     async def _look(self) -> None:
         try:
-            if not await self._leads():
+            if not await self.leads():
                 self._deposed.set()
         except MetaError:
             pass  # the store is away, for everybody
-
-    async def _leads(self) -> bool:
-        """Another key's conflict is told first, if its name comes first."""
-        entry = await self._store.get(LEADER_KEY)
-        return entry is not None and entry.revision == self._revision
 
 
 async def lead(store: MetaStore) -> LedStore:

@@ -1,6 +1,7 @@
 """tidemark.v1.TimeSync, its holds: broadcasts wait while somebody takes a cut of their channels.
 
-Owns the translation only. Next: broker/coordinator/cut_gate.py
+Owns the translation, and that a hold counts only of the coordinator that leads: behind the gate of
+one that was deposed nobody waits any more. Next: broker/coordinator/cut_gate.py
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from broker.edge.cutting import CHANNELS_MAX
 from broker.edge.gate import Gate
 from broker.edge.reach import Reach
 from broker.model.failure import Refused, StreamingCode
+from broker.ports.lead import Lead
+from broker.ports.meta import MetaError
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.TimeSync/"
@@ -20,9 +23,10 @@ SERVICE = "/tidemark.v1.TimeSync/"
 class HoldsService:
     """HoldBroadcasts, ReleaseBroadcasts."""
 
-    def __init__(self, gate: Gate, cut_gate: Reach) -> None:
+    def __init__(self, gate: Gate, cut_gate: Reach, lead: Lead) -> None:
         self._gate = gate
         self._cut_gate = cut_gate
+        self._lead = lead
 
     def __mapping__(self) -> Mapping[str, Handler]:
         gate = self._gate
@@ -43,6 +47,10 @@ class HoldsService:
         return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
 
     async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:
-        """A hold that is unknown has not lasted."""
+        """A hold that is unknown has not lasted. INNER when the metadata are away."""
         lasted = await self._cut_gate.ask(LetGo(request.hold_id))
-        return v1.ReleaseBroadcastsResponse(lasted=lasted)
+        try:
+            # Asked behind it: whoever leads now has led while the hold lasted.
+            return v1.ReleaseBroadcastsResponse(lasted=lasted and await self._lead.leads())
+        except MetaError as error:
+            raise Refused(StreamingCode.INNER, str(error)) from error

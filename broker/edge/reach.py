@@ -11,6 +11,7 @@ import anyio
 
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
 from broker.model.failure import Refusal, Refused
+from broker.ports.lead import Lead, NoLead
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 
@@ -68,3 +69,4 @@ class Reaches:
     consumption: Reach
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
+    lead: Lead = NoLead()

@@ -111,5 +111,5 @@ def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
         CollectionsService(gate, reaches.catalog),
         TimeSyncService(gate, reaches),
         CursorsService(gate, reaches.cursors),
-        HoldsService(gate, reaches.cut_gate),
+        HoldsService(gate, reaches.cut_gate, reaches.lead),
     )

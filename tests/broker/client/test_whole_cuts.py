@@ -10,12 +10,16 @@ from anyio.abc import TaskGroup
 from broker.client import (
     Client,
     Cut,
+    Deadlines,
     InvalidArgument,
     NoSuchCollection,
     Received,
+    ServerFailed,
     TidemarkError,
     connect,
 )
+from broker.coordinator.leadership import lead
+from broker.meta.sqlite import SqliteMetaStore
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
@@ -142,6 +146,18 @@ async def test_the_coordinator_of_several_nodes_may_be_killed_and_the_cuts_hold(
                 with anyio.CancelScope(shield=True):
                     last = await log.cut(NAMES, whole_broadcasts=True)
                     await check(log, [*cuts, last])
+
+
+async def test_a_coordinator_that_was_deposed_takes_no_whole_cut_any_more(tmp_path: Path) -> None:
+    async with (
+        local_broker(tmp_path / "data", pchannels=4) as broker,
+        connect(broker.address, deadlines=Deadlines(call_s=2.0)) as log,
+    ):
+        await log.cut(NAMES, whole_broadcasts=True)
+        async with await SqliteMetaStore.open(tmp_path / "data" / "meta.sqlite") as store:
+            await lead(store)
+        with pytest.raises(ServerFailed, match="the cut took longer"):
+            await log.cut(NAMES, whole_broadcasts=True)
 
 
 async def test_what_no_whole_cut_can_be_has_an_error_of_its_own(tmp_path: Path) -> None:
