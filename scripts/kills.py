@@ -8,16 +8,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import anyio
 
-from tests.spark.exactly_once.run import Run
+from tests.spark.exactly_once.run import KINDS, NoProgress, Report, Run
 
 SHOWN = 10
 
 
 def main() -> int:
-    """1 when a row is missing, or there too often."""
+    """1 when a row is missing, or there too often, or when that was not found out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
@@ -32,16 +33,28 @@ def main() -> int:
         if given.keep:
             given.keep.mkdir(parents=True)
         run = Run(given.keep or Path(folder), given.seed, say)
-        report = anyio.run(run.run, given.kills)
-    kills = ", ".join(f"{count} of {kind}" for kind, count in report.kills.items())
+        try:
+            anyio.run(run.run, given.kills)
+        except* NoProgress as failures:
+            print(*failures.exceptions, "the query did not come back", sep="\n")
+    _show(run.report)
+    return int(not run.report.good)
+
+
+def _show(report: Report) -> None:
+    print(f"\n{'killed':10} {'times':>5}   next micro-batch after (s): {'median':>6} {'worst':>6}")
+    for kind in KINDS:
+        back_s = [it.back_s for it in report.kills if it.kind == kind]
+        if back_s:
+            print(f"{kind:10} {len(back_s):5} {median(back_s):35.1f} {max(back_s):6.1f}")
     print(
-        f"{report.kills.total()} kills ({kills}), {report.drivers} drivers,"
-        f" {report.batches} micro-batches: {report.numbers:,} numbers came to {report.rows:,} rows"
+        f"\n{len(report.kills)} kills, {report.drivers} drivers, {report.batches} micro-batches"
+        f"\n{report.numbers:,} numbers in the log must come to {report.asked:,} rows:"
+        f" {report.rows:,} rows came out"
     )
     for what, rows in (("missing", report.missing), ("there too often", report.too_many)):
-        print(f"{len(rows)} rows {what}", *rows[:SHOWN], sep="\n  ")
+        print(f"{len(rows):,} rows {what}", *rows[:SHOWN], sep="\n  ")
     print("each row is there once" if report.good else "NOT EXACTLY ONCE")
-    return int(not report.good)
 
 
 if __name__ == "__main__":

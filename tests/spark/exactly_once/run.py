@@ -20,6 +20,8 @@ from tests.spark.exactly_once.query import COUNTS, LATE, NUMBERS, SCHEMA, SHARDS
 
 KINDS = ("task", "driver", "broker")
 PROGRESS_S_MAX = 600.0
+"""A driver that is killed is back in half a minute; on a machine with much else to do, in two."""
+SAID_BYTES = 2_000
 CHUNK = 200
 CHUNKS_PER_S = 10
 KEYS = 7
@@ -29,14 +31,29 @@ Row = tuple[int, str, int, int]
 """A window, its key, how many numbers, and their sum."""
 
 
+class NoProgress(Exception):
+    """The query has committed no micro-batch for too long; the text has what is known of it."""
+
+
+@dataclass(slots=True)
+class Kill:
+    """What was killed, when, behind how many micro-batches; `back_s` until the next was there."""
+
+    kind: str
+    at_s: float
+    batches: int
+    back_s: float = 0.0
+
+
 @dataclass(slots=True)
 class Report:
     """What was done and what came of it."""
 
-    kills: Counter[str] = field(default_factory=Counter)
+    kills: list[Kill] = field(default_factory=list)
     drivers: int = 0
     batches: int = 0
     numbers: int = 0
+    asked: int = 0
     rows: int = 0
     missing: list[Row] = field(default_factory=list)
     too_many: list[Row] = field(default_factory=list)
@@ -58,10 +75,12 @@ class Run:
         self._broker: BrokerProcess | None = None
         self._fed = 0
         self._feeding = True
+        self._began_s = 0.0
         self.report = Report()
 
     async def run(self, kills: int) -> Report:
-        """Raises TimeoutError when the query makes no progress."""
+        """Raises NoProgress when the query does not come back after a kill."""
+        self._began_s = anyio.current_time()
         await self._start_broker()
         try:
             async with connect(self._listen) as log:
@@ -70,11 +89,10 @@ class Run:
                 self._driver.start()
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._feed, log)
-                    for number in range(kills):
-                        await self._progress(log)
-                        await anyio.sleep(self._random.uniform(0, 1.5))
-                        await self._strike(number, KINDS[number % len(KINDS)])
                     await self._progress(log)
+                    for number in range(kills):
+                        await anyio.sleep(self._random.uniform(0, 1.5))
+                        await self._strike(log, number, KINDS[number % len(KINDS)])
                     self._feeding = False
                 await self._compare(log)
         finally:
@@ -97,34 +115,57 @@ class Run:
             await anyio.sleep(1 / CHUNKS_PER_S)
 
     async def _progress(self, log: Client) -> None:
-        """Until the query has committed one more micro-batch; it is started again when it ended."""
-        before: int | None = None
-        with anyio.fail_after(PROGRESS_S_MAX):
-            while before is None or self.report.batches <= before:
-                if not self._driver.alive:
-                    self._say("another driver is started")
-                    self._driver.start()
-                try:
-                    apps = await log.committed_batches()
-                    self.report.batches = max([1 + (it.batch or 0) for it in apps], default=0)
-                    before = self.report.batches if before is None else before
-                except TidemarkError as error:
-                    self._say(f"the broker does not say how far the query is: {error}")
-                await anyio.sleep(LOOK_S)
+        """Until the query has committed one more micro-batch than the report knows of.
 
-    async def _strike(self, number: int, kind: str) -> None:
-        match kind:
-            case "task":
-                await self._kill_a_task()
-            case "driver":
-                await run_sync(self._driver.kill)
-                self._driver.start()
-            case _:
-                assert self._broker is not None
-                await run_sync(self._broker.kill)
-                await self._start_broker()
-        self.report.kills[kind] += 1
-        self._say(f"kill {number + 1}: {kind}, after micro-batch {self.report.batches}")
+        It is started again when it has ended.
+        """
+        before = self.report.batches
+        with anyio.move_on_after(PROGRESS_S_MAX):
+            while self.report.batches <= before:
+                if not self._driver.alive:
+                    self._say("the driver has ended; another one is started")
+                    self._driver.start()
+                await anyio.sleep(LOOK_S)
+                await self._look(log)
+            return
+        said = self._driver.log.read_bytes()[-SAID_BYTES:].decode(errors="replace")
+        raise NoProgress(
+            f"micro-batch {before + 1} was not committed within {PROGRESS_S_MAX:.0f} s;"
+            f" the last that the driver said:\n{said}"
+        )
+
+    async def _look(self, log: Client) -> None:
+        """How many micro-batches the broker has committed."""
+        try:
+            apps = await log.committed_batches()
+        except TidemarkError as error:
+            self._say(f"the broker does not say how far the query is: {error}")
+        else:
+            self.report.batches = max(
+                [it.batch + 1 for it in apps if it.batch is not None], default=0
+            )
+
+    async def _strike(self, log: Client, number: int, kind: str) -> None:
+        """Kill one; then wait for what comes behind what was committed by then."""
+        if kind == "task":
+            await self._kill_a_task()
+        elif kind == "driver":
+            await run_sync(self._driver.kill)
+            self._driver.start()
+        else:
+            assert self._broker is not None
+            await run_sync(self._broker.kill)
+            await self._start_broker()
+        await self._look(log)
+        began_s = anyio.current_time()
+        kill = Kill(kind, began_s - self._began_s, self.report.batches)
+        self.report.kills.append(kill)
+        await self._progress(log)
+        kill.back_s = anyio.current_time() - began_s
+        self._say(
+            f"kill {number + 1}: {kind}, after {kill.batches} micro-batches;"
+            f" the next one came {kill.back_s:.1f} s later"
+        )
 
     async def _kill_a_task(self) -> None:
         """They are there for a moment in each micro-batch, and longer once Spark keeps them."""
@@ -146,20 +187,32 @@ class Run:
         ahead = self._fed + LATE + 10 * WINDOW
         await log.append(NUMBERS, b"%d" % ahead, key="end")
         expected = await _expected(log, ahead)
-        found: Counter[Row] = Counter()
-        with anyio.move_on_after(PROGRESS_S_MAX):
-            while found.total() < expected.total():
-                if not self._driver.alive:
-                    self._driver.start()
-                await anyio.sleep(LOOK_S)
-                found = await _found(log)
-        await run_sync(self._driver.kill)
-        await log.append(NUMBERS, b"%d" % ahead, key="end")
-        await self._progress(log)
+        self.report.numbers = sum(row[2] for row in expected)
+        self.report.asked = expected.total()
+        self._say(f"the last of {self.report.numbers:,} numbers; {self.report.asked:,} rows wanted")
+        try:
+            await self._all_found(log, self.report.asked)
+            await run_sync(self._driver.kill)
+            await self._look(log)
+            await log.append(NUMBERS, b"%d" % ahead, key="end")
+            self._say("the driver is killed once more: it must write nothing a second time")
+            self._driver.start()
+            await self._progress(log)
+        except NoProgress as failure:  # what is missing tells more
+            self._say(str(failure))
         found = await _found(log)
-        self.report.numbers, self.report.rows = sum(row[2] for row in expected), found.total()
+        self.report.rows = found.total()
         self.report.missing = sorted((expected - found).elements())
         self.report.too_many = sorted((found - expected).elements())
+
+    async def _all_found(self, log: Client, rows: int) -> None:
+        """Until so many have come out; they are counted after each micro-batch, not all the time:
+        the driver needs the processor."""
+        await self._look(log)
+        while (found := (await _found(log)).total()) < rows:
+            self._say(f"{found:,} of {rows:,} rows are there")
+            await self._progress(log)
+        self._say(f"{found:,} of {rows:,} rows are there")
 
 
 async def _expected(log: Client, ahead: int) -> Counter[Row]:
