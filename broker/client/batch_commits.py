@@ -25,13 +25,15 @@ class BatchCommitted:
 
     `ticks[vchannel]`: who has read that far on the vchannel has all of the batch; a vchannel whose
     tick the broker has forgotten is missing. `already`: it, or a later one, took effect before this
-    call; then `batch` is the app's newest one, and the ticks are that one's.
+    call; then `batch` is the app's newest one, and the ticks are that one's, and `left_out` of the
+    transactions that were named are no part of it: they were staged once more, and are given up.
     """
 
     app: str
     batch: int
     already: bool
     ticks: Mapping[str, int]
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class BatchCommits:
                 f" yet; ask again with the same parts ({error})"
             ) from error
         ticks = {it.vchannel: it.time_tick for it in done.ticks}
-        return BatchCommitted(app, done.batch, done.already, ticks)
+        return BatchCommitted(app, done.batch, done.already, ticks, done.left_out)
 
     async def abort(self, parts: Iterable[StagedPart], deadline_s: float | None) -> int:
         """See `Client.abort_batch`."""

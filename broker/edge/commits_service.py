@@ -14,7 +14,7 @@ from broker.coordinator.commit_messages import CommitBatch, CommitView, ListComm
 from broker.core.batch_commit import asked_wrongly
 from broker.edge.gate import Gate
 from broker.edge.reach import Reach
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import TxnId, VChannelName
 from broker.model.message import Appended
 from broker.model.stage import BatchCommit, StagedTxn, Word
@@ -26,6 +26,8 @@ COMMIT_S: Final = 120.0
 """Longer than it takes to find out that a batch cannot be prepared."""
 GIVE_UP_S: Final = 10.0
 """What is not given up by then expires by itself."""
+_COMMITTED: Final = StreamingCode.INVALID_TRANSACTION_STATE
+"""Of a rollback of what no commit holds any more."""
 
 
 class CommitsService:
@@ -48,10 +50,11 @@ class CommitsService:
         """See `CommitBatch` for what is refused."""
         asked = _asked(request)
         done = await self._committer.ask(CommitBatch(asked), deadline_s=COMMIT_S)
-        if done.already:
-            await self._give_up(asked)
+        left_out = await self._leave_out(asked) if done.already else 0
         ticks = [v1.CommittedTo(vchannel=it, time_tick=tick) for it, tick in done.ticks.items()]
-        return v1.CommitBatchResponse(batch=done.batch, already=done.already, ticks=ticks)
+        return v1.CommitBatchResponse(
+            batch=done.batch, already=done.already, ticks=ticks, left_out=left_out
+        )
 
     async def abort(self, request: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
         """INVALID_ARGUMENT for what can be no batch; what is not given up expires."""
@@ -59,18 +62,29 @@ class CommitsService:
         wrong = asked_wrongly(asked)
         if wrong:
             raise Refused(StreamingCode.INVALID_ARGUMENT, wrong)
-        return v1.AbortBatchResponse(rolled_back=await self._give_up(asked))
+        outcomes = await self._give_up(asked)
+        rolled_back = sum(isinstance(it, Appended) for it in outcomes)
+        return v1.AbortBatchResponse(rolled_back=rolled_back)
 
     async def list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
         """All apps."""
         found = await self._committer.ask(ListCommits())
         return v1.ListCommitsResponse(apps=[_info(it) for it in found])
 
-    async def _give_up(self, asked: BatchCommit) -> int:
+    async def _leave_out(self, asked: BatchCommit) -> int:
+        """Give up what was staged for nothing; how much that is.
+
+        All but what was committed itself: whoever lost the first answer asks with the same again.
+        """
+        outcomes = await self._give_up(asked)
+        committed = [it for it in outcomes if isinstance(it, Refusal) and it.code is _COMMITTED]
+        return len(asked.txns) - len(committed)
+
+    async def _give_up(self, asked: BatchCommit) -> Sequence[Appended | Refusal]:
+        """What became of those that could be told in time."""
         with anyio.move_on_after(GIVE_UP_S):
-            outcomes = await self._txns.say(Word.GIVE_UP, asked, asked.txns)
-            return sum(isinstance(it, Appended) for it in outcomes.values())
-        return 0
+            return tuple((await self._txns.say(Word.GIVE_UP, asked, asked.txns)).values())
+        return ()
 
 
 class CommitsElsewhere:

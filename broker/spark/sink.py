@@ -61,7 +61,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver; may be asked for again, by this run of the query or the next one."""
-        commit(self._options, _parts(messages))
+        commit(self._options, _parts(messages), of_stream=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver; also after a commit that failed, which may take effect all the same."""
@@ -86,7 +86,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As of `StreamWriter`."""
-        commit(self._options, _parts(messages))
+        commit(self._options, _parts(messages), of_stream=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As of `StreamWriter`."""

@@ -20,6 +20,7 @@ from broker.client import Client, DeadlineExceeded, Message, Stage, StagedPart, 
 from broker.core.naming import collection_id_of
 from broker.core.sharding import shard_of
 from broker.model.ids import VChannelName
+from broker.spark import repeats
 from broker.spark.gateway import Gateway, gateway_here
 from broker.spark.sink_columns import MessageColumns, Messages, RowColumns
 from broker.spark.sink_options import SinkOptions
@@ -36,7 +37,7 @@ GRACE_S: Final = 10.0
 
 T = TypeVar("T")
 
-log = logging.getLogger("broker.spark")
+log = logging.getLogger("tidemark.spark")
 
 
 def stage(
@@ -62,7 +63,7 @@ def stage(
         raise
 
 
-def commit(options: SinkOptions, parts: Sequence[StagedPart]) -> None:
+def commit(options: SinkOptions, parts: Sequence[StagedPart], *, of_stream: bool) -> None:
     """Make all of it visible, once. Raises OutcomeUnknown when it may take effect yet."""
     if not parts:
         return
@@ -70,8 +71,7 @@ def commit(options: SinkOptions, parts: Sequence[StagedPart]) -> None:
 
     async def ask(client: Client) -> None:
         done = await client.commit_batch(app, batch, parts, deadline_s=options.timeout_s)
-        if done.already:
-            log.info("batch %d of %s was committed before; nothing was added", batch, app)
+        repeats.tell(done, batch, of_stream=of_stream)
 
     _waited(gateway_here(options.server, options.cluster), ask, options.timeout_s)
 

@@ -1,5 +1,6 @@
 """The sink's steps by themselves, with a broker that goes away between them."""
 
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -46,19 +47,48 @@ def test_a_commit_that_failed_and_was_given_up_is_done_by_the_next_one(tmp_path:
         assert read(listen) == []
         broker.kill()
         with pytest.raises(TidemarkError):
-            commit(options, parts)
+            commit(options, parts, of_stream=True)
         abort(options, parts)  # the broker cannot be reached: nothing to be done, and no error
     with BrokerProcess(tmp_path / "data", listen) as broker:
-        commit(options, parts)
+        commit(options, parts, of_stream=True)
         assert read(listen) == [b"a", b"a", b"b", b"b"]
         abort(options, parts)
-        commit(options, parts)
-        commit(options, staged(options, 0, b"again"))
+        commit(options, parts, of_stream=True)
+        commit(options, staged(options, 0, b"again"), of_stream=True)
         assert read(listen) == [b"a", b"a", b"b", b"b"]
-        commit(options, staged(options, 1, b"c"))
+        commit(options, staged(options, 1, b"c"), of_stream=True)
         abort(options, staged(options, 2, b"never"))
         assert read(listen) == [b"a", b"a", b"b", b"b", b"c", b"c"]
         gateway_here(options.server, options.cluster).close()
+
+
+def test_a_write_that_is_taken_for_a_repeat_says_so_unless_a_restart_explains_it(
+    broker: BrokerProcess, with_client: WithClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = parse_sink({"server": broker.address, "topic": "repeats"}, streaming=True)
+
+    async def create(log: Client) -> None:
+        await log.collections.create("repeats", shards=1)
+
+    def said(batch: int, *, of_stream: bool) -> str:
+        caplog.clear()
+        parts = [stage(options, "repeated", batch, 0, iter([rows(b"a")]))]
+        commit(options, parts, of_stream=of_stream)
+        commit(options, parts, of_stream=of_stream)
+        return " ".join(it.getMessage() for it in caplog.records if it.levelname == "WARNING")
+
+    with_client(create)
+    assert said(7, of_stream=False) == "", "the second commit only repeats the first"
+    assert said(8, of_stream=True) == ""
+    assert said(8, of_stream=True) == "", "Spark writes its last micro-batch again at a restart"
+    behind = said(0, of_stream=True)
+    assert "[TIDEMARK_REPEAT] nothing of micro-batch 0 was added: app 'repeated'" in behind
+    assert "up to 8" in behind
+    assert "another appId" in behind
+    again = said(8, of_stream=False)
+    assert "[TIDEMARK_REPEAT] nothing of this write was added: app 'repeated'" in again
+    assert "batch 8 (to by-dev-rootcoord-dml_" in again
+    assert "a batchId above 8, or an appId of its own" in again
 
 
 def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
@@ -66,7 +96,7 @@ def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
     options = parse_sink({"server": listen, "topic": "rows", "timeout": "1s"}, streaming=True)
     with BrokerProcess(tmp_path / "data", listen) as broker:
         run_with_client(broker.address, _create)
-        commit(options, staged(options, 0, b"a"))
+        commit(options, staged(options, 0, b"a"), of_stream=True)
 
         def batches() -> object:
             yield rows(*[b"b"] * 20_000)
@@ -100,7 +130,7 @@ def test_rows_with_properties_of_their_own_keep_them_and_their_order(
         for target in (name, other):
             await log.collections.create(target, shards=1)
         part = await anyio.to_thread.run_sync(stage, options, name, 0, 0, iter([batch]))
-        await anyio.to_thread.run_sync(commit, options, [part])
+        await anyio.to_thread.run_sync(partial(commit, options, [part], of_stream=True))
         for target in (name, other):
             read = [it async for it in log.read(target, until="now").messages()]
             mine = [at for at in numbers if given[at][0] == target]

@@ -65,9 +65,12 @@ async def test_a_batch_becomes_visible_with_its_commit_and_only_once(tmp_path: P
         expected = [[b"1/0/0"] * 2 + [b"1/1/0"] * 2] * 3
         assert [sorted(each) for each in await rows(log)] == expected
         again = await log.commit_batch("job", 1, parts)
-        assert (again.already, again.ticks) == (True, done.ticks)
+        assert (again.already, again.ticks, again.left_out) == (True, done.ticks, 0)
         replayed = [await staged(log, 1, 0, attempt=1)]
-        assert (await log.commit_batch("job", 1, replayed)).already
+        again = await log.commit_batch("job", 1, replayed)
+        assert (again.already, again.left_out) == (True, 3)
+        again = await log.commit_batch("job", 1, [parts[0], await staged(log, 1, 1, attempt=2)])
+        assert (again.already, again.left_out) == (True, 3), "its first part was committed"
         assert (await log.commit_batch("job", 0, [])).batch == 1
         assert [sorted(each) for each in await rows(log)] == expected
         assert await open_txns(log) == 0

@@ -940,6 +940,12 @@ class CommitBatchResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, repeated=True
     )
 
+    left_out: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+    """
+    When it had: so many of the transactions that were named are no part of what took effect. Not
+    0: something was staged for the batch again.
+    """
+
 
 default_message_pool.register_message(
     "tidemark.v1", "CommitBatchResponse", CommitBatchResponse
