@@ -27,7 +27,11 @@ Owners = Callable[[], Awaitable[Mapping[PChannelName, NodeControl]]]
 async def append_at_owners(
     owners: Owners, messages: Sequence[NewMessage]
 ) -> list[Appended | Refusal]:
-    """Append each to the pchannel of its vchannel, all at once; outcomes in the same order."""
+    """Append each to the pchannel of its vchannel, all at once; outcomes in the same order.
+
+    A refusal is what the channel's writer has against the message, unless it is CHANNEL_NOT_EXIST
+    or UNKNOWN: then the message did not come so far, or nobody knows.
+    """
     places: dict[PChannelName, list[int]] = defaultdict(list)
     for index, message in enumerate(messages):
         places[pchannel_of(message.vchannel)].append(index)
@@ -64,7 +68,9 @@ async def _append_part(
     try:
         outcomes = await node.append(pchannel, part)
     except Refused as error:
-        return [error.refusal] * len(part)
+        # Of a late request, say, or a channel that is read-only now: no verdict on any message.
+        cause = f"{pchannel}: {error.refusal.code.name} {error.refusal.cause}"
+        return [Refusal(StreamingCode.UNKNOWN, cause)] * len(part)
     if len(outcomes) != len(part):
         cause = f"{pchannel}: {len(outcomes)} outcomes of {len(part)} messages"
         return [Refusal(StreamingCode.UNKNOWN, cause)] * len(part)
