@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from broker.client import Client, Message, TidemarkError, connect
 from tests.broker_process import BrokerProcess, free_port
-from tests.spark.exactly_once.driver import Driver
+from tests.spark.driver import Driver
 from tests.spark.exactly_once.query import COUNTS, LATE, NUMBERS, SCHEMA, SHARDS, WINDOW
 
 KINDS = ("task", "driver", "broker")
@@ -71,7 +71,7 @@ class Run:
         self._random = random.Random(seed)
         self._say = say
         self._listen = f"127.0.0.1:{free_port()}"
-        self._driver = Driver(self._listen, folder)
+        self._driver = Driver(Path(__file__).with_name("query.py"), self._listen, folder)
         self._broker: BrokerProcess | None = None
         self._fed = 0
         self._feeding = True

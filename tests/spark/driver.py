@@ -10,15 +10,24 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = (str(ROOT), str(ROOT / "broker" / "spark"))
+"""Where a query finds this checkout, and Spark its source."""
 WORKER = b"pyspark.daemon"
 
 
 class Driver:
     """One process after the other, all on the same checkpoint."""
 
-    def __init__(self, server: str, folder: Path) -> None:
+    def __init__(self, query: Path, server: str, folder: Path, *options: str) -> None:
+        """`query`: a program that is given the server, the checkpoint and these options.
+
+        It never returns.
+        """
+        self._query = query
         self._server = server
         self._folder = folder
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
 
@@ -33,11 +42,16 @@ class Driver:
 
     def start(self) -> None:
         self.kill()
-        program = [sys.executable, str(Path(__file__).with_name("query.py"))]
-        arguments = [self._server, str(self._folder / "checkpoint")]
+        program = [sys.executable, str(self._query)]
+        arguments = [self._server, str(self._folder / "checkpoint"), *self._options]
+        paths = os.pathsep.join(filter(None, [*PATHS, os.environ.get("PYTHONPATH", "")]))
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*program, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [*program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | {"PYTHONPATH": paths},
             )
         self.started += 1
 

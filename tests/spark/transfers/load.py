@@ -7,6 +7,8 @@ odd, and no two of a worker's are the same.
 import itertools
 import random
 
+import anyio
+
 from broker.client import Client, TidemarkError
 
 VCHANNELS = 8
@@ -30,8 +32,8 @@ class Transfers:
         self._log = log
         self._run = run
 
-    async def work(self, worker: int) -> None:
-        """One after the other; what was not answered is asked again, under its key."""
+    async def work(self, worker: int, pause_s: float) -> None:
+        """One after the other, with pauses; what was not answered is asked again, by its key."""
         chance = random.Random(worker)
         for number in itertools.count():
             source, target = chance.sample(NAMES, 2)
@@ -39,6 +41,7 @@ class Transfers:
             while not await self._moved((source, target), payload, f"{worker} {number}"):
                 pass
             self.done += 1
+            await anyio.sleep(pause_s)
 
     async def _moved(self, names: tuple[str, str], payload: bytes, key: str) -> bool:
         try:

@@ -1,0 +1,37 @@
+"""Money moves on 8 vchannels while Spark adds up: is the sum the same after every micro-batch?
+
+    python3 scripts/transfers.py [--batches 40] [--kills 2] [--beside 20] [--seed 1]
+
+Each transfer is a broadcast to two vchannels; broker and driver are killed in turn. Then the same
+query reads the same log with an offset for each vchannel. `--batches 1000 --kills 10` is the long
+form. Makes its own environment in .exactly_once/, finds Java >= 17 or installs it where apt-get
+works, and hands over to scripts/sums.py, which runs this checkout's code. It ends with 0 when no
+micro-batch splits a transfer, and those with an offset for each vchannel do.
+"""
+
+import os
+import sys
+
+from environment import ROOT, EnvironmentFailed, make
+from java import JavaMissing, ensure_java
+
+WORK = ROOT / ".exactly_once"
+
+
+def main() -> None:
+    """Set up, and become the run; SystemExit when that cannot be."""
+    try:
+        java = ensure_java()
+        print(f"an environment in {WORK}: minutes the first time", flush=True)
+        environment = make(WORK / "environment", [".[spark]"])
+    except (EnvironmentFailed, JavaMissing) as failure:
+        sys.exit(str(failure))
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "broker" / "spark")])
+    variables = os.environ | {"PYTHONPATH": paths, "JAVA_HOME": str(java)}
+    command = [str(environment.python), str(ROOT / "scripts" / "sums.py"), *sys.argv[1:]]
+    os.chdir(ROOT)
+    os.execve(command[0], command, variables)
+
+
+if __name__ == "__main__":
+    main()
