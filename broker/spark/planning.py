@@ -63,11 +63,11 @@ def _spans(subscribed: Subscribed, start: Cut, end: Cut) -> Iterator[Span]:
     sizes = {name: steps[-1].bytes for name, steps in found.steps.items() if steps}
     parts = shares(sizes, BYTES_MAX, subscribed.options.partitions_min)
     for group in groups({name: sizes[name] for name in parts if parts[name] == 1}):
-        yield Span(group, _of(start, group), end.tick)
+        yield Span(group, _of(start, group), end.tick, _beginning(start, group))
     for name in [name for name in parts if parts[name] > 1]:
         for after, until in found.ranges(name, parts[name]):
             begin = start if after == start.tick else gateway.cut([name], after)
-            yield Span((name,), _of(begin, (name,)), until)
+            yield Span((name,), _of(begin, (name,)), until, _beginning(start, (name,)))
 
 
 def groups(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
@@ -90,3 +90,8 @@ def groups(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
 def _of(cut: Cut, names: tuple[str, ...]) -> Cut:
     """The part of a cut that a task needs."""
     return Cut(cut.tick, {name: cut.ends[name] for name in names})
+
+
+def _beginning(start: Cut, names: tuple[str, ...]) -> int:
+    """Of their log, when that is where the query starts: they are all on one pchannel."""
+    return int(start.ends[names[0]]) if start.tick == 0 else 0

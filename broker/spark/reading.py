@@ -28,21 +28,24 @@ BYTES_MIN: Final = 1024 * 1024
 """Of fewer rows, but so many bytes, a batch is large enough."""
 PAUSE_S: Final = 0.5
 ID_MAX: Final = (1 << 63) - 1
+CUT_TXNS: Final = (
+    "tidemark: the query begins at earliest, where the log does, and leaves out transactions that"
+    " began before and are not whole any more: %s"
+)
 log = logging.getLogger("tidemark.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What some vchannels of one pchannel have with ticks above the cut's and up to `end_tick`."""
+    """What some vchannels of one pchannel have with ticks above the cut's and up to `end_tick`.
+
+    `beginning`: where their log began when the query did, at `earliest`; 0: it began elsewhere.
+    """
 
     vchannels: tuple[str, ...]
     start: Cut
     end_tick: int
-
-    @property
-    def first_id(self) -> int:
-        """All ids below come before it."""
-        return int(self.start.ends[self.vchannels[0]])
+    beginning: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,8 @@ class _SpanReader:
         self._seen = (int(partition.span.start.tick), ID_MAX)
         """Tick and id of the last row that was given."""
         self._broken_s = 0.0
-        # A log's beginning is where it begins now: a transaction that began before is none of it.
-        self._from_all = partition.span.start.tick == 0 and partition.span.first_id > 1
+        self._without_cut_txns = False
+        """Passes over transactions whose begin is gone."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Each row once."""
@@ -92,7 +95,7 @@ class _SpanReader:
 
     def _open(self, client: Any) -> Any:
         span = self._partition.span
-        start = "all" if self._from_all else span.start
+        start = "all" if self._without_cut_txns else span.start
         return self._partition.shape.open(client, span.vchannels, start=start, until=span.end_tick)
 
     def _unseen(self, batch: Any) -> pa.RecordBatch | None:
@@ -110,23 +113,33 @@ class _SpanReader:
         return rows.slice(first) if first else rows
 
     def _check_beginning(self) -> None:
-        """Whether the log still began where the query did."""
+        """Whether the log still begins where the query did, if only that is let go."""
         span = self._partition.span
-        if not self._from_all or not self._partition.fail_on_data_loss:
+        if not self._without_cut_txns or not self._partition.fail_on_data_loss:
             return
         held = self._gateway.held(span.vchannels[:1])[span.vchannels[0]]
-        if held.first_id > span.first_id:
+        if held.first_id > span.beginning:
             raise DataLoss(
-                [f"{held.name} lost ids [{span.first_id}, {held.first_id}) while they were read"]
+                [f"{held.name} lost ids [{span.beginning}, {held.first_id}) while they were read"]
             )
 
     def _accept_loss(self, error: TidemarkError) -> None:
-        """Go on with what is left. Raises DataLoss when that is not wished, or was no way out."""
-        if self._partition.fail_on_data_loss or self._from_all:
-            names = ", ".join(self._partition.span.vchannels)
+        """Go on with what is left. Raises DataLoss when that is not wished, or was no way out.
+
+        Why a query from `earliest` goes on: some transaction is open nearly always, wherever
+        retention cuts, and what it had before the cut is no more there than other messages of then.
+        """
+        partition = self._partition
+        was_cut = isinstance(error, Unrecoverable) and partition.span.beginning > 1
+        if self._without_cut_txns or (partition.fail_on_data_loss and not was_cut):
+            names = ", ".join(partition.span.vchannels)
             raise DataLoss([f"{names}: {error}"]) from error
-        log.warning("tidemark: data loss accepted: %s", error)
-        self._from_all = True
+        self._without_cut_txns = True
+        self._check_beginning()
+        if partition.fail_on_data_loss:
+            log.warning(CUT_TXNS, error)
+        else:
+            log.warning("tidemark: data loss accepted: %s", error)
 
     def _pause(self, error: TidemarkError) -> None:
         now_s = time.monotonic()  # noqa: TID251 - Spark calls us synchronously

@@ -142,6 +142,31 @@ def test_a_transaction_that_retention_cut_in_half_is_lost_and_said_to_be(world: 
 
 
 @pytest.mark.slow
+def test_a_query_from_the_beginning_says_which_transaction_had_begun_before_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    txn = world.begin(b"half")
+    world.fill(2)
+    world.append(b"whole")
+    world.call(txn.commit)
+    world.fill(KEPT_SEGMENTS - 2)
+    world.until_forgotten(1)
+    strict = world.reader(minPartitions="4")
+    start = strict.initialOffset()
+    partitions = strict.partitions(start, strict.latestOffset(start, ReadAllAvailable()))
+    assert len(partitions) > 1, "the transaction ends behind the first"
+    with caplog.at_level(logging.WARNING, "tidemark.spark"):
+        assert values(strict, partitions) == [b"whole"]
+    assert "leaves out transactions that began before" in caplog.text
+    assert "removed by retention" in caplog.text
+    again = strict.partitions(start, strict.latestOffset(start, ReadAllAvailable()))
+    world.fill(KEPT_SEGMENTS)
+    world.until_forgotten(start["ends"][V])
+    with pytest.raises(DataLoss):
+        values(strict, again)
+
+
+@pytest.mark.slow
 def test_a_query_that_waits_for_rows_is_not_lost_when_retention_takes_those_of_others(
     world: World,
 ) -> None:
