@@ -18,7 +18,8 @@ from typing import Self, TypeVar
 
 import anyio
 
-from broker.meta.sqlite_file import SqliteFile, Write
+from broker.meta.sqlite_file import SqliteFile
+from broker.meta.sqlite_steps import Write
 from broker.ports.meta import Entry, MetaError
 
 BUSY_TIMEOUT_MS = 5_000

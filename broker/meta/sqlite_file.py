@@ -1,16 +1,19 @@
-"""The metadata file itself: its schema, its transactions, and the wait for other processes.
+"""The metadata file as an event loop sees it: its calls, each one trip to aiosqlite's thread.
 
-Owns one connection, for one call at a time. Never interprets a value.
-Next: broker/meta/sqlite.py
+Owns one connection, for one call at a time, and the wait for other processes. Never interprets a
+value. Next: broker/meta/sqlite_steps.py
 
-Why a short wait of SQLite's, many times over, and not one long one: SQLite sleeps longer and longer
-between its looks, up to 100 ms, and a transaction of another process lasts one or two.
+Why a transaction is one trip, by way of an SQL function of ours: it has the file's write lock, and
+with a trip for each statement a process whose loop is busy kept the lock from all others for as
+many of its turns. SQLite lets a function use the connection that it is called on, but for closing
+it (https://www.sqlite.org/c3ref/create_function.html).
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -18,64 +21,46 @@ import aiosqlite
 import anyio
 from anyio import to_thread
 
-from broker.ports.meta import Conflict, Entry, MetaError, UnknownSchema
+from broker.meta import sqlite_steps
+from broker.meta.sqlite_steps import LOOK_MS, Write, is_busy
+from broker.ports.meta import Entry
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x5449_4445
-"""`TIDE`: tells a metadata file from any other SQLite file."""
-
-LOOK_MS = 3
-"""How long SQLite waits by itself for a lock: it looks after 1 and 2 more."""
+RUN = "tidemark_run"
+"""The SQL function; its argument is the number of what is to be done."""
 
 _LAST_CODE_POINT = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)
 
-_CREATE = (
-    """CREATE TABLE entries (
-        key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL
-    ) WITHOUT ROWID""",
-    "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL)",
-    "INSERT INTO head VALUES (1, 0)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
-
-_FIRST_READ = "SELECT count(*) FROM sqlite_schema"
-"""A transaction sees the file as it is when it first reads a table; a PRAGMA alone is none."""
-
-_NEXT_REVISION = "UPDATE head SET revision = revision + 1 RETURNING revision"
-
 T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class Write:
-    """What one caller wants applied as a whole, and then the revision, or why it was refused."""
-
-    puts: Mapping[str, bytes]
-    deletes: Sequence[str]
-    expect: Mapping[str, int]
-    revision: int = 0
-    refused: Exception | None = None
 
 
 class SqliteFile:
     """Every call may raise sqlite3.Error, and UnicodeError for a key that is no text."""
 
-    def __init__(self, path: Path, connection: aiosqlite.Connection, busy_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        inner: sqlite3.Connection,
+        connection: aiosqlite.Connection,
+        busy_timeout_ms: int,
+    ) -> None:
         self._path = path
         self._busy_s = busy_timeout_ms / 1000
+        self._inner = inner
         self._connection = connection
+        self._numbers = count()
+        self._asked: dict[int, Callable[[], None]] = {}
 
     @classmethod
     async def open(cls, path: Path, busy_timeout_ms: int) -> Self:
         """The file at `path`, made when it is not there. Nothing stays open on failure."""
         # aiosqlite's thread outlives an opening that fails in it, and may outlive the loop.
-        opened = await to_thread.run_sync(_connect, path)
-        connection = await aiosqlite.Connection(lambda: opened, iter_chunk_size=64)
-        file = cls(path, connection, busy_timeout_ms)
+        inner = await to_thread.run_sync(_connect, path)
+        connection = await aiosqlite.Connection(lambda: inner, iter_chunk_size=64)
+        file = cls(path, inner, connection, busy_timeout_ms)
         try:
             await connection.execute(f"PRAGMA busy_timeout = {LOOK_MS:d}")
+            await connection.create_function(RUN, 1, file._run)
             await file._patiently(lambda: file.pragma("synchronous = FULL"))
         except BaseException:
             await file.close()
@@ -88,7 +73,7 @@ class SqliteFile:
 
     async def entry(self, key: str) -> Entry | None:
         """The newest entry of a key."""
-        return await self._patiently(lambda: self._entry(key))
+        return await self._in_one_go(lambda: sqlite_steps.entry(self._inner, key))
 
     async def entries(self, prefix: str) -> list[tuple[str, Entry]]:
         """In key order, from one moment."""
@@ -103,25 +88,13 @@ class SqliteFile:
         """One after the other in one transaction, durable when this returns.
 
         One that is refused leaves no trace, and the others go on. Raises when none was applied.
+        Whoever is ended while it waits has given the word already: the writes may take effect.
         """
-
-        async def together() -> None:
-            async with self._transaction("BEGIN IMMEDIATE"):
-                for write in writes:
-                    await self._try(write)
-
-        await self._patiently(together)
+        await self._in_one_go(lambda: sqlite_steps.apply(self._inner, writes))
 
     async def is_ours(self) -> bool:
         """Whether the schema is there; False for an empty file; anything else raises untouched."""
-
-        async def look() -> bool:
-            # From one moment: another process may be writing the schema just now.
-            async with self._transaction("BEGIN"):
-                await self._connection.execute_fetchall(_FIRST_READ)
-                return await self._is_ours()
-
-        return await self._patiently(look)
+        return await self._in_one_go(lambda: sqlite_steps.is_ours(self._inner, self._path))
 
     async def use_journal(self) -> bool:
         """Switch to the write-ahead journal; False while another process is in the way."""
@@ -131,31 +104,28 @@ class SqliteFile:
 
     async def create(self) -> None:
         """Make the schema in an empty file; two processes may try at once, and one does it."""
-
-        async def make() -> None:
-            async with self._transaction("BEGIN IMMEDIATE"):
-                if not await self._is_ours():
-                    for statement in _CREATE:
-                        await self._connection.execute(statement)
-
-        await self._patiently(make)
+        await self._in_one_go(lambda: sqlite_steps.create(self._inner, self._path))
 
     async def pragma(self, name: str) -> int | str | None:
         """What SQLite says of itself; None when it only does as it is told."""
         rows = list(await self._connection.execute_fetchall(f"PRAGMA {name}"))
         return rows[0][0] if rows else None
 
-    @asynccontextmanager
-    async def _transaction(self, begin: str) -> AsyncIterator[None]:
-        """IMMEDIATE takes the write lock at once, so that what was checked holds at the commit."""
-        try:
-            await self._connection.execute(begin)
-            yield
-            await self._connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):  # it never began, or SQLite undid it by itself
-                await self._connection.execute("ROLLBACK")
-            raise
+    async def _in_one_go(self, steps: Callable[[], T]) -> T:
+        """What the steps return or raise; they are done on aiosqlite's thread, in one trip."""
+
+        async def trip() -> T:
+            done: Future[T] = Future()
+            number = next(self._numbers)
+            self._asked[number] = lambda: _settle(done, steps)
+            await self._connection.execute_fetchall(f"SELECT {RUN}(?)", (number,))
+            return done.result()
+
+        return await self._patiently(trip)
+
+    def _run(self, number: int) -> None:
+        """On aiosqlite's thread, once for each number: who asked may be gone by now."""
+        self._asked.pop(number)()
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """Again while another process is in the way; by the time and not by the number of looks,
@@ -165,54 +135,15 @@ class SqliteFile:
             try:
                 return await call()
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or anyio.current_time() >= until_s:
+                if not is_busy(error) or anyio.current_time() >= until_s:
                     raise
 
-    async def _try(self, write: Write) -> None:
-        run = self._connection.execute
-        await run("SAVEPOINT one")
-        write.refused = None
-        try:
-            write.revision = await self._apply(write)
-        except (MetaError, sqlite3.Error, UnicodeError) as error:
-            if not self._connection.in_transaction:  # a full disk undoes all of it
-                raise
-            write.refused = error
-            await run("ROLLBACK TO one")
-        await run("RELEASE one")
 
-    async def _apply(self, write: Write) -> int:
-        for key, expected in sorted(write.expect.items()):
-            entry = await self._entry(key)
-            actual = 0 if entry is None else entry.revision
-            if actual != expected:
-                raise Conflict(key, expected, actual)
-        run = self._connection
-        head = list(await run.execute_fetchall(_NEXT_REVISION))
-        revision = int(head[0][0])
-        if write.deletes:
-            keys = [(key,) for key in write.deletes]
-            await run.executemany("DELETE FROM entries WHERE key = ?", keys)
-        rows = [(key, value, revision) for key, value in write.puts.items()]
-        await run.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
-        return revision
-
-    async def _entry(self, key: str) -> Entry | None:
-        query = "SELECT value, revision FROM entries WHERE key = ?"
-        rows = list(await self._connection.execute_fetchall(query, (key,)))
-        return Entry(rows[0][0], rows[0][1]) if rows else None
-
-    async def _is_ours(self) -> bool:
-        found = await self.pragma("user_version")
-        application = await self.pragma("application_id")
-        if application == APPLICATION_ID:
-            if found == SCHEMA_VERSION:
-                return True
-            raise UnknownSchema(str(self._path), int(found or 0), SCHEMA_VERSION)
-        if await self.pragma("schema_version") != 0:
-            raise MetaError(f"{self._path}: a SQLite file, but not Tidemark's metadata")
-        return False
+def _settle(done: "Future[T]", steps: Callable[[], T]) -> None:
+    try:
+        done.set_result(steps())
+    except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+        done.set_exception(error)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
