@@ -17,6 +17,7 @@ from actors import (
     TRANSIENT,
     Actor,
     ActorError,
+    Backoff,
     ChildSpec,
     Context,
     Envelope,
@@ -36,8 +37,9 @@ from broker.coordinator.broadcast_messages import (
 )
 from broker.coordinator.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast_records import BroadcastRecords, Recorded
-from broker.coordinator.cut_gate import HELD_BACK_S
-from broker.coordinator.gate_messages import BROADCASTS, EnterGate, LeftGate
+from broker.coordinator.gate_messages import BROADCASTS
+from broker.coordinator.gate_pass import GatePass
+from broker.coordinator.retries import Retries
 from broker.core.broadcast_task import (
     Step,
     Task,
@@ -65,11 +67,6 @@ FINAL_CODES = frozenset(
     }
 )
 """A vchannel that refuses a copy like this would refuse it for ever: an operator must look."""
-
-GATE_S = 2 * HELD_BACK_S
-
-LOUD_FAILURES = 10
-"""From here on a failure in a row is worth a line in the log: about ten seconds have passed."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +102,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     """See the module. `first`: the record, for the incarnation that was just made from it."""
 
     _context: Context[BroadcastTaskMessage]
+    _gate: GatePass
     _recorded: Recorded
     _task: Task
 
@@ -113,20 +111,23 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         self._parts = parts
         self._first = first
         self._may_finish = False
-        self._inside = True
-        """As far as this incarnation knows: an earlier one may have entered the gate."""
         self._announced: TaskMoved | None = None
-        self._failures = self._looks = 0
-        self._last_error = ""
+        self._looks = 0
+        backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
+        self._retries = Retries(backoff, "broadcast is stuck", broadcast=name)
         self._timer: Timer | None = None
 
     async def started(self, context: Context[BroadcastTaskMessage]) -> None:
         """Read the record; one that was forgotten meanwhile has nothing left to do."""
         self._context = context
+        # An earlier incarnation may have entered.
+        self._gate = GatePass(
+            context.tree, self._parts.gate_path, BROADCASTS, self._name, inside=True
+        )
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._name)
         if recorded is None:
-            self._leave_gate()
+            self._gate.leave()
             context.stop()
             return
         self._recorded = recorded
@@ -153,7 +154,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             "vchannels": len(task.acked),
             "appended": len(task.acked) - len(task.to_append),
             "acked": sum(task.acked),
-            "failures": self._failures,
+            "failures": self._retries.failures,
             "poison": task.poison,
         }
 
@@ -180,10 +181,10 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         await self._save(self._task)
         before = self._task
         if self._task.appends:
-            await self._enter_gate()
+            await self._gate.enter(self._task.broadcast.vchannels)
             await self._append()
-        if self._inside and not self._task.appends:
-            self._leave_gate()
+        if self._gate.inside and not self._task.appends:
+            self._gate.leave()
         if self._task.to_process and self._parts.node_acks:
             await self._look()
         if self._may_finish and self._task.may_finish:
@@ -193,7 +194,8 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             self._context.stop()
         elif self._task is not before or self._announced is None:
             if self._task is not before:
-                self._failures = self._looks = 0
+                self._retries.went_on()
+                self._looks = 0
             await self._announce()
         if self._unfinished():
             self._plan(self._pause_s())
@@ -202,18 +204,6 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         """Whether there is something to try again, or to look for."""
         task = self._task
         return task.appends or (bool(task.to_process) and self._parts.node_acks)
-
-    async def _enter_gate(self) -> None:
-        """Wait while a cut is taken; what is under way is let through at once."""
-        names = self._task.broadcast.vchannels
-        gate = self._context.tree.find(self._parts.gate_path)
-        await gate.ask(EnterGate(BROADCASTS, self._name, names), deadline_s=GATE_S)
-        self._inside = True
-
-    def _leave_gate(self) -> None:
-        """Everything that landed is recorded: a cut from now on has all of it."""
-        self._context.tree.find(self._parts.gate_path).tell(LeftGate(BROADCASTS, self._name))
-        self._inside = False
 
     async def _append(self) -> None:
         """One try for each vchannel that is left. All that landed is recorded with one write."""
@@ -232,7 +222,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 self._task = poisoned(self._task, f"{vchannel} refuses its copy: {refusal.cause}")
                 log.error("broadcast in quarantine", broadcast=self._name, cause=self._task.poison)
         if refusals:
-            self._count(_told(tuple(refusals.values())))
+            self._retries.failed(_told(tuple(refusals.values())))
         await self._save(self._task)
         if not self._task.to_append:
             self._parts.meters.broadcast.add(self._context.clock.monotonic_s() - self._began_s)
@@ -304,7 +294,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
 
     def _news(self) -> TaskMoved:
         """What is durable, and what keeps it."""
-        return TaskMoved(self._recorded.task, self._failures, self._last_error)
+        return TaskMoved(self._recorded.task, self._retries.failures, self._retries.error)
 
     async def _announce(self) -> None:
         """To whoever is the Broadcaster now."""
@@ -319,21 +309,14 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         self._timer = self._context.after(delay_s, Work())
 
     def _failed(self, error: str) -> None:
-        self._count(error)
+        self._retries.failed(error)
         self._plan(self._pause_s())
 
-    def _count(self, error: str) -> None:
-        self._failures += 1
-        self._last_error = error
-        tell = log.warning if self._failures >= LOUD_FAILURES else log.debug
-        tell("broadcast is stuck", broadcast=self._name, attempt=self._failures, error=error)
-
     def _pause_s(self) -> float:
+        if self._retries.failures:
+            return self._retries.pause_s(self._context.random)
         timing = self._parts.timing
-        if not self._failures:
-            return min(timing.look_s * 2.0 ** min(self._looks, 10), timing.look_max_s)
-        doubled_s = timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
-        return min(doubled_s, timing.retry_max_s) * self._context.random.uniform(0.5, 1.0)
+        return min(timing.look_s * 2.0 ** min(self._looks, 10), timing.look_max_s)
 
 
 def task_spec(name: str, parts: TaskParts, first: Callable[[], Recorded | None]) -> ChildSpec:

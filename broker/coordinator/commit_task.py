@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from actors import Actor, ActorError, Context, Envelope
+from actors import Actor, ActorError, Backoff, Context, Envelope
 from broker.coordinator.commit_messages import CommitMoved, CommitTaskMessage, SayWord
 from broker.coordinator.commit_records import CommitRecords, RecordedApp
-from broker.coordinator.cut_gate import HELD_BACK_S
-from broker.coordinator.gate_messages import COMMITS, EnterGate, LeftGate
+from broker.coordinator.gate_messages import COMMITS
+from broker.coordinator.gate_pass import GatePass
+from broker.coordinator.retries import Retries
 from broker.core.batch_commit import (
     WORDS,
     AppCommits,
@@ -27,10 +28,6 @@ from broker.core.batch_commit import (
 from broker.model.failure import Refusal, Refused
 from broker.ports.meta import Conflict, MetaError
 from broker.ports.staged_txns import StagedTxns
-
-GATE_S = 2 * HELD_BACK_S
-LOUD_FAILURES = 10
-"""From here on a failure in a row is worth a line in the log."""
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +58,7 @@ class CommitTask(Actor[CommitTaskMessage]):
     """See the module. `first`: the record, for the incarnation that was just made from it."""
 
     _context: Context[CommitTaskMessage]
+    _gate: GatePass
     _recorded: RecordedApp
     _attempt: Attempt
 
@@ -71,14 +69,13 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._app = app
         self._parts = parts
         self._first = first
-        self._failures = 0
-        self._last_error = ""
+        backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
+        self._retries = Retries(backoff, "commit of a batch is stuck", app=app)
         self._untold: CommitMoved | None = None
         self._began_s = 0.0
         self._token = -1
         if first is not None and first.known.attempt is not None:
             self._token = first.known.attempt.token
-        self._inside = False
 
     async def started(self, context: Context[CommitTaskMessage]) -> None:
         """Read the record; without an attempt in it, all there is left to do is to say so.
@@ -86,6 +83,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         With another one it was said before: this task has nothing left to do.
         """
         self._context = context
+        self._gate = GatePass(context.tree, self._parts.gate_path, COMMITS, self._app, inside=False)
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._app)
         recorded = recorded or RecordedApp(AppCommits(self._app))
@@ -107,7 +105,8 @@ class CommitTask(Actor[CommitTaskMessage]):
         except Conflict:
             raise  # somebody else has the app: the next incarnation reads how it stands
         except (MetaError, ActorError, Refused) as error:
-            self._failed(str(error))
+            self._retries.failed(str(error))
+            self._plan()
 
     def statistics(self) -> Mapping[str, int | float | str]:
         if not hasattr(self, "_attempt"):
@@ -119,7 +118,7 @@ class CommitTask(Actor[CommitTaskMessage]):
             "state": attempt.state.value,
             "txns": len(attempt.asked.txns),
             "left": len(attempt.left),
-            "failures": self._failures,
+            "failures": self._retries.failures,
         }
 
     async def _round(self) -> None:
@@ -133,7 +132,7 @@ class CommitTask(Actor[CommitTaskMessage]):
             await self._tell(self._untold)
             self._context.stop()
             return
-        self._context.after(self._pause_s(), SayWord())
+        self._plan()
 
     async def _pass_gate(self) -> None:
         """What may make something visible is not begun while a cut is taken.
@@ -141,18 +140,10 @@ class CommitTask(Actor[CommitTaskMessage]):
         Before the first prepare: what is prepared holds up broadcasts, which a cut may wait for.
         """
         state = self._attempt.state
-        if state is not CommitState.ABORTING and not self._inside:
-            gate = self._context.tree.find(self._parts.gate_path)
-            entering = EnterGate(COMMITS, self._app, self._attempt.vchannels)
-            await gate.ask(entering, deadline_s=GATE_S)
-            self._inside = True
-        elif state is CommitState.ABORTING and self._inside:
-            self._leave_gate()
-
-    def _leave_gate(self) -> None:
-        """Nothing of it is visible."""
-        self._context.tree.find(self._parts.gate_path).tell(LeftGate(COMMITS, self._app))
-        self._inside = False
+        if state is not CommitState.ABORTING and not self._gate.inside:
+            await self._gate.enter(self._attempt.vchannels)
+        elif state is CommitState.ABORTING and self._gate.inside:
+            self._gate.leave()  # nothing of it is visible
 
     async def _say(self) -> None:
         before = self._attempt
@@ -161,15 +152,15 @@ class CommitTask(Actor[CommitTaskMessage]):
         after = heard(before, outcomes)
         refusals = [it for it in outcomes.values() if isinstance(it, Refusal)]
         if after.left == before.left and after.state is before.state and refusals:
-            self._count(f"{len(refusals)} refused; the first: {refusals[0].cause}")
+            self._retries.failed(f"{len(refusals)} refused; the first: {refusals[0].cause}")
             if before.state is CommitState.PREPARING:
-                self._leave_gate()  # whoever takes a cut need not wait for a node that is away
+                self._gate.leave()  # whoever takes a cut need not wait for a node that is away
         else:
-            self._failures = 0
+            self._retries.went_on()
         waited_s = self._context.clock.monotonic_s() - self._began_s
         if after.state is CommitState.PREPARING and waited_s >= self._parts.timing.prepare_s:
             cause = f"batch {before.asked.batch} could not be prepared within {waited_s:.0f} s"
-            after = gave_up(after, f"{cause}: {self._last_error}; nothing of it is committed")
+            after = gave_up(after, f"{cause}: {self._retries.error}; nothing of it is committed")
         await self._decide(after)
 
     async def _decide(self, after: Attempt) -> None:
@@ -206,19 +197,5 @@ class CommitTask(Actor[CommitTaskMessage]):
         committer = self._context.tree.find(self._parts.committer_path)
         await committer.send(news, deadline_s=self._parts.timing.tell_s)
 
-    def _failed(self, error: str) -> None:
-        self._count(error)
-        self._context.after(self._pause_s(), SayWord())
-
-    def _count(self, error: str) -> None:
-        self._failures += 1
-        self._last_error = error
-        tell = log.warning if self._failures >= LOUD_FAILURES else log.debug
-        tell("commit of a batch is stuck", app=self._app, attempt=self._failures, error=error)
-
-    def _pause_s(self) -> float:
-        if not self._failures:
-            return 0.0
-        timing = self._parts.timing
-        doubled_s = timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
-        return min(doubled_s, timing.retry_max_s) * self._context.random.uniform(0.5, 1.0)
+    def _plan(self) -> None:
+        self._context.after(self._retries.pause_s(self._context.random), SayWord())

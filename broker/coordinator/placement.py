@@ -14,7 +14,7 @@ from typing import TypeVar, assert_never
 
 import structlog
 
-from actors import Actor, ActorError, Context, Envelope, Ref, Timer
+from actors import Actor, ActorError, Backoff, Context, Envelope, Ref, Timer
 from actors.clock import deadline
 from broker.coordinator.ledger import Ledger, Recorded
 from broker.coordinator.live_nodes import LiveNodes
@@ -33,6 +33,7 @@ from broker.coordinator.messages import (
     Reconcile,
     Settle,
 )
+from broker.coordinator.retries import Retries
 from broker.coordinator.streaming import streaming_version
 from broker.core.assignment import Owner, PChannelMeta, access_at, assign, lost, served
 from broker.model.channel import AccessMode, PChannel, PChannelState
@@ -42,8 +43,7 @@ from broker.ports.meta import Conflict, MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
 LOUD_FAILURES = 4
-"""From this failure in a row on it is worth a warning. The first happens at every healthy start,
-because the node comes up after its coordinator."""
+"""The first happens at every healthy start, because the node comes up after its coordinator."""
 
 LET_GO = (StreamingCode.IGNORED_OPERATION, StreamingCode.UNMATCHED_CHANNEL_TERM)
 """What a node answers that has let go already, or serves a newer term."""
@@ -91,8 +91,8 @@ class Placement(Actor[PlacementMessage]):
         self._nodes = nodes
         self._assigner_path = assigner_path
         self._timing = timing
-        self._failures = 0
-        self._error = ""
+        backoff = Backoff(timing.retry_first_s, timing.retry_max_s)
+        self._retries = Retries(backoff, "not served yet", loud=LOUD_FAILURES, channel=name)
         self._confirmed: Term | None = None
         self._host: NodeControl | None = None
         self._published: PChannelMeta | None = None
@@ -122,8 +122,8 @@ class Placement(Actor[PlacementMessage]):
         return {
             "channel_term": known.term if known else 0,
             "channel_state": known.state.name if known else "UNKNOWN",
-            "failures": self._failures,
-            **({"error": self._error} if self._error else {}),
+            "failures": self._retries.failures,
+            **({"error": self._retries.error} if self._retries.failures else {}),
         }
 
     async def _handle(self, message: PlacementMessage) -> None:
@@ -156,7 +156,7 @@ class Placement(Actor[PlacementMessage]):
         if known is None or not self._is_served(known):
             if known is not None and self._nodes.find(known.node) is not self._host:
                 self._publish(lost(known, known.term))
-            self._failures = 0
+            self._retries.went_on()
             self._plan_anew(0.0)
         elif known.node not in self._nodes.taking() and self._nodes.taking():
             self._context.self.tell(Move())
@@ -222,7 +222,9 @@ class Placement(Actor[PlacementMessage]):
         there = (before.meta.node, before.meta.access) == (chosen, access)
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
-        if self._failures or not self._nodes.has_spoken(chosen):  # burn no term on a dead node
+        if self._retries.failures or not self._nodes.has_spoken(
+            chosen
+        ):  # burn no term on a dead node
             await self._within(self._timing.ask_deadline_s, node.status)
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
         if balanced:
@@ -246,7 +248,7 @@ class Placement(Actor[PlacementMessage]):
         meta = recorded.meta
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
             self._confirmed, self._host = term, self._nodes.find(node)
-            self._failures, self._error = 0, ""
+            self._retries.went_on()
             log.debug("owner confirmed", node=node)
         self._note(recorded)
         self._follow_up(self._timing.reopen_grace_s)
@@ -341,16 +343,5 @@ class Placement(Actor[PlacementMessage]):
             self._settling = self._context.after(delay_s, Settle())
 
     def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        self._error = str(error)
-        tell = _loudness(self._failures)
-        tell("not served yet", channel=self._name, attempt=self._failures, error=str(error))
-        doubled_s = self._timing.retry_first_s * 2.0 ** min(self._failures - 1, 30)
-        delay_s = min(doubled_s, self._timing.retry_max_s)
-        self._plan(delay_s * self._context.random.uniform(0.5, 1.0))
-
-
-def _loudness(failures: int) -> Callable[..., None]:
-    if failures == 1:
-        return log.debug  # type: ignore[no-any-return]
-    return log.info if failures < LOUD_FAILURES else log.warning  # type: ignore[no-any-return]
+        self._retries.failed(str(error))
+        self._plan(self._retries.pause_s(self._context.random))
