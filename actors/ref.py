@@ -4,8 +4,9 @@ Next: actors/mailbox.py
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from actors.envelope import Envelope, Failure, Promise, Request
 from actors.errors import AskTimeout, MailboxFull
@@ -68,29 +69,32 @@ class Ref(Generic[M_contra]):
         Raises AskTimeout; ActorDied when the actor ends first (whether it handled the message is
         not known); MailboxFull unless the policy is `block`; or what the actor gave to `fail`.
         """
-        life = self.life
-        if life.exit is not None:
-            raise life.refusal()
-        promise: Promise = asyncio.get_running_loop().create_future()
-        envelope = Envelope(message, promise)
-        queued, answered = life.mailbox.offer(envelope), False
-        if not queued:
-            if not self._overflowed(waits=True):
-                raise MailboxFull(self.path, life.mailbox.spec.bound)
-            life.mailbox.line_up(envelope)
-        life.promises[promise] = None
-        alarm = life.clock.call_later(deadline_s, partial(_expire, promise, self.path, deadline_s))
+        asked = self._pose(message, deadline_s)
         try:
-            answer = await promise
-            answered = not isinstance(answer, Failure)
+            answer = await asked.promise
         finally:
-            alarm.cancel()
-            life.promises.pop(promise, None)
-            if not (queued or answered):
-                life.mailbox.leave(envelope)
+            asked.over()
         if isinstance(answer, Failure):
             raise answer.fresh()
         return answer  # type: ignore[return-value]
+
+    def ask_then(
+        self, message: Request[R], answered: Callable[[R | Exception], None], *, deadline_s: float
+    ) -> None:
+        """`ask` for whoever does not wait, and needs no task for it.
+
+        `answered` is called once, on the loop and never before this returns, with the answer or
+        with what `ask` would raise. What is known at once is raised here, and it is not called:
+        StaleTerm, ActorDied, MailboxFull.
+        """
+        asked = self._pose(message, deadline_s)
+
+        def settle(promise: Promise) -> None:
+            asked.over()
+            answer = promise.result()
+            answered(answer.fresh() if isinstance(answer, Failure) else answer)  # type: ignore[arg-type]
+
+        asked.promise.add_done_callback(settle)
 
     def __eq__(self, other: object) -> bool:
         """Same path and same term."""
@@ -104,6 +108,19 @@ class Ref(Generic[M_contra]):
         """Path and term."""
         return f"Ref({self.path}@{self.term})"
 
+    def _pose(self, question: object, deadline_s: float) -> "_Asked":
+        life = self.life
+        if life.exit is not None:
+            raise life.refusal()
+        promise: Promise = asyncio.get_running_loop().create_future()
+        envelope = Envelope(question, promise)
+        if life.mailbox.offer(envelope):
+            return _Asked(life, promise, None, deadline_s)
+        if not self._overflowed(waits=True):
+            raise MailboxFull(self.path, life.mailbox.spec.bound)
+        life.mailbox.line_up(envelope)
+        return _Asked(life, promise, envelope, deadline_s)
+
     def _overflowed(self, *, waits: bool) -> bool:
         """Whether to stand in line; False: it was shed."""
         mailbox = self.life.mailbox
@@ -113,6 +130,28 @@ class Ref(Generic[M_contra]):
             mailbox.shed += 1
             return False
         raise MailboxFull(self.path, mailbox.spec.bound)
+
+
+class _Asked:
+    """A question on its way, until `over`; in line for room when `in_line` is its envelope."""
+
+    __slots__ = ("_alarm", "_in_line", "_life", "promise")
+
+    def __init__(
+        self, life: Incarnation, promise: Promise, in_line: Envelope[Any] | None, deadline_s: float
+    ) -> None:
+        self._life, self._in_line = life, in_line
+        self.promise = promise
+        life.promises[promise] = None
+        expire = partial(_expire, promise, life.path, deadline_s)
+        self._alarm = life.clock.call_later(deadline_s, expire)
+
+    def over(self) -> None:
+        """It was answered, or nobody waits any more: nothing of it stays behind."""
+        self._alarm.cancel()
+        self._life.promises.pop(self.promise, None)
+        if self._in_line is not None:
+            self._life.mailbox.leave(self._in_line)
 
 
 def _turn_away(admitted: asyncio.Future[bool]) -> None:

@@ -9,10 +9,8 @@ last word before the status.
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
-
-import anyio
-from anyio.abc import TaskGroup
 
 from broker.edge.arrowable import Arrowable
 from broker.edge.batchable import Batchable
@@ -26,7 +24,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer import OutOfSequence
 from broker.node.groups import BATCH_MESSAGES_MAX
-from broker.node.intake import append
+from broker.node.intake import append_then
 from broker.node.messages import AppendOutcome, Locate, Located
 from schemas.batches import append_landed, append_refused, scan_append_request
 from schemas.frames import FrameTooLarge, Oversize
@@ -76,31 +74,29 @@ class _Together:
 
 
 class AppendStream:
-    """One reader, one writer of answers, and a task for all batches that arrived together."""
+    """One reader; batches that arrived together are answered together."""
 
     def __init__(
         self, session: Session, located: Located, arrowable: Arrowable, limits: EdgeLimits
     ) -> None:
-        self._session = session
         self._stream = session.stream
-        self._flow = Flow(located, limits)
+        self._flow = Flow(session, located, limits)
         self._located = located
         self._limits = limits
         self._arrowable = arrowable
         self._batchable = Batchable(located.channel.name, limits.message_bytes_max)
         self._in_order: deque[_Together] = deque()
-        self._changed = anyio.Event()
 
     async def run(self) -> None:
         """Until the client half-closed, the channel is gone or the server drains."""
-        await self._flow.run(self._session, self._read_requests, self._send_answers)
+        await self._flow.run(self._read_requests)
         self._flow.raise_failure()
 
-    async def _read_requests(self, tasks: TaskGroup) -> None:
+    async def _read_requests(self) -> None:
         while frames := await self._stream.read_batch():
-            await self._take(frames, tasks)
+            await self._take(frames)
 
-    async def _take(self, frames: list[bytes], tasks: TaskGroup) -> None:
+    async def _take(self, frames: list[bytes]) -> None:
         together = _Together([])
         try:
             for frame in frames:
@@ -110,12 +106,12 @@ class AppendStream:
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
                 if not together.takes(verdict, cost, ticks):
-                    await self._hand_over(together, tasks)
+                    await self._hand_over(together)
                     together = _Together([])
                 together.add(verdict, cost, ticks)
         finally:
             if together.verdicts:
-                await self._hand_over(together, tasks)
+                await self._hand_over(together)
 
     async def _verdict(self, frame: bytes) -> NewBatch | Refusal:
         if isinstance(frame, Oversize):
@@ -126,43 +122,40 @@ class AppendStream:
             return await self._arrowable.judge(batch, self._batchable)
         return self._batchable.judge(batch)
 
-    async def _hand_over(self, together: _Together, tasks: TaskGroup) -> None:
+    async def _hand_over(self, together: _Together) -> None:
         await self._flow.room(together.cost)
         self._flow.asked(together.cost)
         self._in_order.append(together)
-        tasks.start_soon(self._append, together)
-        await self._flow.breathe()
-
-    async def _append(self, together: _Together) -> None:
+        answered = partial(self._settle, together)
         batches = tuple([it for it in together.verdicts if isinstance(it, NewBatch)])
-        outcomes: tuple[AppendOutcome, ...] = ()
         if batches:
             deadline_s = self._limits.append_deadline_s
             level = together.durability
-            outcomes = await append(self._located, batches, deadline_s=deadline_s, durability=level)
+            append_then(self._located, batches, answered, deadline_s=deadline_s, durability=level)
+        else:
+            answered(())
+        await self._flow.breathe()
+
+    def _settle(self, together: _Together, outcomes: tuple[AppendOutcome, ...]) -> None:
         landed = iter(outcomes)
         together.answers = [
             _answer(it if isinstance(it, Refusal) else next(landed), together.durability)
             for it in together.verdicts
         ]
         together.verdicts.clear()  # bodies of an answered batch are held no longer than needed
-        self._changed.set()
+        self._answer_in_order()
         self._flow.heed(outcomes)
 
-    async def _send_answers(self) -> None:
+    def _answer_in_order(self) -> None:
         in_order = self._in_order
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            answers: list[bytes] = []
-            cost = 0
-            while in_order and in_order[0].answers is not None:
-                answered = in_order.popleft()
-                answers += answered.answers or ()
-                cost += answered.cost
-            if answers:
-                await self._stream.write_batch(answers)
-                self._flow.answered(cost)
+        answers: list[bytes] = []
+        cost = 0
+        while in_order and in_order[0].answers is not None:
+            answered = in_order.popleft()
+            answers += answered.answers or ()
+            cost += answered.cost
+        if answers:
+            self._flow.answer(answers, cost)
 
 
 def _answer(outcome: Appended | Refusal, durability: Durability) -> bytes:

@@ -7,9 +7,6 @@ is answered by the Appender even when nobody reads the answer. Next: broker/node
 
 from typing import Final
 
-import anyio
-from anyio.abc import TaskGroup
-
 from broker.edge.appendable import Appendable
 from broker.edge.flow import REQUEST_OVERHEAD_BYTES, Flow
 from broker.edge.gate import Session
@@ -19,8 +16,8 @@ from broker.edge.reach import Reach
 from broker.edge.results import produce_answer
 from broker.model.failure import StreamingCode
 from broker.model.message import NewMessage
-from broker.node.intake import append
-from broker.node.messages import Locate, Located
+from broker.node.intake import append_then
+from broker.node.messages import AppendOutcome, Locate, Located
 from schemas.frames import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,
@@ -54,31 +51,27 @@ async def serve_produce(
 
 
 class ProduceStream:
-    """One reader, one writer of results, and a task for each batch in flight."""
+    """One reader; what arrived together is appended together."""
 
     def __init__(self, session: Session, located: Located, limits: EdgeLimits) -> None:
-        self._session = session
         self._stream = session.stream
         self._located = located
-        self._flow = Flow(located, limits)
+        self._flow = Flow(session, located, limits)
         self._limits = limits
         self._appendable = Appendable(located.channel.name, limits.message_bytes_max)
-        self._results: list[bytes] = []
-        self._results_cost = 0
-        self._changed = anyio.Event()
 
     async def run(self) -> None:
         """Until the client half-closed, the channel is gone or the server drains."""
-        await self._flow.run(self._session, self._read_requests, self._send_results)
+        await self._flow.run(self._read_requests)
         await self._stream.write_batch([CLOSE], deadline_s=self._limits.flush_s)
         self._flow.raise_failure()
 
-    async def _read_requests(self, tasks: TaskGroup) -> None:
+    async def _read_requests(self) -> None:
         while frames := await self._stream.read_batch():
             for first in range(0, len(frames), BATCH_MESSAGES_MAX):
-                await self._take(frames[first : first + BATCH_MESSAGES_MAX], tasks)
+                await self._take(frames[first : first + BATCH_MESSAGES_MAX])
 
-    async def _take(self, frames: list[bytes], tasks: TaskGroup) -> None:
+    async def _take(self, frames: list[bytes]) -> None:
         request_ids: list[int] = []
         messages: list[NewMessage] = []
         refused: list[bytes] = []
@@ -101,9 +94,9 @@ class ProduceStream:
             if refused:
                 cost = len(refused) * REQUEST_OVERHEAD_BYTES
                 self._flow.asked(cost)
-                self._answer(refused, cost)
+                self._flow.answer(refused, cost)
             if messages:
-                await self._hand_over(request_ids, tuple(messages), tasks)
+                await self._hand_over(request_ids, tuple(messages))
         await self._flow.breathe()
 
     def _too_large(self, frame: Oversize) -> bytes:
@@ -113,35 +106,21 @@ class ProduceStream:
             raise error
         return produce_error(request_id, StreamingCode.UNRECOVERABLE, f"{error}; split the message")
 
-    async def _hand_over(
-        self, request_ids: list[int], messages: tuple[NewMessage, ...], tasks: TaskGroup
-    ) -> None:
+    async def _hand_over(self, request_ids: list[int], messages: tuple[NewMessage, ...]) -> None:
         size = sum([message.size for message in messages])
         await self._flow.room(size)
-        self._flow.asked(size + len(messages) * REQUEST_OVERHEAD_BYTES)
-        tasks.start_soon(self._append, request_ids, messages, size)
+        cost = size + len(messages) * REQUEST_OVERHEAD_BYTES
+        self._flow.asked(cost)
 
-    async def _append(
-        self, request_ids: list[int], messages: tuple[NewMessage, ...], size: int
-    ) -> None:
-        outcomes = await append(self._located, messages, deadline_s=self._limits.append_deadline_s)
-        results = [
-            produce_answer(request_id, message.type, outcome)
-            for request_id, message, outcome in zip(request_ids, messages, outcomes, strict=True)
-        ]
-        self._answer(results, size + len(messages) * REQUEST_OVERHEAD_BYTES)
-        self._flow.heed(outcomes)
+        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
+            results = [
+                produce_answer(request_id, message.type, outcome)
+                for request_id, message, outcome in zip(
+                    request_ids, messages, outcomes, strict=True
+                )
+            ]
+            self._flow.answer(results, cost)
+            self._flow.heed(outcomes)
 
-    def _answer(self, results: list[bytes], cost: int) -> None:
-        self._results += results
-        self._results_cost += cost
-        self._changed.set()
-
-    async def _send_results(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            results, self._results = self._results, []
-            cost, self._results_cost = self._results_cost, 0
-            await self._stream.write_batch(results)
-            self._flow.answered(cost)
+        deadline_s = self._limits.append_deadline_s
+        append_then(self._located, messages, settle, deadline_s=deadline_s)

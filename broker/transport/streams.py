@@ -206,6 +206,19 @@ class BatchStream:
         finally:
             self._unsent = bytes(rest)
 
+    def write_at_once(self, messages: Sequence[bytes]) -> bool:
+        """`write_batch` if that need not wait and the stream is there; else False, nothing is sent.
+
+        Only between two writes.
+        """
+        if self._unsent or self._arrivals.lost or not self._stream.closable:
+            return False
+        framed = frames(messages)
+        if len(framed) > min(self._window(), SLICE_BYTES_MAX):
+            return False
+        self._send(memoryview(framed))
+        return True
+
     async def flush(self, *, deadline_s: float) -> None:
         """Finish what a cancelled write left unfinished. Raises as `write_batch` does."""
         if self._unsent:

@@ -245,3 +245,60 @@ async def test_an_asker_that_is_thrown_away_leaves_the_line() -> None:
         assert ref.life.mailbox.depth == 2
         asking.close()
         assert ref.life.mailbox.depth == 1
+
+
+@seeded
+async def test_who_asks_and_does_not_wait_is_told_the_answer_once() -> None:
+    async with Troupe("a") as troupe:
+        told: list[object] = []
+        ref = troupe.ref("a")
+        ref.ask_then(Say("hello"), told.append, deadline_s=1)
+        assert told == []
+        await settle()
+        assert told == ["a@1:hello"]
+        assert ref.life.promises == {}
+        await troupe.clock.sleep(5)
+        assert len(told) == 1
+
+
+@seeded
+async def test_who_asks_and_does_not_wait_is_told_each_error_that_comes_later() -> None:
+    async with Troupe("a") as troupe:
+        told: list[object] = []
+        ref = troupe.ref("a")
+        ref.ask_then(Fail(), told.append, deadline_s=1)
+        ref.ask_then(Hold(), told.append, deadline_s=2)
+        await troupe.clock.sleep(3)
+        ref.ask_then(Hold(), told.append, deadline_s=LONG_S)
+        await settle()
+        troupe.system.kill("/root/a")
+        await settle()
+        assert [type(it) for it in told] == [KeyError, AskTimeout, ActorDied]
+        assert ref.life.promises == {}
+
+
+@seeded
+async def test_who_asks_and_does_not_wait_is_refused_at_once_where_that_is_known() -> None:
+    async with busy(Overflow.FAIL) as (troupe, ref):
+        told: list[object] = []
+        with pytest.raises(MailboxFull):
+            ref.ask_then(Say(), told.append, deadline_s=1)
+        troupe.system.kill("/root/a")
+        with pytest.raises(ActorDied):
+            ref.ask_then(Say(), told.append, deadline_s=1)
+        await settle()
+        assert told == []
+
+
+@seeded
+async def test_who_asks_and_does_not_wait_stands_in_line_like_the_others() -> None:
+    async with busy(Overflow.BLOCK) as (troupe, ref):
+        told: list[object] = []
+        ref.ask_then(Say("too late"), told.append, deadline_s=1)
+        ref.ask_then(Say("in time"), told.append, deadline_s=LONG_S)
+        assert ref.life.mailbox.depth == 3
+        await troupe.clock.sleep(2)
+        assert [type(it) for it in told] == [AskTimeout]
+        assert ref.life.mailbox.depth == 2
+        await troupe.clock.sleep(10)
+        assert told[1:] == ["a@1:in time"]

@@ -9,7 +9,7 @@ from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.node.groups import BATCH_MESSAGES_MAX
-from broker.node.intake import append
+from broker.node.intake import append, append_then
 from broker.node.limits import NodeLimits
 from broker.node.messages import AppendOutcome
 from broker.wal.memory import MemoryWal
@@ -206,3 +206,33 @@ def test_a_full_backlog_of_a_dead_appender_holds_nobody_back() -> None:
             assert "locate the channel again" in told.cause
 
     run_seeded(9, scenario)
+
+
+def test_who_does_not_wait_gets_the_same_outcomes() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        limits = NodeLimits(backlog_bytes_max=1_000, backlog_batches_max=2)
+        async with running_node(gate.wal, limits) as world:
+            await world.assign()
+            located = await world.locate()
+            told: list[tuple[AppendOutcome, ...]] = []
+            append_then(located, (message("x"),) * 2, told.append, deadline_s=30)
+            await world.clock.sleep(0.1)
+            assert [type(it) for it in told.pop()] == [Appended, Appended]
+            gate.open.clear()
+            append_then(located, (message("x" * 400),), told.append, deadline_s=0.5)
+            await world.clock.sleep(0.01)
+            append_then(located, (message("y" * 900),), told.append, deadline_s=30)
+            assert refusal(told.pop()).code is StreamingCode.INNER
+            for _ in range(3):
+                append_then(located, (message("z"),), told.append, deadline_s=0.5)
+            full = refusal(told.pop())
+            assert (full.code, "try again later" in full.cause) == (StreamingCode.INNER, True)
+            await world.clock.sleep(1)
+            assert {refusal(it).code for it in told} == {StreamingCode.UNKNOWN}
+            assert len(told) == 3
+            gate.open.set()
+            await world.clock.sleep(0.1)
+            assert located.backlog.bytes_waiting == 0
+
+    run_seeded(7, scenario)

@@ -119,6 +119,47 @@ async def test_a_peer_that_shuts_its_window_stalls_the_writer_until_its_deadline
             await stalled.wait()
 
 
+async def test_what_would_have_to_wait_is_not_written_at_once() -> None:
+    async def serve(stream: ServerBatchStream) -> None:
+        await stream.read_batch()
+        await stream.write_batch([b"first"])
+        wrote: list[bool] = []
+        while not wrote or wrote[-1]:
+            wrote.append(stream.write_at_once([b"x" * 100_000]))
+        await stream.write_batch([b"%d" % (len(wrote) - 1)])
+
+    async with serving(serve) as (_, channel), call(channel) as stream:
+        await stream.write_batch([b"go"])
+        found: list[bytes] = []
+        while not (found and found[-1].isdigit()):
+            found += await collected(stream, 1)
+        assert found[0] == b"first"
+        assert found[1:-1] == [b"x" * 100_000] * int(found[-1])
+        assert len(found) > 2
+
+
+async def test_nothing_is_written_at_once_on_a_stream_that_was_reset() -> None:
+    wrote: list[bool] = []
+    served = anyio.Event()
+
+    async def serve(stream: ServerBatchStream) -> None:
+        try:
+            await stream.read_batch()
+            await stream.write_batch([b"first"])
+            await stream.read_batch()
+        finally:
+            wrote.append(stream.write_at_once([b"nobody reads this"]))
+            served.set()
+
+    async with serving(serve) as (_, channel):
+        async with call(channel) as stream:
+            await stream.write_batch([b"go"])
+            assert await collected(stream, 1) == [b"first"]
+        with anyio.fail_after(60):
+            await served.wait()
+    assert wrote == [False]
+
+
 async def test_a_cancelled_write_is_finished_by_the_next_one() -> None:
     large = b"x" * 1_000_000
     gave_up = anyio.Event()
