@@ -86,6 +86,12 @@ def _base36_text(value: int) -> str:
     return base36(value).decode("ascii")
 
 
+def _read_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > INT64_MAX:
+        raise Malformed("not a decimal number of 63 bits", 0)
+    return int(text)
+
+
 def _read_term(text: str) -> int:
     if (value := read_base36(text)) > INT64_MAX:
         raise Malformed("not a signed number of 64 bits", 0)
@@ -170,6 +176,8 @@ def _read_stage(text: str) -> StageKey:
 
 STAGE: Final = Property("tidemark.stage", _write_stage, _read_stage)
 """Ours: on the begin of a staged transaction."""
+STAGE_RUN: Final = Property("tidemark.stage_run", str, _read_count)
+"""Ours: beside `STAGE`, in which life of the app it is staged; absent: the app does not say."""
 
 BATCH: Final = Property("tidemark.batch", _plain, _plain)
 """Ours: on the commit of a staged transaction, which batch it belongs to (`batch_mark`)."""

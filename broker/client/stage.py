@@ -270,9 +270,9 @@ async def _all_of(
     return landed
 
 
-def checked_name(app: str, batch: int, part: int, attempt: int) -> StageName:
+def checked_name(app: str, batch: int, part: int, attempt: int, run: int) -> StageName:
     """The name of a stage; InvalidArgument when there can be no such one."""
-    name = StageName(app, batch, part, attempt)
+    name = StageName(app, batch, part, attempt, run)
     if name.problem:
         raise InvalidArgument(name.problem)
     return name

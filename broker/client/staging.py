@@ -23,17 +23,27 @@ class Staging(Appending):
         self._commits = commits
 
     def stage(
-        self, app: str, batch: int, part: int, attempt: int = 0, *, deadline_s: float | None = None
+        self,
+        app: str,
+        batch: int,
+        part: int,
+        attempt: int = 0,
+        *,
+        run: int = 0,
+        deadline_s: float | None = None,
     ) -> Stage:
         """What one writer stages for a batch: `async with log.stage("job", 7, part) as stage`.
 
         `app` names the job, the same in every run of it; `batch` grows; `part` is the writer's own,
         and `attempt` is another number each time a part is written again. Nothing of it is read
         before `commit_batch` is given what `seal` gave. `deadline_s` holds for each step by itself.
+        `run` grows with each life of the job, such as the time when it began: what an earlier life
+        has staged for the same batch is given up wherever this one stages, unless a commit has
+        taken hold of it; 0: it expires by itself.
         Raises InvalidArgument for a name that is empty or too long, or a number below 0.
         """
         self._check_usable()
-        name = checked_name(app, batch, part, attempt)
+        name = checked_name(app, batch, part, attempt, run)
         return Stage(self._appends, self._staged_on, name, deadline_s or self._deadlines.append_s)
 
     async def commit_batch(

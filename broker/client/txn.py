@@ -29,7 +29,7 @@ from broker.client.targets import Shards
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from broker.model.stage import StageName
-from schemas.properties import STAGE, TXN, StageKey
+from schemas.properties import STAGE, STAGE_RUN, TXN, StageKey
 from schemas.txn_context import TxnContext, begin_header
 
 Resolve = Callable[[], Awaitable[VChannelName]]
@@ -284,4 +284,5 @@ class Txn:
 
 
 def _named(stage: StageName) -> Mapping[str, str]:
-    return STAGE.entry(StageKey(stage.app, stage.batch, stage.part, stage.attempt))
+    name = STAGE.entry(StageKey(stage.app, stage.batch, stage.part, stage.attempt))
+    return name | STAGE_RUN.entry(stage.run) if stage.run else name

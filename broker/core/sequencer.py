@@ -241,6 +241,8 @@ class _Group:
         self.runs.append(run)
 
     def _admit_in_txn(self, index: int, message: NewMessage) -> None:
+        if message.stage is not None:
+            self.runs += _rollbacks(self._transactions.outlive(message))
         # By the last tick that it may get: so none that is let in lands beyond its lease.
         verdict = self._transactions.admit(message, self._latest_tick)
         assert message.txn is not None

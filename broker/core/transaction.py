@@ -151,6 +151,17 @@ class Transactions:
             session.state = after(session.state, TxnEvent.EXCLUDE)
         return failed
 
+    def outlive(self, begin: NewMessage) -> list[Session]:
+        """Fail what earlier lives of an app have staged for the batch that this one stages anew.
+
+        Nobody commits it any more: who has decided to commit has prepared all of it. Their rollback
+        records belong before the begin.
+        """
+        outlived = self._outlived(begin)
+        for session in outlived:
+            session.state = after(session.state, TxnEvent.EXCLUDE)
+        return outlived
+
     def expire(self, tick: TimeTick) -> None:
         """End what is overdue at this tick."""
         for session in self._in_flight():
@@ -161,14 +172,16 @@ class Transactions:
         """At most so many rollback records of our own go with these messages.
 
         What an exclusive message fails must end in the same group. So must what is found to have
-        expired by a message of its own: the refusal holds, whoever owns the log tomorrow.
+        expired by a message of its own: the refusal holds, whoever owns the log tomorrow. And so
+        does what a begin outlives, so that there is room for its bodies.
         """
         if not self._open:
             return 0
         if not EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
             return len(self._open)
         of_txns = [message for message in messages if message.txn is not None]
-        return min(len(self._open), len(self._dead) + len(of_txns))
+        outlived = [it for each in of_txns if each.stage for it in self._outlived(each)]
+        return min(len(self._open), len(self._dead) + len(of_txns) + len(outlived))
 
     def take_dead(self, count_max: int) -> list[Session]:
         """Those that get a rollback record now; they stay open until it is placed."""
@@ -238,6 +251,12 @@ class Transactions:
         """The open transactions that have got bodies since the last call."""
         moved, self._moved = self._moved, {}
         return tuple([session.view() for session in moved.values()])
+
+    def _outlived(self, message: NewMessage) -> list[Session]:
+        stage = message.stage
+        if stage is None or message.type != MessageType.BEGIN_TXN:
+            return []
+        return [it for it in self._in_flight() if it.stage is not None and stage.outlives(it.stage)]
 
     def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
         if is_physical(vchannel):

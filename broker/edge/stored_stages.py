@@ -10,7 +10,7 @@ from broker.model.stage import BatchCommit, StagedTxn, StageName
 from broker.model.txn import TxnContext
 from schemas.batch_mark import write_batch_mark
 from schemas.entries import write_entry
-from schemas.properties import BATCH, STAGE, TXN, BadProperty
+from schemas.properties import BATCH, STAGE, STAGE_RUN, TXN, BadProperty
 from schemas.stored import stored_form
 from schemas.txn_context import TxnContext as StoredTxn
 from schemas.wire import stored_properties
@@ -21,10 +21,12 @@ _STORED_PROPERTY: Final = b"\x1a"
 
 def stage_of(begin: bytes) -> StageName | None:
     """The stage of a stored begin; None when it is of none. Raises BadProperty, Malformed."""
-    key = STAGE.read(stored_properties(begin))
+    properties = stored_properties(begin)
+    key = STAGE.read(properties)
     if key is None:
         return None
-    name = StageName(key.app, key.batch, key.part, key.attempt)
+    run = STAGE_RUN.read(properties) or 0
+    name = StageName(key.app, key.batch, key.part, key.attempt, run)
     if name.problem:
         raise BadProperty(STAGE.key, STAGE.encode(key), name.problem)
     return name

@@ -5,7 +5,7 @@ the coordinator's word alone, together with those of all other parts, or never.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -19,12 +19,16 @@ ONE_RUN: Final = "once:"
 
 @dataclass(frozen=True, slots=True)
 class StageName:
-    """Attempt `attempt` at part `part` of batch `batch` of `app`, which names who writes them."""
+    """Attempt `attempt` at part `part` of batch `batch` of `app`, which names who writes them.
+
+    `run`: in which of its lives the app does it; 0: it does not say. It is no part of the name.
+    """
 
     app: str
     batch: int
     part: int
     attempt: int
+    run: int = field(default=0, compare=False)
 
     @property
     def problem(self) -> str:
@@ -32,11 +36,16 @@ class StageName:
         wrong = app_problem(self.app)
         if wrong:
             return wrong
-        for what in ("batch", "part", "attempt"):
+        for what in ("batch", "part", "attempt", "run"):
             number = getattr(self, what)
             if not 0 <= number <= NUMBER_MAX:
                 return f"{what} is {number}; it must be 0 or more, and fit 63 bits"
         return ""
+
+    def outlives(self, other: "StageName") -> bool:
+        """Whether this life of the app writes a batch anew that an earlier one was writing."""
+        same = (self.app, self.batch) == (other.app, other.batch)
+        return same and self.run > other.run
 
     def __str__(self) -> str:
         """For people."""

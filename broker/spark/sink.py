@@ -7,9 +7,11 @@ Next: broker/spark/staged_rows.py
 Why a row is there once, whatever dies: what a task stages nobody reads. What the driver commits is
 one micro-batch, named by the query and its number, which Spark keeps in the checkpoint; the broker
 commits each of them once, and all of it or nothing. A task that is tried again, or a whole batch
-that is, stages anew, and what was staged before is given up or expires.
+that is, stages anew, and what was staged before is given up or expires: what an earlier life of the
+driver left is given up where there must be room for the same batch.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -53,11 +55,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 " micro-batch; use append, or foreachBatch"
             )
         self._options = options
+        self._run = _new_run()
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task. Raises BadColumns, BadRow, and what the broker refuses."""
         query, batch, partition = _where()
-        return Staged(stage(self._options, self._options.app or query, batch, partition, iterator))
+        app = self._options.app or query
+        return Staged(stage(self._options, app, batch, partition, iterator, run=self._run))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver; may be asked for again, by this run of the query or the next one."""
@@ -76,13 +80,13 @@ class BatchWriter(DataSourceArrowWriter):
             raise NotSupported("mode overwrite: a log is not overwritten; use append")
         self._options = options
         self._app = options.app or f"{ONE_RUN}spark-batch-{uuid4()}"
+        self._run = _new_run()
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """As of `StreamWriter`."""
         _, _, partition = _where()
-        return Staged(
-            stage(self._options, self._app, self._options.batch or 0, partition, iterator)
-        )
+        batch = self._options.batch or 0
+        return Staged(stage(self._options, self._app, batch, partition, iterator, run=self._run))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As of `StreamWriter`."""
@@ -91,6 +95,14 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As of `StreamWriter`."""
         abort(self._options, _parts(messages))
+
+
+def _new_run() -> int:
+    """Taken in the driver, once for all tasks of a batch, also those that race each other.
+
+    A clock that went back costs no row: what an earlier run has staged then expires by itself.
+    """
+    return time.time_ns() // 1_000_000  # noqa: TID251 - of another life of the driver
 
 
 def _where() -> tuple[str, int, int]:

@@ -41,17 +41,24 @@ log = logging.getLogger("tidemark.spark")
 
 
 def stage(
-    options: SinkOptions, app: str, batch: int, partition: int, rows: Iterator[pa.RecordBatch]
+    options: SinkOptions,
+    app: str,
+    batch: int,
+    partition: int,
+    rows: Iterator[pa.RecordBatch],
+    *,
+    run: int,
 ) -> StagedPart:
     """Stage all rows of a task; what the driver needs to commit them.
 
-    Spark numbers attempts anew in each run, so an attempt gets a number that no other has.
+    Spark numbers attempts anew in each run, so an attempt gets a number that no other has. `run`:
+    grows with each try at the whole batch; what was staged for an earlier one is given up.
     """
     gateway = gateway_here(options.server, options.cluster)
 
     async def begin(client: Client) -> Stage:
         attempt = randbits(ATTEMPT_BITS)
-        return client.stage(app, batch, partition, attempt, deadline_s=options.timeout_s)
+        return client.stage(app, batch, partition, attempt, run=run, deadline_s=options.timeout_s)
 
     task = _Task(gateway, options, _waited(gateway, begin, options.timeout_s))
     try:

@@ -109,11 +109,11 @@ def test_confirming_itself_wins_over_an_id() -> None:
         last_confirmed({}, 9)
 
 
-OURS = {"tidemark.batch", "tidemark.key", "tidemark.schema", "tidemark.stage"}
+OURS = {"tidemark.batch", "tidemark.key", "tidemark.schema", "tidemark.stage", "tidemark.stage_run"}
 
 
 def test_no_two_properties_share_a_key() -> None:
     found = [p.key for p in vars(properties).values() if isinstance(p, Property | Flag)]
-    assert len(found) == len(set(found)) == 22
+    assert len(found) == len(set(found)) == 23
     reserved = [key for key in found if key.startswith(properties.RESERVED_PREFIX)]
     assert set(found) - set(reserved) == OURS

@@ -1,5 +1,6 @@
 """The sink's steps by themselves, with a broker that goes away between them."""
 
+import pickle
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from broker.client import Client, StagedPart, TidemarkError
 from broker.spark.gateway import gateway_here
+from broker.spark.sink import StreamWriter
 from broker.spark.sink_options import SinkOptions, parse_sink
 from broker.spark.staged_rows import abort, commit, stage
 from tests.broker_process import BrokerProcess, free_port
@@ -21,7 +23,7 @@ def rows(*values: bytes) -> pa.RecordBatch:
 
 def staged(options: SinkOptions, batch: int, *values: bytes) -> list[StagedPart]:
     """Two tasks, each with all of the values."""
-    return [stage(options, "query", batch, part, iter([rows(*values)])) for part in range(2)]
+    return [stage(options, "query", batch, part, iter([rows(*values)]), run=0) for part in range(2)]
 
 
 def read(address: str) -> list[bytes]:
@@ -32,6 +34,10 @@ def read(address: str) -> list[bytes]:
 
     run_with_client(address, use)
     return sorted(found)
+
+
+async def _create_one(log: Client) -> None:
+    await log.collections.create("rows", shards=1)
 
 
 async def _create(log: Client) -> None:
@@ -72,7 +78,7 @@ def test_a_write_that_is_taken_for_a_repeat_says_so_unless_a_restart_explains_it
 
     def said(batch: int, *, of_stream: bool) -> str:
         caplog.clear()
-        parts = [stage(options, "repeated", batch, 0, iter([rows(b"a")]))]
+        parts = [stage(options, "repeated", batch, 0, iter([rows(b"a")]), run=0)]
         commit(options, parts, of_stream=of_stream)
         commit(options, parts, of_stream=of_stream)
         return " ".join(it.getMessage() for it in caplog.records if it.levelname == "WARNING")
@@ -104,8 +110,32 @@ def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
             yield from [rows(*[b"c"] * 20_000)] * 2
 
         with pytest.raises(TidemarkError):
-            stage(options, "query", 1, 0, batches())  # type: ignore[arg-type]
+            stage(options, "query", 1, 0, batches(), run=0)  # type: ignore[arg-type]
         gateway_here(options.server, options.cluster).close()
+
+
+def test_a_driver_that_was_killed_leaves_the_next_one_room_for_the_same_batch(
+    tmp_path: Path,
+) -> None:
+    """As Spark makes a writer for each try at a micro-batch, and pickles it to its tasks."""
+    with BrokerProcess(tmp_path / "data", open_txn_bytes_max="3000") as broker:
+        options = parse_sink({"server": broker.address, "topic": "rows"}, streaming=True)
+        run_with_client(broker.address, _create_one)
+        large = rows(*[b"x" * 1000] * 2)
+        stage(options, "query", 7, 0, iter([large]), run=1)
+        with pytest.raises(TidemarkError, match="open transactions hold"):
+            stage(options, "query", 7, 0, iter([large]), run=1)
+        commit(options, [stage(options, "query", 7, 0, iter([large]), run=2)], of_stream=True)
+        assert len(read(broker.address)) == 2
+        gateway_here(options.server, options.cluster).close()
+
+
+def test_every_try_at_a_micro_batch_is_a_later_run() -> None:
+    options = parse_sink({"topic": "rows"}, streaming=True)
+    writers = [StreamWriter(options, overwrite=False) for _ in range(2)]
+    runs = [vars(pickle.loads(pickle.dumps(it)))["_run"] for it in writers]
+    assert runs == sorted(runs)
+    assert runs[0] > 1_700_000_000_000
 
 
 @pytest.mark.parametrize("alike", [1, 50])
@@ -129,7 +159,9 @@ def test_rows_with_properties_of_their_own_keep_them_and_their_order(
     async def use(log: Client) -> None:
         for target in (name, other):
             await log.collections.create(target, shards=1)
-        part = await anyio.to_thread.run_sync(stage, options, name, 0, 0, iter([batch]))
+        part = await anyio.to_thread.run_sync(
+            partial(stage, options, name, 0, 0, iter([batch]), run=0)
+        )
         await anyio.to_thread.run_sync(partial(commit, options, [part], of_stream=True))
         for target in (name, other):
             read = [it async for it in log.read(target, until="now").messages()]

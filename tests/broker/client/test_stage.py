@@ -173,6 +173,31 @@ async def test_a_batch_that_is_too_large_is_refused_with_what_to_do(tmp_path: Pa
             await stage.append(V[0], b"x" * 2000)
 
 
+async def test_a_job_that_begins_anew_has_the_room_of_what_its_last_life_left(
+    tmp_path: Path,
+) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=3, open_txn_bytes_max=3000) as broker,
+        connect(broker.address) as log,
+    ):
+        left = log.stage("job", 1, 0, run=1)
+        await left.append(V[0], b"lost" * 500)
+        async with log.stage("other", 1, 0, run=2) as stage:
+            with pytest.raises(Unrecoverable):
+                await stage.append(V[0], b"x" * 2000)
+        async with log.stage("job", 1, 0, attempt=1, run=2) as stage:
+            await stage.append(V[0], b"kept" * 500)
+            part = await stage.seal()
+        with pytest.raises(TransactionExpired):
+            await left.append(V[0], b"late")
+        with pytest.raises(TransactionExpired, match="nothing of batch 1 is committed"):
+            await log.commit_batch("job", 1, [await left.seal()])
+        assert not (await log.commit_batch("job", 1, [part])).already
+        assert (await rows(log))[0] == [b"kept" * 500]
+        with pytest.raises(InvalidArgument, match="run is -1"):
+            log.stage("job", 2, 0, run=-1)
+
+
 async def test_large_parts_take_several_transactions(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
         async with log.stage("job", 1, 0) as stage:

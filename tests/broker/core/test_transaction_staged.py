@@ -1,6 +1,6 @@
 """Staged transactions of a writer: prepared they wait for one word, whatever else happens."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -239,6 +239,63 @@ def test_a_reader_is_shown_a_prepared_transaction_at_its_commit() -> None:
     taken = members.take(0, 10_000, whole=False, one_at_least=True)
     bodies = [it.body for it in taken.items if isinstance(it, Delivered)]
     assert bodies == [b"staged", b"xxxx", b"end"]
+
+
+def test_a_later_life_of_an_app_has_the_room_of_what_an_earlier_one_staged_for_the_batch() -> None:
+    writer = Writer(TxnLimits(open_bytes_max=30))
+    old = [writer.begin(replace(STAGE, part=part, run=1)) for part in range(3)]
+    writer.group(*[body_of(txn, 9) for txn in old])
+    begin = NewMessage(
+        V, 900, b"staged", 1, txn=TxnContext(TxnId(0), 0), stage=replace(STAGE, run=2)
+    )
+    refused, new = writer.group(body_of(old[0], 9), begin).outcomes
+    assert code(refused) is StreamingCode.UNRECOVERABLE, "there is no room yet"
+    assert isinstance(new, AppendedInTxn)
+    assert code(writer.one(body_of(new.txn, 29))) is None
+    assert [code(writer.one(body_of(txn, 1))) for txn in old] == [GONE] * 3
+    assert [code(writer.one(word(txn, PREPARE_TXN))) for txn in old] == [GONE] * 3
+    writer.restart()
+    assert (writer.transactions.open_count, writer.transactions.open_bytes) == (1, 29)
+
+
+def test_what_is_outlived_ends_behind_what_it_got_with_the_same_group() -> None:
+    writer = Writer()
+    old = writer.begin(replace(STAGE, run=1))
+    begin = NewMessage(
+        V, 900, b"staged", 1, txn=TxnContext(TxnId(0), 0), stage=replace(STAGE, run=2)
+    )
+    writer.group(body_of(old), begin)
+    assert [it.kind for it in writer.records] == [900, 2, 902, 900]
+    assembler = Assembler(MessageId(1))
+    assert [assembler.absorb(record) for record in writer.records] == [""] * 4
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        replace(STAGE, run=3),
+        replace(STAGE, run=2),
+        STAGE,
+        replace(STAGE, batch=8, run=9),
+        replace(STAGE, app="other", run=9),
+    ],
+    ids=["same run", "earlier run", "no run", "other batch", "other app"],
+)
+def test_only_a_later_life_with_the_same_batch_gives_up_what_is_staged(later: StageName) -> None:
+    writer = Writer()
+    txn = writer.begin(replace(STAGE, run=3))
+    writer.begin(later)
+    assert code(writer.one(body_of(txn))) is None
+
+
+def test_what_a_commit_has_taken_hold_of_and_what_is_no_stages_outlives_every_begin() -> None:
+    writer = Writer()
+    prepared, plain_one = writer.begin(replace(STAGE, run=1)), writer.begin(None)
+    writer.one(word(prepared, PREPARE_TXN))
+    writer.begin(replace(STAGE, run=2))
+    assert writer.state(prepared) is TxnState.PREPARED
+    assert code(writer.one(body_of(plain_one))) is None
+    assert code(writer.one(word(prepared, 901))) is None
 
 
 STEPS = st.sampled_from(("body", "prepare", "commit", "rollback", "give up", "drop", "wait", "die"))

@@ -12,11 +12,11 @@ from broker.edge.stored_stages import stage_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, TxnId, VChannelName
 from broker.model.message import PREPARE_TXN, Appended, MessageType, NewMessage
-from broker.model.stage import BatchCommit, StagedTxn, StageName, Word
+from broker.model.stage import NUMBER_MAX, BatchCommit, StagedTxn, StageName, Word
 from broker.ports.headers import BadHeader
 from broker.ports.staged_txns import NoStagedTxns
 from schemas.batch_mark import read_batch_mark
-from schemas.properties import BATCH, STAGE, TXN, StageKey
+from schemas.properties import BATCH, STAGE, STAGE_RUN, TXN, StageKey
 from schemas.scan import ScannedMessage, scan_message, stored_properties
 from schemas.wire import message
 
@@ -43,8 +43,9 @@ class Node:
         return {P: self}
 
 
-def begin(stage: str) -> ScannedMessage:
-    encoded = message(b"", {"_t": "900", "_v": "2", "_h": "", "_vc": V, STAGE.key: stage})
+def begin(stage: str, **more: str) -> ScannedMessage:
+    properties = {"_t": "900", "_v": "2", "_h": "", "_vc": V, STAGE.key: stage}
+    encoded = message(b"", properties | more)
     return scan_message(encoded, 0, len(encoded))
 
 
@@ -53,6 +54,19 @@ def test_a_begin_says_which_stage_it_is_of() -> None:
     found = Appendable(P, 1000).judge(begin(text))
     assert not isinstance(found, Refusal)
     assert found.stage == NAME == stage_of(found.body) == StoredHeaders().stage(found.body)
+
+
+def test_a_begin_says_in_which_life_of_its_app_it_is_staged() -> None:
+    text = STAGE.encode(StageKey(NAME.app, NAME.batch, NAME.part, NAME.attempt))
+    of_run = {STAGE_RUN.key: STAGE_RUN.encode(NUMBER_MAX)}
+    for scanned, run in ((begin(text, **of_run), NUMBER_MAX), (begin(text), 0)):
+        found = stage_of(scanned.stored)
+        assert found is not None
+        assert (found, found.run) == (NAME, run)
+    for wrong in ("", "-1", "x", str(NUMBER_MAX + 1)):
+        refused = Appendable(P, 1000).judge(begin(text, **{STAGE_RUN.key: wrong}))
+        assert isinstance(refused, Refusal)
+        assert "tidemark.stage_run" in refused.cause
 
 
 @pytest.mark.parametrize(
