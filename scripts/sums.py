@@ -102,6 +102,8 @@ def told(report: Report) -> int:
     for name, *values in rows:
         texts = [f"{it:,}" if isinstance(it, int) else str(it) for it in values]
         print(f"{name:36}{texts[0]:>20}{texts[1]:>24}")
+    made = ", ".join(f"{count:,} by {how}" for how, count in report.transfers.items())
+    print(f"{sum(report.transfers.values()):,} transfers under kills: {made}")
     for numbers in (whole.broken, whole.changed, report.incomplete):
         if numbers:
             print(f"NOT WHOLE: micro-batches {numbers[:SHOWN]}")

@@ -2,11 +2,12 @@
 
     python3 scripts/transfers.py [--batches 40] [--kills 2] [--beside 20] [--seed 1]
 
-Each transfer is a broadcast to two vchannels; broker and driver are killed in turn. Then the same
-query reads the same log with an offset for each vchannel. `--batches 1000 --kills 10` is the long
-form. Makes its own environment in .exactly_once/, finds Java >= 17 or installs it where apt-get
-works, and hands over to scripts/sums.py, which runs this checkout's code. It ends with 0 when no
-micro-batch splits a transfer, and those with an offset for each vchannel do.
+Each transfer is a broadcast to two vchannels, or a staged batch on two; broker and driver are
+killed in turn. Then the same query reads the same log with an offset for each vchannel.
+`--batches 1000 --kills 10` is the long form. Makes its own environment in .exactly_once/, finds
+Java >= 17 or installs it where apt-get works, and hands over to scripts/sums.py, which runs this
+checkout's code. It ends with 0 when no micro-batch splits a transfer, and those with an offset for
+each vchannel do.
 """
 
 import os

@@ -5,18 +5,18 @@
 A window's row comes once the watermark has passed it, so it rests on state over many micro-batches.
 """
 
-import os
 import sys
 import tempfile
+from pathlib import Path
 
 import pyarrow as pa
+
+from tests.spark.driver_session import quick_session
 
 NUMBERS, COUNTS = "once_numbers", "once_counts"
 SHARDS = 3
 WINDOW = 500
 """So many numbers share a window; each number is the second at which it happened."""
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Each driver lives for seconds: on a busy machine Java's compiler costs more than it gives."""
 TOLD_S = 1
 LATE = 4_000
 """By so many numbers one may come late, because the shards are filled beside each other."""
@@ -27,24 +27,10 @@ SCHEMA = pa.schema(
 
 def main(server: str, checkpoint: str) -> None:
     """Never returns, unless the query fails."""
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only after the variables are set
-    from pyspark.sql.functions import window  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory() as folder:
-        spark = (
-            SparkSession.builder.master("local[2,4]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.extraJavaOptions", QUICK_JAVA)
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.memory", "1g")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.warehouse.dir", folder)
-            .getOrCreate()
-        )
+        spark = quick_session(Path(folder), {"spark.sql.session.timeZone": "UTC"})
+        from pyspark.sql.functions import window  # noqa: PLC0415 - after the session is there
+
         numbers = (
             spark.readStream.format("tidemark")
             .options(server=server, subscribe=NUMBERS, startingOffsets="earliest")

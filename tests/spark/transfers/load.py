@@ -1,4 +1,4 @@
-"""Money moved between accounts, one on each vchannel: every transfer is a broadcast to two of them.
+"""Money moved between accounts, one on each vchannel: by a broadcast to two, or by a staged batch.
 
 The sum of all accounts is 0 wherever no transfer is split, and hardly anywhere else: each amount is
 odd, and no two of a worker's are the same.
@@ -13,6 +13,7 @@ from broker.client import Client, TidemarkError
 
 VCHANNELS = 8
 NAMES = tuple(f"by-dev-rootcoord-dml_{number}_7v0" for number in range(VCHANNELS))
+BROADCAST, STAGED = HOW = "broadcast", "staged batch"
 APPEND_S = 20.0
 
 
@@ -24,30 +25,43 @@ def delta(value: bytes, vchannel: str) -> int:
 
 
 class Transfers:
-    """Workers that transfer without end. `done`: how many took effect, as they know."""
+    """Workers that transfer without end. `done`: how many took effect, as they know, by `HOW`."""
 
     def __init__(self, log: Client, run: str) -> None:
         """`run` tells these transfers from those of other runs on the same log."""
-        self.done = 0
+        self.done = dict.fromkeys(HOW, 0)
         self._log = log
         self._run = run
 
     async def work(self, worker: int, pause_s: float) -> None:
-        """One after the other, with pauses; what was not answered is asked again, by its key."""
+        """One after the other, with pauses; what was not answered is asked again, as the same."""
         chance = random.Random(worker)
+        how = HOW[worker % len(HOW)]
+        move = {BROADCAST: self._broadcast, STAGED: self._commit_a_pair}[how]
         for number in itertools.count():
             source, target = chance.sample(NAMES, 2)
             payload = f"{source} {target} {2 * (1000 * number + worker) + 1}".encode()
-            while not await self._moved((source, target), payload, f"{worker} {number}"):
-                pass
-            self.done += 1
+            for attempt in itertools.count():
+                try:
+                    await move(worker, number, attempt, (source, target), payload)
+                    break
+                except TidemarkError:
+                    continue
+            self.done[how] += 1
             await anyio.sleep(pause_s)
 
-    async def _moved(self, names: tuple[str, str], payload: bytes, key: str) -> bool:
-        try:
-            await self._log.broadcast.append(
-                names, payload, idempotency_key=f"{self._run} {key}", deadline_s=APPEND_S
-            )
-        except TidemarkError:
-            return False
-        return True
+    async def _broadcast(
+        self, worker: int, number: int, _: int, names: tuple[str, str], payload: bytes
+    ) -> None:
+        key = f"{self._run} {worker} {number}"
+        await self._log.broadcast.append(names, payload, idempotency_key=key, deadline_s=APPEND_S)
+
+    async def _commit_a_pair(
+        self, worker: int, number: int, attempt: int, names: tuple[str, str], payload: bytes
+    ) -> None:
+        """Staged again with each attempt: what a broken one staged is given up or expires."""
+        app = f"{self._run} {worker}"
+        async with self._log.stage(app, number, 0, attempt, deadline_s=APPEND_S) as stage:
+            for name in names:
+                await stage.append(name, payload)
+            await self._log.commit_batch(app, number, [await stage.seal()], deadline_s=APPEND_S)

@@ -14,33 +14,26 @@ import sys
 from functools import reduce
 from pathlib import Path
 
+from tests.spark.driver_session import quick_session
 from tests.spark.transfers.load import NAMES, delta
 
 ONE, EACH = "one", "each"
 SUMS = "sums"
+SMALL = {
+    "spark.sql.adaptive.enabled": "false",  # nothing to adapt in so few rows,
+    "spark.sql.codegen.wholeStage": "false",  # and nothing to compile for them
+}
 ROWS_MAX = 100
 """More than come between two micro-batches, so this is reached after a kill only."""
 
 
 def main(server: str, checkpoint: str, offsets: str) -> None:
     """Never returns, unless the query fails."""
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    from pyspark.sql import DataFrame, SparkSession  # noqa: PLC0415 - after the variables are set
-
     sums = Path(checkpoint).with_name(SUMS)
     sums.mkdir(exist_ok=True)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.adaptive.enabled", "false")  # nothing to adapt in so few rows,
-        .config("spark.sql.codegen.wholeStage", "false")  # and nothing to compile for them
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
+    spark = quick_session(sums.with_name("warehouse"), SMALL)
     spark.sparkContext.setLogLevel("ERROR")
+    from pyspark.sql import DataFrame  # noqa: PLC0415 - after the session is there
 
     def add_up(rows: DataFrame, number: int) -> None:
         found = rows.collect()

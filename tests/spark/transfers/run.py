@@ -25,7 +25,7 @@ from tests.spark.transfers.query import EACH, ONE
 
 KINDS = ("broker", "driver")
 WORKERS = 8
-PAUSE_S = 0.4
+PAUSE_S = 0.6
 """Of each worker, so that Spark keeps up and most micro-batches end where the log does."""
 PROGRESS_S_MAX = 300.0
 READ_S_MAX = 300.0
@@ -77,7 +77,8 @@ class Report:
     whole: Made
     by_channel: Made
     kills: Counter[str] = field(default_factory=Counter)
-    transfers: int = 0
+    transfers: dict[str, int] = field(default_factory=dict)
+    """How many, by how they were made, while the first query ran."""
     incomplete: list[int] = field(default_factory=list)
     """Micro-batches that lack what the log has."""
 
@@ -114,7 +115,7 @@ class Run:
                     for worker in range(WORKERS):
                         tasks.start_soon(transfers.work, worker, PAUSE_S)
                     await self._under_kills(batches, kills)
-                    self.report.transfers = transfers.done
+                    self.report.transfers = dict(transfers.done)
                     await self._beside(compared)
                     tasks.cancel_scope.cancel()
                 with anyio.fail_after(READ_S_MAX):
