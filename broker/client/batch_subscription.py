@@ -144,20 +144,23 @@ class BatchSubscription:
     ) -> None:
         owed_bytes = 0
         while True:
-            for each in frames:
-                try:
-                    answer = scan_read_response(each)
-                except Malformed as error:
-                    raise ProtocolBroken(f"{connection.address}: {error}") from error
-                for batch in self._news(answer):
-                    await lane.give(batch)
-                if self._done:
-                    return
-                owed_bytes += HEAD_BYTES + len(each)
-                if owed_bytes >= CREDIT_BYTES // 4:
-                    more = v1.ReadRequest(credit_bytes=owed_bytes)
-                    await stream.write(frame(bytes(more)), WRITE_S)
-                    owed_bytes = 0
+            batches: list[MessageBatch] = []
+            try:
+                for each in frames:
+                    owed_bytes += HEAD_BYTES + len(each)
+                    batches += self._news(scan_read_response(each))
+                    if self._done:
+                        break
+            except Malformed as error:
+                raise ProtocolBroken(f"{connection.address}: {error}") from error
+            finally:
+                await lane.give(batches)
+            if self._done:
+                return
+            if owed_bytes >= CREDIT_BYTES // 4:
+                more = v1.ReadRequest(credit_bytes=owed_bytes)
+                await stream.write(frame(bytes(more)), WRITE_S)
+                owed_bytes = 0
             frames = await stream.read(SILENCE_S)
 
     def _request(self) -> v1.ReadRequest:

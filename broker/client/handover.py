@@ -1,11 +1,13 @@
-"""One thing at a time from tasks that have some to the program that takes them.
+"""From tasks that have things to the program that takes them one at a time.
 
-It owns the single place between them. Why not a memory stream: a program may drop a reader in any
-state and any thread of its own making, and nothing here minds being collected unclosed.
+It owns the single place between them, which holds what one task had in its hand. Why not a memory
+stream: a program may drop a reader in any state and any thread of its own making, and nothing here
+minds being collected unclosed.
 Next: broker/client/scanner.py
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import anyio
@@ -26,14 +28,18 @@ class Handover(Generic[T]):
 
     def __init__(self) -> None:
         self._waiting: deque[T] = deque()
-        self._place = anyio.Semaphore(1)
+        self._place = anyio.Semaphore(1, fast_acquire=True)
         self._news = anyio.Event()
         self._ended = self._left = False
 
-    async def put(self, item: T) -> None:
-        """Wait for the place, first come first served, and put the item there."""
+    async def put(self, items: Sequence[T]) -> None:
+        """Wait for the place, first come first served, and put the items there, one at least.
+
+        It is free again when all of them were taken. When it is free now, nothing is waited for.
+        """
+        assert items
         await self._place.acquire()
-        self._waiting.append(item)
+        self._waiting.extend(items)
         self._news.set()
 
     async def until_taken(self) -> None:
@@ -50,8 +56,10 @@ class Handover(Generic[T]):
             if self._left:
                 raise TakerLeft
             if self._waiting:
-                self._place.release()
-                return self._waiting.popleft()
+                item = self._waiting.popleft()
+                if not self._waiting:
+                    self._place.release()
+                return item
             if self._ended:
                 raise NothingMore
             if self._news.is_set():

@@ -4,6 +4,7 @@ It owns how far the program has come on that source: a closed tick counts once t
 taken all that the source gave before it. Next: broker/client/scanner.py
 """
 
+from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from broker.client.handover import Handover
@@ -50,9 +51,12 @@ class Lane(Generic[B]):
         """What was given last, unless it was taken: a tick that is closed then waits with it."""
         self.closed_tick = TimeTick(0)
 
-    async def give(self, batch: B) -> None:
-        """Wait until there is room for the batch, and hand it over."""
-        self._newest = passed = Passed(batch, self)
+    async def give(self, batches: Sequence[B]) -> None:
+        """Wait until there is room for batches, and hand all of them over; no-op for none."""
+        if not batches:
+            return
+        passed = [Passed(batch, self) for batch in batches]
+        self._newest = passed[-1]
         await self._ready.put(passed)
 
     def close(self, tick: TimeTick) -> None:

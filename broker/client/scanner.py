@@ -34,7 +34,7 @@ class Reading(Generic[B]):
 
     It opens at the first step, or by `async with`; the start positions are fixed at that moment.
     A program that stops reading stops the streams: what is in memory is bounded by the streams'
-    windows, and one batch that waits beside the one each vchannel holds in its hand. Leave early by
+    windows, and what one of them gave last beside what each holds in its hand. Leave early by
     `async with` or `close`. Not for two tasks at once, but for `done` and `close`.
 
     Raises OutOfRange when retention removed what was not read yet, and what the server refuses for

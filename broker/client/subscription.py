@@ -93,7 +93,7 @@ class Subscription:
             if batch is not None:
                 self._backoff = self._backoff.succeeded()
                 self._heard_s = anyio.current_time()
-                await lane.give(batch)
+                await lane.give([batch])
             lane.close(self._decoder.closed_tick)
             if self._decoder.done:
                 return

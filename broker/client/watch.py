@@ -93,7 +93,7 @@ class Watch:
                         backoff = backoff.succeeded()
                         if tick > self._seen:
                             self._seen = tick
-                            await self._ready.put(tick)
+                            await self._ready.put([tick])
                             await self._ready.until_taken()
             except TidemarkError as error:
                 if isinstance(error, ServerRefusal) and not error.retriable:

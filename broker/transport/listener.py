@@ -282,29 +282,11 @@ class PeerConnection(H2Protocol):
 
 
 class BoundedConnection(Connection):
-    """One write for all that the streams of a connection send in one turn of the loop.
-
-    Closing grpclib's connection waits for unsent bytes to be read; this one's not for ever.
-    """
-
-    _flushing = False
-
-    def flush_soon(self) -> None:
-        """Flush when the callbacks that are ready now have run."""
-        if not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush_now)
-
-    def _flush_now(self) -> None:
-        self._flushing = False
-        if not self.is_closing():
-            self.flush()
+    """Closing grpclib's connection waits for unsent bytes to be read; this one's not for ever."""
 
     def close(self) -> None:
         """Close, and reset the connection if the peer has not read the rest within `CLOSE_S`."""
         transport: asyncio.Transport | None = getattr(self, "_transport", None)
-        if transport is not None and self._flushing:
-            self.flush()
         super().close()
         if transport is not None:
             asyncio.get_running_loop().call_later(CLOSE_S, transport.abort)

@@ -21,9 +21,6 @@ from schemas.frames import FrameSplitter, frames
 SLICE_BYTES_MAX = 256 * 1024
 """Handed to the socket in one write; between two slices other streams get their turn."""
 
-GATHER_BYTES = 32 * 1024
-"""Less than this waits for the end of the loop's turn, to share one socket write with others."""
-
 
 class StreamGone(Exception):
     """The peer reset the stream or the connection is lost: nothing can be sent or received."""
@@ -127,7 +124,6 @@ class BatchStream:
         self._arrivals = Arrivals(stream)
         self._limit_bytes = limit_bytes
         self._splitter = FrameSplitter(limit_bytes)
-        self._flush_soon = getattr(stream.connection, "flush_soon", stream.connection.flush)
         self._stall_s = stall_s
         self._unsent = b""
         self._tell_grpclib = stream.__terminated__
@@ -254,10 +250,7 @@ class BatchStream:
         except ProtocolError as gone:
             raise StreamGone(str(gone)) from gone
         self._stream.connection.data_send_process()
-        if len(self._h2._data_to_send) < GATHER_BYTES:
-            self._flush_soon()
-        else:
-            self._stream.connection.flush()
+        self._stream.connection.flush()  # uvloop writes once, at the end of this turn of the loop
 
     def _lose(self, reason: str) -> None:
         """Called by grpclib when the stream was reset or the connection lost: wake who waits."""

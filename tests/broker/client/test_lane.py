@@ -31,13 +31,14 @@ def message(vchannel: int, tick: int) -> Received:
 
 @dataclass
 class Scripted:
-    """A source that gives batches and closes ticks as its script says.
+    """A source that gives batches and closes ticks as its script says, `together` batches at once.
 
     `open_ticks`: of the naive model, the messages that the program has not got, whenever they come.
     """
 
     number: int
     script: Sequence[Step]
+    together: int
     open_ticks: set[int] = field(default_factory=set)
     last_closed: int = 0
 
@@ -49,14 +50,19 @@ class Scripted:
         self.last_closed = tick
 
     async def run(self, lane: Lane[Batch]) -> None:
-        tick = 0
-        for count, beyond, later in self.script:
+        tick, waiting = 0, list[Batch]()
+        for left, (count, beyond, later) in zip(
+            reversed(range(len(self.script))), self.script, strict=True
+        ):
             messages = [message(self.number, tick + 1 + it) for it in range(count)]
             before, tick = tick, tick + count + beyond
             if messages:
                 told = before if later else tick
-                batch = Batch(VChannelName(""), None, messages, TimeTick(told))
-                await lane.give(batch)
+                waiting.append(Batch(VChannelName(""), None, messages, TimeTick(told)))
+            if left and 0 < len(waiting) < self.together:
+                continue
+            await lane.give(waiting)
+            waiting = []
             lane.close(TimeTick(tick))
             await anyio.lowlevel.checkpoint()
 
@@ -106,12 +112,12 @@ class Program:
 
 
 @settings(deadline=None)  # each case has a loop of its own
-@given(SCRIPTS, ACTIONS)
+@given(SCRIPTS, st.integers(1, 3), ACTIONS)
 def test_a_closed_tick_covers_what_was_taken_and_all_of_it_in_the_end(
-    scripts: list[list[Step]], actions: list[str]
+    scripts: list[list[Step]], together: int, actions: list[str]
 ) -> None:
     async def scenario() -> None:
-        sources = [Scripted(number, script) for number, script in enumerate(scripts)]
+        sources = [Scripted(number, script, together) for number, script in enumerate(scripts)]
 
         async def plan() -> list[Scripted]:
             return sources
@@ -140,8 +146,23 @@ async def test_a_tick_that_is_closed_behind_a_batch_waits_until_that_is_taken() 
     lane = Lane(ready)
     lane.close(TimeTick(3))
     assert lane.closed_tick == 3
-    await lane.give(Batch(VChannelName("v"), None, [message(0, 5)], TimeTick(5)))
+    await lane.give([Batch(VChannelName("v"), None, [message(0, 5)], TimeTick(5))])
     lane.close(TimeTick(7))
     assert lane.closed_tick == 3
     (await ready.take()).taken()
     assert lane.closed_tick == 7
+
+
+async def test_the_next_giver_waits_until_all_that_was_given_together_is_taken() -> None:
+    ready: Handover[int] = Handover()
+    await ready.put([1, 2])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ready.put, [3])
+        assert await ready.take() == 1
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0):
+            await ready.until_taken()
+            raise AssertionError("the place is free while something lies there")
+        assert await ready.take() == 2
+        assert await ready.take() == 3
+    await ready.until_taken()

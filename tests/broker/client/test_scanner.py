@@ -43,7 +43,7 @@ class Scripted:
             tick = TimeTick(number)
             payload = str(number).encode()
             message = Received(payload, MessageId(number), tick, "v", None, 2, {})
-            await lane.give(Batch(VChannelName("v"), None, [message], tick))
+            await lane.give([Batch(VChannelName("v"), None, [message], tick)])
             if step is not None:
                 step.cancel()
 
