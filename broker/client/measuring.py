@@ -28,6 +28,11 @@ class Limits:
     rows: int = 0
     bytes: int = 0
 
+    @property
+    def any(self) -> bool:
+        """Whether a reader may stop before the end of what it asked about."""
+        return bool(self.rows or self.bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -66,7 +71,7 @@ class Measuring:
     async def measure(
         self, channels: Sequence[str], span: tuple[int, int], limits: Limits
     ) -> Measure:
-        """See `Client.measure`."""
+        """See `Client.measure`. An answer that ended early is all there is to know for a limit."""
         after, until = TimeTick(span[0]), TimeTick(span[1])
         _check(channels, after, until, limits)
         nothing = MeasuredChannel((), after)
@@ -74,7 +79,7 @@ class Measuring:
         while True:
             measured = extended(measured, await self._further(measured, limits))
             choice = choose(measured, limits.rows, limits.bytes)
-            if choice is not None:
+            if choice is not None and (limits.any or measured.exact >= until):
                 return Measure(after, choice, measured)
 
     async def _further(self, measured: Measured, limits: Limits) -> Measured:

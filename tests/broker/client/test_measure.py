@@ -105,6 +105,29 @@ async def test_what_is_measured_is_what_is_read_from_memory_and_from_files(
         assert all(it.first_tick == until for it in one)
 
 
+async def test_without_a_limit_all_is_measured_however_often_that_must_be_asked(
+    tmp_path: Path,
+) -> None:
+    """One answer looks at so many records of all pchannels together: 64 have 4,096 each."""
+    names = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(64)]
+    async with local_broker(tmp_path, pchannels=64) as broker, connect(broker.address) as log:
+
+        async def append() -> None:
+            for _ in range(100):
+                await log.append_batch(names[0], [b"a record"], durability="memory")
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(append)
+        await log.append(names[1], b"behind them")
+        until = (await log.cut(names)).tick
+        found = await log.measure(names, after=0, until=until)
+        assert (found.choice.tick, found.exact, found.choice.rows) == (until, until, 5001)
+        ends = {name: steps[-1].rows for name, steps in found.steps.items() if steps}
+        assert ends == {names[0]: 5000, names[1]: 1}
+        assert found.ranges(names[0], 3)[-1][1] == until
+
+
 async def test_copies_that_came_to_a_vchannel_at_once_and_lie_in_one_record_are_seen(
     tmp_path: Path,
 ) -> None:
