@@ -121,6 +121,7 @@ class BatchProducer(Producer):
             or len(batch.payloads) == MESSAGES_MAX
         ):
             self._seal(shared)
+            self._work.set()
             batch = None
         if batch is None:
             batch = self._begin(shared)
@@ -185,7 +186,8 @@ class BatchProducer(Producer):
         super().batch_done(progress=progress)
         if self._open:
             self._flush()
-        self._work.set()  # one more may be on its way now
+        elif self._outbox.to_send:
+            self._work.set()  # one more may be on its way now
 
     def refused(self, answer: ProduceFailed) -> Verdict:
         if not isinstance(answer, BatchFailed) or answer.code != StreamingCode.INVALID_REQUEST_SEQ:
@@ -234,6 +236,8 @@ class BatchProducer(Producer):
         self._flushing = False
         while self._open and len(self._outbox) < ON_THE_WAY:
             self._seal(next(iter(self._open)))
+        if self._outbox.to_send and not (self._stream and self._stream.send_at_once()):
+            self._work.set()
         for shared, batch in self._open.items():
             if batch.linger is None:
                 linger_s = self._gathering.linger_ms / 1000
@@ -242,13 +246,18 @@ class BatchProducer(Producer):
     def _lingered(self, shared: Shared, batch: _Open) -> None:
         if self._open.get(shared) is batch:
             self._seal(shared)
+            self._work.set()
 
     def _seal_all(self) -> None:
         while self._open:
             self._seal(next(iter(self._open)))
+        self._work.set()
 
     def _seal(self, shared: Shared) -> None:
-        """Close a batch and put it in line; those who left before it was closed are not in it."""
+        """Close a batch and put it in line; those who left before it was closed are not in it.
+
+        The caller sees to it that the stream hears of it.
+        """
         batch = self._open.pop(shared)
         if batch.linger is not None:
             batch.linger.cancel()
@@ -266,7 +275,7 @@ class BatchProducer(Producer):
         request = encode_batch(
             shared, batch.payloads, batch.keys, self._codec, self._gathering.pack_bytes_min
         )
-        self._put(Pending(request, batch.deadline_at_s, waiter, count=len(tickets)))
+        self._queue(Pending(request, batch.deadline_at_s, waiter, count=len(tickets)))
 
     def _hand_out(self, waiter: Waiter, vchannel: VChannelName, tickets: Sequence[Ticket]) -> None:
         """Each message gets its own answer, or an error of its own."""

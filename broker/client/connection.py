@@ -150,14 +150,20 @@ class Conversation:
         The end of the stream, however it comes, is raised; DeadlineExceeded after `deadline_s`
         seconds without a message.
         """
-        try:
-            async with asyncio.timeout(deadline_s):
-                messages = await self._stream.read_batch()
-        except TimeoutError:
-            raise DeadlineExceeded(f"nothing came from the server for {deadline_s} s") from None
+        if deadline_s is None:
+            messages = await self._stream.read_batch()
+        else:
+            messages = await self._read_within(deadline_s)
         if not messages:
             raise _ended(self._stream.status())
         return messages
+
+    async def _read_within(self, deadline_s: float) -> list[bytes]:
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._stream.read_batch()
+        except TimeoutError:
+            raise DeadlineExceeded(f"nothing came from the server for {deadline_s} s") from None
 
     async def write(self, framed: bytes, deadline_s: float) -> None:
         """Send framed messages; returns when they are with the socket."""
@@ -166,6 +172,14 @@ class Conversation:
     async def room(self) -> int:
         """Wait until the server takes bytes; how many it takes now."""
         return await self._stream.room()
+
+    def room_now(self) -> int:
+        """How many bytes the server takes at once."""
+        return self._stream.room_now()
+
+    def write_at_once(self, framed: bytes) -> bool:
+        """`write` if that need not wait; else False, and nothing is sent. Between two writes."""
+        return self._stream.write_at_once(framed)
 
     async def end(self) -> None:
         """Say that nothing more will be sent."""

@@ -78,6 +78,8 @@ class ProduceStream:
         self._given_up = False
         self._replace_because: str | None = None
         self._pause_s = 0.0
+        self._idle: Conversation | None = None
+        self._unwritten = b""
 
     async def run(self, connection: Connection, *, open_s: float) -> None:
         """From the handshake to the end; returns when it was finished or is to be replaced.
@@ -102,11 +104,33 @@ class ProduceStream:
         self._given_up = True
         self._work.set()
 
+    def send_at_once(self) -> bool:
+        """Send what the outbox has, when nothing is to be waited for; else False: set `work`.
+
+        Saves an append that is alone a turn of the loop and the task that is woken in it.
+        """
+        stream = self._idle
+        if stream is None or self._work.is_set() or self._given_up:
+            return False
+        if self._replace_because is not None or self._pause_s:
+            return False
+        room = stream.room_now()
+        if room <= 0 or not self._outbox.to_send:
+            return False
+        framed = self._framed(self._outbox.take(min(room, WRITE_BYTES_MAX)))
+        if not stream.write_at_once(framed):
+            self._unwritten = framed  # one that is larger than the room goes out in parts
+            return False
+        return not self._outbox.to_send
+
     async def _send(self, stream: Conversation) -> None:
         outbox, work = self._outbox, self._work
         while True:
             if self._given_up:
                 raise ConnectionLost(f"{self._location.address} stopped answering")
+            if self._unwritten:
+                framed, self._unwritten = self._unwritten, b""
+                await stream.write(framed, WRITE_S)
             if self._replace_because is not None:
                 return await self._drain()
             if self._pause_s:
@@ -120,7 +144,11 @@ class ProduceStream:
                 return await self._say_goodbye(stream)
             else:
                 work.clear()
-                await work.wait()
+                self._idle = stream
+                try:
+                    await work.wait()
+                finally:
+                    self._idle = None
 
     async def _drain(self) -> None:
         """What is on its way will be answered soon, as refusals mostly; nothing more is sent."""

@@ -85,11 +85,15 @@ class Producer(Answers):
         return self.offer(message, deadline_at_s, once=once)
 
     def _put(self, pending: Pending[Waiter]) -> Pending[Waiter]:
-        self._outbox.offer(pending)
+        self._queue(pending)
         self._work.set()
+        return pending
+
+    def _queue(self, pending: Pending[Waiter]) -> None:
+        """Take it in without a word to the stream."""
+        self._outbox.offer(pending)
         if self._timer is None or pending.deadline_s < self._timer.when():
             self._arm(pending.deadline_s)
-        return pending
 
     async def wait_for_room(self, deadline_at_s: float) -> None:
         """Until the limits allow one more append; DeadlineExceeded when they never do."""

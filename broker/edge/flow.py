@@ -25,7 +25,7 @@ from broker.edge.limits import EdgeLimits
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.node.messages import AppendOutcome, Located
 from broker.transport import Stalled
-from schemas.frames import FrameTooLarge
+from schemas.frames import FrameTooLarge, frames
 from schemas.varint import Malformed
 
 REQUEST_OVERHEAD_BYTES: Final = 512
@@ -102,7 +102,7 @@ class Flow:
         """Send these after all that came before; they answer so much of what was asked."""
         if self._over:
             return
-        if self._answers or not self._stream.write_at_once(answers):
+        if self._answers or not self._stream.write_at_once(frames(answers)):
             self._answers += answers
             self._answers_cost += cost
             self._to_write.set()

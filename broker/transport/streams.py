@@ -202,15 +202,12 @@ class BatchStream:
         finally:
             self._unsent = bytes(rest)
 
-    def write_at_once(self, messages: Sequence[bytes]) -> bool:
-        """`write_batch` if that need not wait and the stream is there; else False, nothing is sent.
+    def write_at_once(self, framed: bytes) -> bool:
+        """`write_framed` if that need not wait and the stream is there; else False, unsent.
 
         Only between two writes.
         """
-        if self._unsent or self._arrivals.lost or not self._stream.closable:
-            return False
-        framed = frames(messages)
-        if len(framed) > min(self._window(), SLICE_BYTES_MAX):
+        if self._unsent or len(framed) > min(self.room_now(), SLICE_BYTES_MAX):
             return False
         self._send(memoryview(framed))
         return True
@@ -232,6 +229,11 @@ class BatchStream:
             else:
                 self._stream.window_updated.clear()
                 await self._stream.window_updated.wait()
+
+    def room_now(self) -> int:
+        """How many bytes the peer and the socket take at once; 0 also when the stream is gone."""
+        gone = self._arrivals.lost or not self._stream.closable
+        return 0 if gone else max(0, self._window())
 
     def _window(self) -> int:
         """Bytes that can go out now; 0 or less when the socket or the peer is full."""

@@ -158,6 +158,15 @@ async def test_many_tasks_that_append_share_batches_and_each_gets_its_own_place(
         assert len(found) < 100
 
 
+async def test_an_append_that_is_alone_lands_whatever_its_size(address: str) -> None:
+    sizes = (1, 5_000_000, 300_000, 2, 3_000_000, 0)
+    async with connect(address) as log, asyncio.timeout(60):
+        for size in sizes:
+            await log.append(V, bytes(size))
+        found = [len(it) for batch in await batches(log, start="all") for it in batch.payloads]
+    assert found == list(sizes)
+
+
 async def test_a_ticket_is_taken_now_and_awaited_later(address: str) -> None:
     async with connect(address) as log:
         tickets = [await log.append_soon(V, Message(b"%d" % it)) for it in range(100)]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.transport import BatchStream, ServerBatchStream, Stalled, StreamGone
-from schemas.frames import FrameTooLarge
+from schemas.frames import FrameTooLarge, frames
 from tests.broker.transport.echo import LIMIT_BYTES, call, serving
 
 
@@ -125,7 +125,7 @@ async def test_what_would_have_to_wait_is_not_written_at_once() -> None:
         await stream.write_batch([b"first"])
         wrote: list[bool] = []
         while not wrote or wrote[-1]:
-            wrote.append(stream.write_at_once([b"x" * 100_000]))
+            wrote.append(stream.write_at_once(frames([b"x" * 100_000])))
         await stream.write_batch([b"%d" % (len(wrote) - 1)])
 
     async with serving(serve) as (_, channel), call(channel) as stream:
@@ -148,7 +148,7 @@ async def test_nothing_is_written_at_once_on_a_stream_that_was_reset() -> None:
             await stream.write_batch([b"first"])
             await stream.read_batch()
         finally:
-            wrote.append(stream.write_at_once([b"nobody reads this"]))
+            wrote.append(stream.write_at_once(frames([b"nobody reads this"])))
             served.set()
 
     async with serving(serve) as (_, channel):
