@@ -110,11 +110,10 @@ class Appending(ABC):
         """
         self._check_usable()
         shards = self._targets.known(target) or await self._targets.resolve(target)
-        if keys is not None and len(shards.vchannels) > 1:
-            raise BadTarget(f"a batch with keys is for one vchannel; {target} has more, name one")
+        vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         within_s = deadline_s or self._deadlines.append_s
         plain = Message(b"", properties=properties)
-        shared = shared_of(shards.choose(None), plain, within_s, level_of(durability))
+        shared = shared_of(vchannel, plain, within_s, level_of(durability))
         return await self._appends.batch(shared, payloads, keys)
 
     async def append_arrow(

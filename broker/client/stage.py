@@ -16,7 +16,6 @@ from broker.client.appends import Appends
 from broker.client.atomic import AGAIN_PAUSE_S
 from broker.client.batch import AppendedBatch
 from broker.client.errors import (
-    BadTarget,
     BadTransaction,
     InvalidArgument,
     TidemarkError,
@@ -125,10 +124,9 @@ class Stage:
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
         shards = await self._resolve(target)
-        if keys is not None and len(shards.vchannels) > 1:
-            raise BadTarget(f"a batch with keys is for one vchannel; {target} has more, name one")
+        vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         size = sum(map(len, payloads)) + MESSAGE_EXTRA_BYTES
-        txn = await self.txn_for(shards.choose(None), size)
+        txn = await self.txn_for(vchannel, size)
         return await txn.append_batch(
             payloads, keys=keys, properties=properties, deadline_s=deadline_s
         )

@@ -9,6 +9,7 @@ Next: broker/client/collections.py
 from collections.abc import Sequence
 
 from broker.client.collections import Collections
+from broker.client.errors import BadTarget
 from broker.client.message import Key
 from broker.core.naming import is_physical, pchannel_of
 from broker.core.sharding import shard_of
@@ -29,6 +30,12 @@ class Shards:
             return self.vchannels[shard_of(key, len(self.vchannels))]
         self._turn = (self._turn + 1) % len(self.vchannels)
         return self.vchannels[self._turn]
+
+    def choose_for_batch(self, target: str, *, keyed: bool) -> VChannelName:
+        """Batches take turns; BadTarget for one with keys that there are several vchannels for."""
+        if keyed and len(self.vchannels) > 1:
+            raise BadTarget(f"a batch with keys is for one vchannel; {target} has more, name one")
+        return self.choose(None)
 
 
 def together(found: Sequence[Shards]) -> Shards:
