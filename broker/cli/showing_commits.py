@@ -30,8 +30,13 @@ def show_commits(server: str, *, as_json: bool) -> None:
             Column("under way", [_number(it.under_way) for it in found]),
             Column("state", [it.state or NOTHING for it in found]),
             Column("txns", [str(it.txns) if it.state else NOTHING for it in found], leaves=1),
+            Column("for", [_since(it) for it in found], leaves=2),
         ]
     )
+
+
+def _since(it: AppCommits) -> str:
+    return f"{it.age_ms / 1000:.1f} s" if it.state else NOTHING
 
 
 def _number(batch: int | None) -> str:

@@ -38,7 +38,11 @@ class BatchCommitted:
 
 @dataclass(frozen=True, slots=True)
 class AppCommits:
-    """What the broker remembers of one app. None: no batch took effect yet, none is under way."""
+    """What the broker remembers of one app. None: no batch took effect yet, none is under way.
+
+    `age_ms`: how long the commit of `txns` transactions has been under way, since the broker's
+    coordinator started at most.
+    """
 
     app: str
     batch: int | None
@@ -46,6 +50,7 @@ class AppCommits:
     under_way: int | None
     state: str
     txns: int
+    age_ms: int
 
 
 class BatchCommits:
@@ -105,6 +110,7 @@ class BatchCommits:
                 None if it.under_way < 0 else it.under_way,
                 it.state,
                 it.txns,
+                it.age_ms,
             )
             for it in answer.apps
         ]

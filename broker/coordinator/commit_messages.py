@@ -30,7 +30,10 @@ class CommitBatch(Request[BatchCommitted]):
 
 @dataclass(frozen=True, slots=True)
 class CommitView:
-    """One app, for people. `batch` -1: none took effect yet; `state` "": none is under way."""
+    """One app, for people. `batch` -1: none took effect yet; `state` "": none is under way.
+
+    `age_ms`: since when the one under way is, as far as this incarnation of the Committer knows.
+    """
 
     app: str
     batch: int
@@ -38,6 +41,7 @@ class CommitView:
     under_way: int = -1
     state: str = ""
     txns: int = 0
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ its next incarnation goes on with what is recorded before it hears anybody.
 Next: broker/coordinator/commit_task.py
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import structlog
@@ -60,10 +61,11 @@ class CommitterLimits:
 
 @dataclass(slots=True)
 class Pending:
-    """A commit with a record, and who waits for it."""
+    """A commit with a record, and who waits for it; `since_s` on the clock of this process."""
 
     asked: BatchCommit
     recorded: RecordedApp
+    since_s: float
     task: str = ""
     askers: list[Envelope[CommitterMessage]] = field(default_factory=list)
 
@@ -95,7 +97,7 @@ class Committer(Actor[CommitterMessage]):
         self._tasks_path = tasks_path
         self._apps: dict[str, RecordedApp] = {}
         self._under_way: dict[str, Pending] = {}
-        self._tasks = 0
+        self._tasks = self._committed = 0
 
     async def started(self, context: Context[CommitterMessage]) -> None:
         """Take back what is recorded; whoever asks is heard after that."""
@@ -104,7 +106,7 @@ class Committer(Actor[CommitterMessage]):
             known = recorded.known
             self._apps[known.app] = recorded
             if known.attempt is not None:
-                self._under_way[known.app] = Pending(known.attempt.asked, recorded)
+                self._under_way[known.app] = Pending(known.attempt.asked, recorded, self._now_s())
         await self._tell_gate()
         context.every(self._limits.forget_s, ForgetSilent())
         context.after(0.0, ResumeCommits(tuple(self._under_way)))
@@ -127,7 +129,16 @@ class Committer(Actor[CommitterMessage]):
                     assert_never(envelope.message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        return {"apps": len(self._apps), "under_way": len(self._under_way)}
+        """Apps, commits in each state, seconds of the oldest; batches committed since the start."""
+        attempts = [it.recorded.known.attempt for it in self._under_way.values()]
+        states = Counter([it.state for it in attempts if it is not None])
+        ages_s = [self._now_s() - it.since_s for it in self._under_way.values()]
+        return {
+            "apps": len(self._apps),
+            **{state.value: states[state] for state in CommitState},
+            "oldest_s": max(ages_s, default=0.0),
+            "committed": self._committed,
+        }
 
     # ---- beginning -----------------------------------------------------------------------------
 
@@ -163,7 +174,9 @@ class Committer(Actor[CommitterMessage]):
             asker.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
             return
         self._apps[asked.app] = recorded
-        under_way = self._under_way[asked.app] = Pending(asked, recorded, askers=[asker])
+        under_way = self._under_way[asked.app] = Pending(
+            asked, recorded, self._now_s(), askers=[asker]
+        )
         await self._start_task(under_way)
 
     def _join(self, under_way: Pending, asker: Envelope[CommitterMessage]) -> None:
@@ -233,6 +246,8 @@ class Committer(Actor[CommitterMessage]):
             under_way.reply(_answer(under_way.asked, known, moved.ended))
             if known.done is None:
                 del self._apps[known.app]
+            elif known.done.batch == under_way.asked.batch:
+                self._committed += 1
         elif known.attempt.refusal is not None:
             under_way.reply(_refused(known.attempt.refusal))
 
@@ -253,7 +268,26 @@ class Committer(Actor[CommitterMessage]):
             del self._apps[known.app]
 
     def _views(self) -> tuple[CommitView, ...]:
-        return tuple(_view(self._apps[app].known) for app in sorted(self._apps))
+        return tuple([self._view(app) for app in sorted(self._apps)])
+
+    def _view(self, app: str) -> CommitView:
+        known = self._apps[app].known
+        done, attempt = known.done, known.attempt
+        view = CommitView(
+            app, -1 if done is None else done.batch, 0 if done is None else done.done_ms
+        )
+        if attempt is None:
+            return view
+        return replace(
+            view,
+            under_way=attempt.asked.batch,
+            state=attempt.state.value,
+            txns=len(attempt.asked.txns),
+            age_ms=round(1000 * (self._now_s() - self._under_way[app].since_s)),
+        )
+
+    def _now_s(self) -> float:
+        return self._context.clock.monotonic_s()
 
 
 def _answer(
@@ -276,20 +310,3 @@ def _answer(
 
 def _refused(refusal: Refusal) -> Refused:
     return Refused(refusal.code, refusal.cause)
-
-
-def _view(known: AppCommits) -> CommitView:
-    done, attempt = known.done, known.attempt
-    view = CommitView(
-        known.app, -1 if done is None else done.batch, 0 if done is None else done.done_ms
-    )
-    if attempt is None:
-        return view
-    return CommitView(
-        view.app,
-        view.batch,
-        view.done_ms,
-        attempt.asked.batch,
-        attempt.state.value,
-        len(attempt.asked.txns),
-    )

@@ -4,6 +4,7 @@ It owns the arithmetic and what a watcher is shown. It keeps nothing and reads n
 Next: broker/core/transaction.py
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.core.txn_state import TxnState
@@ -27,6 +28,22 @@ class TxnView:
     size_bytes: int
     state: TxnState
     stage: StageName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Of some transactions those that are of a batch; `oldest`: the first begin, 0 of none."""
+
+    txns: int
+    size_bytes: int
+    oldest: TimeTick
+
+
+def staged_among(views: Iterable[TxnView]) -> Staged:
+    """Those that are of a stage, together."""
+    staged = [view for view in views if view.stage is not None]
+    oldest = min((TimeTick(view.context.id) for view in staged), default=TimeTick(0))
+    return Staged(len(staged), sum(view.size_bytes for view in staged), oldest)
 
 
 def later(tick: TimeTick, ms: int) -> int:

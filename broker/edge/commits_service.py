@@ -134,4 +134,5 @@ def _info(view: CommitView) -> v1.AppInfo:
         under_way=view.under_way,
         state=view.state,
         txns=view.txns,
+        age_ms=view.age_ms,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.coordinator.broadcast_meters import BroadcastMeters
+from broker.core.batch_commit import CommitState
 from broker.core.histogram import Histogram
 from broker.edge.meters import StreamMeter
 from broker.metrics.view import Extra, View
@@ -149,6 +150,24 @@ METRICS: Final = (
         "From the request of a broadcast to its answer.", (),
         _broadcasts(lambda it: it.execution),
     ),
+    Metric(
+        "streamingcoord_batch_commit_total", "gauge", "Commits of staged batches under way.",
+        ("state",),
+        lambda v: (((s.value,), _number(e, s.value)) for _, e in v.extras("committer")
+                   for s in CommitState),
+    ),
+    Metric(
+        "streamingcoord_batch_commit_age_seconds", "gauge",
+        "How long the oldest of them has been under way.", (), _alone("committer", "oldest_s"),
+    ),
+    Metric(
+        "streamingcoord_batch_committed_total", "counter", "Batches committed.", (),
+        _alone("committer", "committed"),
+    ),
+    Metric(
+        "streamingcoord_batch_commit_apps", "gauge", "Apps whose newest batch is remembered.", (),
+        _alone("committer", "apps"),
+    ),
     # ---- node -----------------------------------------------------------------------------------
     Metric(
         "streamingnode_producer_total", "gauge", "Open streams of producers.", CHANNEL,
@@ -225,6 +244,23 @@ METRICS: Final = (
     Metric(
         "wal_inflight_txn", "gauge", "Open transactions.", CHANNEL,
         _extras("appender", lambda extra: _number(extra, "open_txns")),
+    ),
+    Metric(
+        "wal_staged_txn", "gauge", "Of these, those that wait for the commit of a batch.", CHANNEL,
+        _extras("appender", lambda extra: _number(extra, "staged_txns")),
+    ),
+    Metric(
+        "wal_staged_txn_bytes", "gauge", "Bytes in them.", CHANNEL,
+        _extras("appender", lambda extra: _number(extra, "staged_bytes")),
+    ),
+    Metric(
+        "wal_staged_txn_age_seconds", "gauge", "Age of the oldest of them.", CHANNEL,
+        lambda v: (((n,), v.lag_s(int(_number(e, "staged_since"))))
+                   for n, e in v.extras("appender")),
+    ),
+    Metric(
+        "wal_prepared_txn", "gauge", "Of these, those whose batch is being committed.", CHANNEL,
+        _extras("appender", lambda extra: _number(extra, "prepared_txns")),
     ),
     Metric(
         "wal_growing_segment_total", "gauge", "Segments that take rows.", CHANNEL,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.admission import Admission
 from broker.core.backlog import Backlog
+from broker.core.lease import staged_among
 from broker.core.lifetime import read_only_refusal
 from broker.core.mvcc import MvccTicks
 from broker.core.segment_turn import Turn
@@ -150,6 +151,7 @@ class Appender(Actor[AppenderMessage]):
         serving = self._parts.open_channels.find(self._name)
         if serving is None:
             return {}
+        staged = staged_among(self._known.transactions.views())
         return {
             "next_id": self._end.next_id,
             "closed_tick": serving.tail.closed.tick,
@@ -160,6 +162,9 @@ class Appender(Actor[AppenderMessage]):
             "open_txns": self._known.transactions.open_count,
             "open_txn_bytes": self._known.transactions.open_bytes,
             "prepared_txns": self._known.transactions.prepared_count,
+            "staged_txns": staged.txns,
+            "staged_bytes": staged.size_bytes,
+            "staged_since": staged.oldest,
             **self._state(),
         }
 

@@ -22,7 +22,6 @@ DEADLINES = Deadlines(connect_s=3.0, open_s=3.0, call_s=3.0, close_s=0.2)
 """Short: who looks at a screen wants to know soon that nobody answers."""
 EVERY_S_MIN, EVERY_S_MAX = 0.1, 60.0
 WIDE_COLUMNS = 130
-PANELS = ("channels", "barriers", "broadcasts", "locks", "trouble")
 
 
 class Board(App[None]):
@@ -74,9 +73,10 @@ class Board(App[None]):
                 yield DataTable(id="channels", cursor_type="row", zebra_stripes=True)
             with TabPane("3 Barriers", id="barriers-tab"):
                 yield DataTable(id="barriers", cursor_type="row", zebra_stripes=True)
-            with TabPane("4 Broadcasts, locks", id="broadcasts-tab"), Vertical():
+            with TabPane("4 Broadcasts, commits", id="broadcasts-tab"), Vertical():
                 yield DataTable(id="broadcasts", cursor_type="row", zebra_stripes=True)
                 yield DataTable(id="locks", cursor_type="row", zebra_stripes=True)
+                yield DataTable(id="commits", cursor_type="row", zebra_stripes=True)
             with TabPane("5 Trouble", id="trouble-tab"):
                 yield DataTable(id="trouble", cursor_type="row", zebra_stripes=True)
         yield Footer()
@@ -157,6 +157,7 @@ class Board(App[None]):
             "barriers": rows.barrier_panel(look),
             "broadcasts": rows.broadcast_panel(look),
             "locks": rows.lock_panel(look),
+            "commits": rows.commit_panel(look),
             "trouble": rows.trouble_panel(look),
         }
         for name, panel in panels.items():

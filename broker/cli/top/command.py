@@ -24,6 +24,7 @@ def show_once(server: str) -> None:
         "Barriers": rows.barrier_panel(look),
         "Broadcasts": rows.broadcast_panel(look),
         "Locks": rows.lock_panel(look),
+        "Commits": rows.commit_panel(look),
         "Trouble": rows.trouble_panel(look),
     }
     shown = [_table(title, panel) for title, panel in panels.items() if panel.rows]

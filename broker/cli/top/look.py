@@ -9,10 +9,19 @@ from datetime import UTC, datetime
 
 import anyio
 
-from broker.client import ActorInfo, BroadcastInfo, ChannelInfo, Client, Health, LockInfo
+from broker.client import (
+    ActorInfo,
+    AppCommits,
+    BroadcastInfo,
+    ChannelInfo,
+    Client,
+    Health,
+    LockInfo,
+)
 from broker.model.barrier import BarrierView
 
 BROADCASTER = "/root/coordinator/broadcaster/locks"
+COMMITTER = "/root/coordinator/commits/committer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +36,16 @@ class Look:
     barriers: Sequence[BarrierView]
     broadcasts: Sequence[BroadcastInfo]
     locks: Sequence[LockInfo]
+    commits: Sequence[AppCommits]
 
 
 async def take(client: Client) -> Look:
     """All answers, asked for side by side. Raises what the first failed question raises.
 
-    About broadcasts only where somebody carries them out: a node's port has nobody to ask.
+    About broadcasts and commits only where somebody carries them out: a node has nobody to ask.
     """
     actors = await client.actors()
-    answers: dict[str, object] = {"actors": actors, "broadcasts": (), "locks": ()}
+    answers: dict[str, object] = {"actors": actors, "broadcasts": (), "locks": (), "commits": ()}
 
     async def ask(name: str, question: Callable[[], Awaitable[object]]) -> None:
         answers[name] = await question()
@@ -45,7 +55,10 @@ async def take(client: Client) -> Look:
         "channels": client.channels,
         "barriers": client.barriers,
     }
-    if any(it.path == BROADCASTER and it.state == "running" for it in actors):
+    running = {it.path for it in actors if it.state == "running"}
+    if COMMITTER in running:
+        questions["commits"] = client.committed_batches
+    if BROADCASTER in running:
         questions |= {"broadcasts": client.broadcast.list, "locks": client.broadcast.locks}
     try:
         async with anyio.create_task_group() as tasks:

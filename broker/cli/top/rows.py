@@ -14,6 +14,8 @@ from broker.core.kinds import kind_of, pchannel_in
 
 TICK_LOGICAL_BITS = 18
 GONE = "-"
+SLOW_COMMIT_MS = 10_000
+"""One takes some ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def _works(it: ActorInfo) -> bool:
 def channel_panel(look: Look, rates: Rates, *, wide: bool) -> Panel:
     """Freshness of the closed tick, the consumer that is furthest behind, size, transactions."""
     lags, readers = _lags(look)
+    staged = _staged(look)
     rows, odd = {}, set()
     troubled = {it.name: it.state for it in look.health.troubles}
     for it in sorted(look.channels, key=lambda it: natural_order(it.name)):
@@ -88,12 +91,15 @@ def channel_panel(look: Look, rates: Rates, *, wide: bool) -> Panel:
             size(it.size_bytes),
             rate(rates.appended.get(it.name)),
         )
-        rows[it.name] = (*row, *_wide(it, readers.get(it.name, 0))) if wide else row
+        more = (*_wide(it, readers.get(it.name, 0)), staged.get(it.name, GONE))
+        rows[it.name] = (*row, *more) if wide else row
         if it.name in troubled:
             odd.add(it.name)
     columns = ("channel", "term", "closed", "lag", "txns", "size", "msg/s")
     return Panel(
-        (*columns, "readers", "ids", "node", "shards") if wide else columns, rows, frozenset(odd)
+        (*columns, "readers", "ids", "node", "shards", "staged") if wide else columns,
+        rows,
+        frozenset(odd),
     )
 
 
@@ -101,6 +107,17 @@ def _wide(it: ChannelInfo, readers: int) -> tuple[str, ...]:
     ids = f"{it.first_id:,}..{it.next_id - 1:,}" if it.next_id > it.first_id else "none"
     shards = f"{len(it.vchannels)}{' + control' if it.is_control_host else ''}"
     return (str(readers), ids, f"{it.node_id} {it.address}", shards)
+
+
+def _staged(look: Look) -> dict[str, str]:
+    """What waits on each channel for the commit of a batch: transactions, bytes, the oldest."""
+    found = {}
+    for it in look.actors:
+        txns = int(it.extra.get("staged_txns", "0"))
+        if txns:
+            bytes_, since = int(it.extra["staged_bytes"]), int(it.extra["staged_since"])
+            found[pchannel_in(it.path)] = f"{txns:,}, {size(bytes_)}, {age(look, since)}"
+    return found
 
 
 def _lags(look: Look) -> tuple[dict[str, int], dict[str, int]]:
@@ -144,6 +161,17 @@ def broadcast_panel(look: Look) -> Panel:
     return Panel(("broadcast", "state", "acked", "keys", "cause"), rows, frozenset(odd))
 
 
+def commit_panel(look: Look) -> Panel:
+    """Commits of batches under way; those that take long are odd."""
+    pending = {it.app: it for it in look.commits if it.state}
+    rows = {
+        app: (app, str(it.under_way), it.state, f"{it.txns:,}", f"{it.age_ms / 1000:.1f} s")
+        for app, it in pending.items()
+    }
+    slow = frozenset([app for app, it in pending.items() if it.age_ms >= SLOW_COMMIT_MS])
+    return Panel(("app", "batch", "commit", "txns", "for"), rows, slow)
+
+
 def lock_panel(look: Look) -> Panel:
     """Who holds which keys, and who waits for them."""
     rows = {}
@@ -177,6 +205,9 @@ def summary(look: Look, rates: Rates) -> str:
     ]
     if health.consumption_paused:
         parts.insert(1, "consumption paused")
+    pending = sum(bool(it.state) for it in look.commits)
+    if pending:
+        parts.append(f"{pending} commits under way")
     quarantine = sum(bool(it.poison) for it in look.broadcasts)
     if quarantine:
         parts.append(f"{quarantine} in quarantine")

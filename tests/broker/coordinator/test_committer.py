@@ -11,13 +11,12 @@ import pytest
 from actors import REST_FOR_ONE, ActorError, ChildSpec, MailboxSpec, SupervisorSpec, System
 from actors.testing import VirtualClock, run_seeded
 from broker.coordinator.commit_messages import CommitBatch, CommitView, ListCommits
-from broker.coordinator.commit_records import APP_PREFIX, CommitRecords, decode_app
+from broker.coordinator.commit_records import APP_PREFIX
 from broker.coordinator.commit_task import CommitTiming
 from broker.coordinator.commit_tree import CommitsParts, commits_tree
 from broker.coordinator.committer import CommitterLimits
 from broker.coordinator.cut_gate import CutGate
 from broker.coordinator.gate_messages import COMMITS, CUT_GATE, Held, HoldBack, LetGo
-from broker.meta.memory import MemoryMetaStore
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, TxnId, VChannelName
 from broker.model.message import Appended
@@ -338,6 +337,32 @@ def test_there_are_limits_to_apps_to_commits_and_to_who_waits() -> None:
     run_seeded(1, main)
 
 
+def test_a_commit_under_way_tells_its_state_and_how_long_it_takes() -> None:
+    def counted(it: Cluster) -> dict[str, float]:
+        (found,) = [each.extra for each in it.system.statistics() if each.path == COMMITTER]
+        return {name: float(found[name]) for name in ("committing", "oldest_s", "committed")}
+
+    async def main() -> None:
+        it = cluster(CommitFaults())
+        async with it.system, anyio.create_task_group() as tasks:
+            it.logs.away_at = Word.COMMIT
+            tasks.start_soon(it.commit, it.logs.stage(1))
+            await anyio.sleep(3)
+            (view,) = await it.views()
+            assert (view.under_way, view.state, view.txns) == (1, "committing", len(V))
+            assert 2900 <= view.age_ms <= 3000
+            now = counted(it)
+            assert (now["committing"], now["committed"]) == (1, 0)
+            assert 2.9 <= now["oldest_s"] <= 3
+            it.logs.away.clear()
+            await anyio.sleep(5)
+            (view,) = await it.views()
+            assert (view.batch, view.state, view.age_ms) == (1, "", 0)
+            assert counted(it) == {"committing": 0, "oldest_s": 0, "committed": 1}
+
+    run_seeded(1, main)
+
+
 def test_an_app_that_is_silent_is_forgotten_after_its_time() -> None:
     async def main() -> None:
         it = cluster(CommitFaults(), limits=CommitterLimits(app_age_ms=600_000, forget_s=60))
@@ -360,16 +385,3 @@ def test_an_empty_batch_counts() -> None:
             assert (await it.once(it.logs.stage(4))).already
 
     run_seeded(1, main)
-
-
-@pytest.mark.parametrize("value", [b"", b"{}", b'{"version":2}', b'{"version":1,"app":3}'])
-def test_a_record_that_cannot_be_read_is_told(value: bytes) -> None:
-    with pytest.raises(MetaError, match="k: "):
-        decode_app("k", value)
-
-
-async def test_what_is_recorded_is_read_back() -> None:
-    store = MemoryMetaStore()
-    records = CommitRecords(store)
-    assert await records.read("job") is None
-    assert await records.load() == []

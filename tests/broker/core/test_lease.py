@@ -3,9 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.lease import PREPARED_LOOK_MS, TxnView, lease_left_ms, over
+from broker.core.lease import (
+    PREPARED_LOOK_MS,
+    Staged,
+    TxnView,
+    lease_left_ms,
+    over,
+    staged_among,
+)
 from broker.core.txn_state import TxnState
 from broker.model.ids import TimeTick, TxnId
+from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
 MS = 1 << 18
@@ -41,3 +49,13 @@ def test_a_part_of_a_millisecond_that_is_left_counts_as_one() -> None:
     view = TxnView(context, "v", TimeTick(BEGAN), 0, 0, TxnState.IN_FLIGHT)
     assert lease_left_ms(view, TimeTick(BEGAN + 10 * MS - 1), 1000) == 1
     assert not over(context, TimeTick(BEGAN), TimeTick(BEGAN + 10 * MS - 1), 1000)
+
+
+def test_what_is_staged_is_counted_apart_from_other_transactions() -> None:
+    stage = StageName("etl", 7, 0, 0)
+    views = [
+        TxnView(TxnContext(TxnId(at), 10), "v", TimeTick(at), 1, 100, TxnState.IN_FLIGHT, of)
+        for at, of in ((5, None), (7, stage), (6, stage), (8, None))
+    ]
+    assert staged_among(views) == Staged(2, 200, TimeTick(6))
+    assert staged_among(views[:1]) == Staged(0, 0, TimeTick(0))

@@ -101,6 +101,28 @@ async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
         assert value(found, "wal_sync_duration_seconds_count", channel=P0) == groups
 
 
+async def test_what_is_staged_and_what_was_committed_is_counted(tmp_path: Path) -> None:
+    async with at_hand(tmp_path) as (broker, log):
+        async with log.stage("etl", 1, 0) as stage:
+            await stage.append(V0, b"x" * 1000)
+            found = await families(broker.metrics)
+            assert value(found, "wal_staged_txn", channel=P0) == 1
+            assert value(found, "wal_staged_txn", channel=PCHANNELS[1]) == 0
+            assert value(found, "wal_staged_txn_bytes", channel=P0) >= 1000
+            assert 0 <= value(found, "wal_staged_txn_age_seconds", channel=P0) < DEADLINE_S
+            assert value(found, "streamingcoord_batch_committed_total") == 0
+            part = await stage.seal()
+        await log.commit_batch("etl", 1, [part])
+        found = await families(broker.metrics)
+    assert value(found, "wal_staged_txn", channel=P0) == 0
+    assert value(found, "wal_staged_txn_age_seconds", channel=P0) == 0
+    assert value(found, "streamingcoord_batch_committed_total") == 1
+    assert value(found, "streamingcoord_batch_commit_apps") == 1
+    assert value(found, "streamingcoord_batch_commit_age_seconds") == 0
+    for state in ("preparing", "committing", "aborting"):
+        assert value(found, "streamingcoord_batch_commit_total", state=state) == 0
+
+
 async def test_counts_only_grow_when_actors_come_back(tmp_path: Path) -> None:
     async with at_hand(tmp_path) as (broker, log):
         await at_work(log)

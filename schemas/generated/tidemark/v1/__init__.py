@@ -566,6 +566,11 @@ class AppInfo(betterproto2.Message):
     Transactions of the commit that is under way.
     """
 
+    age_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    How long it has been under way, as far as this coordinator knows.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "AppInfo", AppInfo)
 

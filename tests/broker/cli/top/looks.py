@@ -47,7 +47,7 @@ def look(**given: Any) -> Look:
         actor(f"{LOG}/scanners/scanner-1", restarts=2, extra={"next_id": "101"}),
         actor(f"{LOG}/scanners/scanner-2", extra={"next_id": "41"}),
     )
-    plain = Look(10.0, NOW_MS, HEALTH, (channel(P1), channel(P0)), tree, (), (), ())
+    plain = Look(10.0, NOW_MS, HEALTH, (channel(P1), channel(P0)), tree, (), (), (), ())
     return replace(plain, **given)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.cli.top import rows
 from broker.cli.top.look import Rates
-from broker.client import BroadcastInfo, LockInfo
+from broker.client import AppCommits, BroadcastInfo, LockInfo
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.ids import TimeTick
 from tests.broker.cli.top.looks import (
@@ -57,7 +57,7 @@ def test_a_channel_lags_as_far_as_its_slowest_consumer() -> None:
     assert panel.rows[P0] == (P0, "2", "0.2 s", "60", "3", "2.0 KiB", "12")
     assert panel.rows[P1][3:] == ("-", "3", "2.0 KiB", "-")
     wide = rows.channel_panel(look(), NO_RATES, wide=True)
-    assert wide.rows[P0][7:] == ("2", "1..100", "1 a:1", "0")
+    assert wide.rows[P0][7:] == ("2", "1..100", "1 a:1", "0", "-")
     assert {len(row) for row in wide.rows.values()} == {len(wide.columns)}
 
 
@@ -94,6 +94,33 @@ def test_a_broadcast_in_quarantine_says_why() -> None:
     assert panel.odd == {"7"}
     assert "1 in quarantine" in rows.summary(ill, NO_RATES)
     assert list(rows.lock_panel(ill).rows.values()) == [("7", "holds", "")]
+
+
+def test_what_is_staged_on_a_channel_is_told_with_its_size_and_its_age() -> None:
+    staged = {
+        "staged_txns": "2",
+        "staged_bytes": str(3 << 20),
+        "staged_since": str((NOW_MS - 4000) << 18),
+    }
+    path = f"/node-2/node/channels/{P1}/log/appender"
+    tree = [actor(path, extra=staged), actor(f"{LOG}/appender", extra={"staged_txns": "0"})]
+    wide = rows.channel_panel(look(actors=tree), NO_RATES, wide=True)
+    assert wide.columns[-1] == "staged"
+    assert [wide.rows[name][-1] for name in (P0, P1)] == ["-", "2, 3.0 MiB, 4.0 s"]
+
+
+def test_commits_under_way_are_counted_and_a_slow_one_stands_out() -> None:
+    quick = AppCommits("etl", 6, NOW_MS, 7, "committing", 1200, 12)
+    slow = AppCommits("query", None, 0, 0, "preparing", 3, 25_000)
+    idle = AppCommits("idle", 3, NOW_MS, None, "", 0, 0)
+    busy = look(commits=(quick, idle, slow))
+    panel = rows.commit_panel(busy)
+    assert list(panel.rows.values()) == [
+        ("etl", "7", "committing", "1,200", "0.0 s"),
+        ("query", "0", "preparing", "3", "25.0 s"),
+    ]
+    assert panel.odd == {"query"}
+    assert "2 commits under way" in rows.summary(busy, NO_RATES)
 
 
 def test_the_first_line_says_how_it_is() -> None:
