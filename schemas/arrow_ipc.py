@@ -7,6 +7,7 @@ Next: schemas/arrow_rows.py
 Source of the layout: the Arrow Columnar Format, "Encapsulated message format", and its Message.fbs.
 """
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -50,9 +51,7 @@ def outline(body: bytes) -> Outline:
     first = _part(body, 0)
     if len(first.metadata) > SCHEMA_BYTES_MAX:
         raise BadArrow(f"a schema of {len(first.metadata)} bytes; {SCHEMA_BYTES_MAX} may be")
-    _, length = _header(first.metadata, _SCHEMA, "a schema")
-    if length:
-        raise BadArrow(f"a schema with a body of {length} bytes; it has none")
+    _check_schema(first.metadata)
     second = _part(body, first.body_from)
     table, length = _header(second.metadata, _RECORD_BATCH, "a record batch")
     if second.body_from + length != len(body):
@@ -62,12 +61,20 @@ def outline(body: bytes) -> Outline:
         )
     rows, packing = table.number(0), _packing(second.metadata, table)
     arrays = table.pairs(1)
-    if rows < 0 or any(each < 0 or not 0 <= nulls <= each for each, nulls in arrays):
+    if rows < 0 or any(not 0 <= nulls <= each for each, nulls in arrays):
         raise BadArrow(f"a record batch of {rows} rows, and arrays of {arrays[:8]}")
     packed = packing is not None
     unpacked = _unpacked_bytes(body, second.body_from, table.pairs(2), packed=packed)
     lengths = tuple([each for each, _ in arrays])
     return Outline(body[: first.body_from], rows, lengths, unpacked, packing)
+
+
+@lru_cache(maxsize=64)
+def _check_schema(metadata: bytes) -> None:
+    """Once for all rows of a producer: they bring the same schema each time."""
+    _, length = _header(metadata, _SCHEMA, "a schema")
+    if length:
+        raise BadArrow(f"a schema with a body of {length} bytes; it has none")
 
 
 def _part(body: bytes, at: int) -> _Part:

@@ -8,6 +8,7 @@ Next: schemas/arrow_json.py
 import json
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import mul
 from struct import unpack_from
 from typing import Any, Final, NamedTuple
 
@@ -64,43 +65,52 @@ def check_rows(body: bytes, schema: bytes, widths: Sequence[int], bounds: Bounds
             f"rows of {seen.unpacked_bytes} bytes unpacked are over the limit of"
             f" {bounds.unpacked_bytes_max}; split the batch"
         )
-    version, names = _fit(schema, tuple(widths), seen.schema)
-    if len(names) != len(seen.lengths):
-        raise BadArrow(f"{len(seen.lengths)} arrays for {len(names)} fields of the schema")
-    text_bytes = 2 * seen.unpacked_bytes + sum(
-        [length * name for length, name in zip(seen.lengths, names, strict=True)]
-    )
+    fit = _fit(schema, tuple(widths), seen.schema)
+    if len(fit.costs) != len(seen.lengths):
+        raise BadArrow(f"{len(seen.lengths)} arrays for {len(fit.costs)} fields of the schema")
+    text_bytes = 2 * seen.unpacked_bytes + sum(map(mul, seen.lengths, fit.costs))
     if text_bytes > TEXT_BYTES_MAX:
         raise BadArrow(
             f"{sum(seen.lengths)} values, about {text_bytes} bytes as JSON, over the limit of"
             f" {TEXT_BYTES_MAX}; split the batch"
         )
-    _check_values(body, len(seen.schema), seen.schema, decode_schema(schema))
-    return Checked(version, seen.rows, seen.unpacked_bytes, text_bytes)
+    _check_values(body, seen.schema, fit)
+    return Checked(fit.version, seen.rows, seen.unpacked_bytes, text_bytes)
+
+
+class _Fit(NamedTuple):
+    """How rows of one schema fit a collection's."""
+
+    version: int
+    costs: tuple[int, ...]
+    """Of each array: what every value costs as text for its name."""
+    full: tuple[int, ...]
+    """Where the columns are that may not be null."""
 
 
 @lru_cache(maxsize=256)
-def _fit(schema: bytes, widths: tuple[int, ...], given: bytes) -> tuple[int, tuple[int, ...]]:
-    """The version, and what each value costs as text for its name."""
-    found = decode_schema(given)
-    version = fitting_width(decode_schema(schema), widths, found)
+def _fit(schema: bytes, widths: tuple[int, ...], given: bytes) -> _Fit:
+    known, found = decode_schema(schema), decode_schema(given)
+    version = fitting_width(known, widths, found)
     names = [json.dumps(field.name, ensure_ascii=False).encode() for field in flat(found)]
     costs = [VALUE_TEXT_BYTES + len(name) for name in names]
-    return version, tuple(costs)
+    full = [at for at in range(len(found)) if not known.field(at).nullable]
+    return _Fit(version, tuple(costs), tuple(full))
 
 
-def _check_values(body: bytes, batch_from: int, given: bytes, schema: Schema) -> None:
+def _check_values(body: bytes, given: bytes, fit: _Fit) -> None:
     pa = arrow()
     try:
-        rows = pa.ipc.read_record_batch(pa.py_buffer(body).slice(batch_from), decode_schema(given))
+        batch = pa.py_buffer(body).slice(len(given))
+        rows = pa.ipc.read_record_batch(batch, decode_schema(given))
         rows.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadArrow(f"the rows are damaged: {error}") from None
-    for at, column in enumerate(rows.columns):
-        if column.null_count and not schema.field(at).nullable:
+    for at in fit.full:
+        if nulls := rows.column(at).null_count:
             raise Misfit(
-                f"column {schema.field(at).name!r} may not be null, {column.null_count} of"
-                f" {len(column)} values are"
+                f"column {rows.schema.field(at).name!r} may not be null, {nulls} of"
+                f" {rows.num_rows} values are"
             )
 
 

@@ -5,9 +5,9 @@ Nothing is made of single rows, but for texts, each different one of which is ha
 Next: broker/client/appends.py
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.client.errors import BadTarget, MessageTooLarge
 from broker.client.targets import Shards
@@ -38,49 +38,64 @@ def split_rows(
     """
     try:
         pa = arrow()
-        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        if not isinstance(table, pa.Table):
+        if not isinstance(rows, pa.RecordBatch | pa.Table):
             raise BadTarget(f"{type(rows).__name__} is no pyarrow RecordBatch or Table")
-        if not table.num_rows:
+        if not rows.num_rows:
             raise BadTarget("there are no rows to append")
         if key is not None:
-            _check_key(table, key)
-        return _pieces(_plain(table), shards, key, compression)
+            _check_key(rows, key)
+        form = _form(rows.schema)
+        if not form.plain:
+            rows = _plain(rows)
+            form = _form(rows.schema)
+        rows_at_once = _rows_at_once(rows, form.rows_max) * len(shards.vchannels)
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        chunks = table.to_batches(max_chunksize=rows_at_once)
+        return _pieces(chunks, shards, key, compression)
     except BadArrow as error:
         raise BadTarget(str(error)) from None
 
 
 def _pieces(
-    table: Any, shards: Shards, key: str | None, compression: str | None
+    chunks: Iterable[Any], shards: Shards, key: str | None, compression: str | None
 ) -> Iterator[Piece]:
-    for chunk in table.to_batches(max_chunksize=_rows_at_once(table) * len(shards.vchannels)):
+    for chunk in chunks:
         for vchannel, part in _by_shard(chunk, shards, key):
             yield from _bodies(vchannel, part, compression)
 
 
-def _plain(table: Any) -> Any:
+def _plain(rows: Any) -> Any:
     """Columns of a dictionary hold the values themselves, as the collection has them."""
     pa = arrow()
-    if not any(map(pa.types.is_dictionary, table.schema.types)):
-        return table
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in table.columns
+        for column in rows.columns
     ]
-    return pa.table(columns, names=table.schema.names)
+    return pa.table(columns, names=rows.schema.names)
 
 
-def _rows_at_once(table: Any) -> int:
+def _rows_at_once(rows: Any, rows_max: int) -> int:
     """How many rows of about the same size are a batch that is neither too large nor too many."""
-    row_bytes = max(1, int(table.nbytes) // int(table.num_rows))
-    return max(1, min(ROWS_MAX, BODY_BYTES // row_bytes, _rows_as_text(table.schema)))
+    if rows.get_total_buffer_size() <= BODY_BYTES:  # told at once, where `nbytes` adds up slices
+        return rows_max
+    row_bytes = max(1, int(rows.nbytes) // int(rows.num_rows))
+    return max(1, min(rows_max, BODY_BYTES // row_bytes))
+
+
+class _Form(NamedTuple):
+    """What holds for all rows of one schema."""
+
+    plain: bool
+    """None of its columns is of a dictionary."""
+    rows_max: int
+    """How many a server takes together: it counts the names for each."""
 
 
 @lru_cache(maxsize=64)
-def _rows_as_text(schema: Any) -> int:
-    """How many rows a server takes together, whose names it counts for each."""
+def _form(schema: Any) -> _Form:
+    plain = not any(map(arrow().types.is_dictionary, schema.types))
     names = sum([VALUE_TEXT_BYTES + 6 * len(field.name) for field in flat(schema)])
-    return TEXT_BYTES_MAX // 4 // max(1, names)
+    return _Form(plain, max(1, min(ROWS_MAX, TEXT_BYTES_MAX // 4 // max(1, names))))
 
 
 def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Iterator[Piece]:
