@@ -5,7 +5,6 @@ what is known of each row beside its columns. Next: broker/client/scanner.py
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ from broker.core.naming import collection_id_of
 from broker.model.ids import TimeTick
 from schemas.arrow_columns import arrow, decode_schema
 from schemas.arrow_ipc import BadArrow
+from schemas.arrow_values import counted, number, text
 
 VCHANNEL, MESSAGE_ID, TIME_TICK = "_vchannel", "_message_id", "_time_tick"
 """The columns that every batch has at its end: a text, and two whole numbers of 64 bits."""
@@ -38,25 +38,35 @@ class RowForm:
             )
         self.asked = tuple(names)
         """The columns to ask a server for. With none of them it sends all, which are cut here."""
-        self._fields = [schema.field(name).with_nullable(True) for name in names]
+        self._own = pa.schema([schema.field(name).with_nullable(True) for name in names])
         ours = [(VCHANNEL, pa.string()), (MESSAGE_ID, pa.int64()), (TIME_TICK, pa.int64())]
-        self.schema = pa.schema([*self._fields, *[pa.field(*it, nullable=False) for it in ours]])
+        self.schema = pa.schema([*self._own, *[pa.field(*it, nullable=False) for it in ours]])
 
-    def shaped(self, batch: MessageBatch) -> Any:
-        """The rows of a batch as a RecordBatch of `schema`."""
+    def shaped(self, batches: Sequence[MessageBatch], rows: Iterable[Any]) -> Any:
+        """The rows of one or more batches, in their order, as one RecordBatch of `schema`."""
         pa = _arrow()
-        rows, count = batch.rows(), len(batch)
-        given = {name: rows.column(at) for at, name in enumerate(rows.schema.names)}
-        columns = [
-            given[field.name] if field.name in given else pa.nulls(count, field.type)
-            for field in self._fields
+        parts = list(map(self._columns, rows))
+        own = parts[0]
+        if len(parts) > 1:
+            (own,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+        added = [
+            [pa.repeat(text(it.vchannel), len(it)) for it in batches],
+            [_numbers(it.ids) for it in batches],
+            [_numbers(it.ticks) for it in batches],
         ]
-        columns += [
-            pa.repeat(pa.scalar(batch.vchannel), count),
-            _counted(batch.ids[0], count),
-            _ticks(batch, count),
-        ]
+        columns = [*own.columns, *map(_one, added)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _columns(self, rows: Any) -> Any:
+        """Those that are read, in their order, whatever the rows have."""
+        if rows.schema.equals(self._own):
+            return rows
+        pa, names = _arrow(), rows.schema.names
+        columns = [
+            rows.column(field.name) if field.name in names else pa.nulls(rows.num_rows, field.type)
+            for field in self._own
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._own)
 
 
 class RowScanner:
@@ -113,10 +123,34 @@ class RowScanner:
     async def __anext__(self) -> Any:
         while True:
             batch = await anext(self._batches)
-            rows = (await self._shape()).shaped(batch) if batch.has_rows else None
+            form = await self._shape()
+            shaped = form.shaped([batch], [batch.rows()]) if batch.has_rows else None
             self._closed_tick = self._batches.closed_tick
-            if rows is not None:
-                return rows
+            if shaped is not None:
+                return shaped
+
+    async def gathered(self, rows_min: int, bytes_min: int) -> Any:
+        """One RecordBatch of at least so many rows, or of rows of at least so many bytes.
+
+        For a reader with an end, where only the last one may be smaller: others would wait. A step
+        that is cancelled loses what it had.
+        """
+        batches: list[MessageBatch] = []
+        rows: list[Any] = []
+        try:
+            while rows_min > 0 and bytes_min > 0:
+                batch = await anext(self._batches)
+                if batch.has_rows:
+                    batches.append(batch)
+                    rows.append(batch.rows())
+                    rows_min -= len(batch)
+                    bytes_min -= rows[-1].get_total_buffer_size()
+        except (StopAsyncIteration, TidemarkError):
+            if not batches:
+                raise  # else it comes again with the next step
+        shaped = (await self._shape()).shaped(batches, rows)
+        self._closed_tick = self._batches.closed_tick
+        return shaped
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -162,21 +196,12 @@ def _arrow() -> Any:
         raise BadTarget(str(error)) from None
 
 
-def _counted(first: int, count: int) -> Any:
-    pa = arrow()
-    return pa.compute.add(_counting(count), pa.scalar(first, pa.int64()))
+def _one(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else arrow().concat_arrays(parts)
 
 
-def _ticks(batch: MessageBatch, count: int) -> Any:
-    """Those of a transaction are all one."""
-    first, last = batch.ticks[0], batch.ticks[-1]
-    if count > 1 and first == last:
-        pa = arrow()
-        return pa.repeat(pa.scalar(first, pa.int64()), count)
-    return _counted(first, count)
-
-
-@lru_cache(maxsize=64)
-def _counting(count: int) -> Any:
-    pa = arrow()
-    return pa.array(range(count), pa.int64())
+def _numbers(numbers: Sequence[int]) -> Any:
+    """An array of what counts up by one, or of one and the same: the ticks of a transaction."""
+    if len(numbers) > 1 and numbers[0] == numbers[-1]:
+        return arrow().repeat(number(numbers[0]), len(numbers))
+    return counted(numbers[0], len(numbers))

@@ -6,8 +6,9 @@ Values are cast a batch at a time, and only where Spark has another type of the 
 Next: broker/spark/reading.py
 """
 
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 from pyarrow import compute
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from broker.client.row_scanner import RowScanner
 
 TICK_LOGICAL_BITS: Final = 18
+_SHIFT: Final = pa.Array.from_buffers(
+    pa.int64(), 1, [None, pa.py_buffer(TICK_LOGICAL_BITS.to_bytes(8, sys.byteorder))]
+)[0]
+"""The same, without `pyarrow.scalar`: that would load pandas in each worker, for a second."""
 DECIMAL_DIGITS_MAX: Final = 38
 UINT64_DIGITS: Final = 20
+ROWS: Final = 8192
+SIZE_BYTES: Final = 1024 * 1024
+"""Of one batch for Spark; about as many as Spark itself puts into one."""
 ADDED: Final = T.StructType(
     [
         T.StructField("_vchannel", T.StringType()),
@@ -96,9 +104,11 @@ class RowShape:
         self._asked = [field.name for field in declared if field.name not in ADDED.names]
         _refuse_misfits(columns, declared)
 
-    def open(self, client: "Client", vchannels: Sequence[str], **bounds: Any) -> "RowScanner":
+    def open(self, client: "Client", vchannels: Sequence[str], **bounds: Any) -> "_Gathering":
         """A scanner whose batches are for `shaped`; call it where the client lives."""
-        return client.read_arrow(vchannels, columns=self._asked, schema=self._columns, **bounds)
+        return _Gathering(
+            client.read_arrow(vchannels, columns=self._asked, schema=self._columns, **bounds)
+        )
 
     def places(self, rows: pa.RecordBatch) -> tuple[Sequence[Any], Sequence[Any]]:
         """The tick and the id of each row."""
@@ -116,6 +126,22 @@ class RowShape:
         return array if array.type.equals(field.type) else cast(array, field)
 
 
+class _Gathering:
+    """A scanner's rows in batches that are worth their way: each column of each has a price."""
+
+    def __init__(self, scanner: "RowScanner") -> None:
+        self._scanner = scanner
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        return await self._scanner.gathered(ROWS, SIZE_BYTES)
+
+    async def close(self) -> None:
+        await self._scanner.close()
+
+
 class _Numbers(Sequence[int]):
     """An Arrow array to look a few values up in."""
 
@@ -131,7 +157,7 @@ class _Numbers(Sequence[int]):
 
 def timestamps(ticks: pa.Array) -> pa.Array:
     """When each tick was given out, to the millisecond."""
-    milliseconds = compute.shift_right(ticks, TICK_LOGICAL_BITS)
+    milliseconds = compute.shift_right(ticks, _SHIFT)
     return milliseconds.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 

@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 """How long a broker may be away before a query ends."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 START_S = 30.0
-TAKEN_ROWS = 8192
+TAKEN_ROWS = 32_768
 """Handed from loop to thread at once: a step between them costs as much as a small batch."""
 TAKEN_BYTES = 8 * 1024 * 1024
 """At once as well, as rows may be large; packed ones are far larger here than in the log."""

@@ -130,6 +130,33 @@ async def test_a_column_that_is_added_is_null_in_the_rows_of_before(
         ]  # fmt: skip
 
 
+async def test_small_batches_are_read_together_and_nothing_is_lost_at_the_end(
+    address: str, name: str
+) -> None:
+    new = pa.field("new", pa.int64())
+    async with connect(address) as log:
+        shards = (await log.collections.create(name, shards=2, schema=SCHEMA)).vchannels
+        landed = [await log.append_arrow(shards[it % 2], table(10, 10 * it)) for it in range(5)]
+        async with log.txn(shards[0]) as txn:
+            await txn.append_arrow(table(10, 50))
+        await log.collections.add_columns(name, pa.schema([new]))
+        await log.append_arrow(shards[0], table(10, 60).append_column(new, pa.array([1] * 10)))
+        single = await read(log, name, columns=["new", "k"])
+        async with log.read_arrow(name, columns=["new", "k"], until="now") as scanner:
+            found = [await scanner.gathered(45, 1 << 20), await scanner.gathered(1 << 20, 1 << 20)]
+            with pytest.raises(StopAsyncIteration):
+                await scanner.gathered(1, 1)
+            schema = await scanner.schema()
+        assert [it.num_rows for it in found] == [50, 20]
+        assert all(it.schema.equals(schema) for it in found)
+        together = pa.Table.from_batches(found).sort_by("k")
+        assert together.equals(single.sort_by("k"))
+        where = dict(zip(*(together[it].to_pylist() for it in ("k", "_message_id")), strict=True))
+        assert [where[10 * at] for at in range(5)] == [it.id for (it,) in landed]
+        async with log.read_arrow(shards[0], until="now") as scanner:
+            assert (await scanner.gathered(1 << 20, 1)).num_rows == 10  # enough bytes are enough
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
