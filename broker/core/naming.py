@@ -45,11 +45,6 @@ def vchannel_name(pchannel: PChannelName, collection: CollectionId, shard: int) 
     return VChannelName(f"{pchannel}_{collection}v{shard}")
 
 
-def control_channel(host: PChannelName) -> VChannelName:
-    """The control channel, when `host` is the pchannel that carries it."""
-    return VChannelName(f"{host}_{_CONTROL_SUFFIX}")
-
-
 def control_host(pchannels: tuple[PChannelName, ...]) -> PChannelName:
     """The pchannel that carries the control channel: the first one in string order."""
     return min(pchannels)

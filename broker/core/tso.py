@@ -108,8 +108,3 @@ def compose(physical_ms: int, logical: int) -> TimeTick:
 def physical_ms_of(tick: TimeTick) -> int:
     """Unix milliseconds of a tick."""
     return tick >> TICK_LOGICAL_BITS
-
-
-def logical_of(tick: TimeTick) -> int:
-    """The logical part of a tick, in [0, 2^18)."""
-    return tick & TICK_LOGICAL_MAX

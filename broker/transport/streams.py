@@ -129,11 +129,6 @@ class BatchStream:
         self._tell_grpclib = stream.__terminated__
         stream.__terminated__ = self._lose  # type: ignore[method-assign]
 
-    @property
-    def half_closed(self) -> bool:
-        """Whether the peer said that it will send no more; what it sent may still be unread."""
-        return self._arrivals.ended
-
     def pass_over(self, bytes_max: int) -> None:
         """Drop messages over the limit, but within `bytes_max`, as they arrive. Before any read."""
         self._splitter = FrameSplitter(self._limit_bytes, passed_over_bytes_max=bytes_max)

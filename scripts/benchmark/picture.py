@@ -23,7 +23,6 @@ KINDS = {
     "latency": "ms: p50 (bar), p99 (mark), at the rate named",
 }
 BAR_INCHES = 0.28
-WIDEST_MS = 100.0
 
 
 def draw(field_of: Sequence[Series], path: Path) -> None:

