@@ -224,8 +224,11 @@ class Writer:
         self.statistics.written_bytes += end - active.end
 
     def _prepare_next(self) -> None:
-        """Idle channels never reserve a second segment; busy ones have it before they need it."""
-        if self.snapshot.active.end > self._active.capacity // 2:
+        """Idle channels never reserve a second segment; busy ones have it before they need it.
+
+        Begun early, because filling it leaves most of the disk to appends and takes its time.
+        """
+        if self.snapshot.active.end > self._active.capacity // 8:
             self._blanks.prepare(self._next_capacity())
 
     def _next_capacity(self) -> int:
