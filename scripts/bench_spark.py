@@ -1,6 +1,6 @@
-"""How fast Spark reads from Tidemark here: rows of Arrow and messages, into nothing.
+"""How fast Spark reads from Tidemark here, and writes: rows of Arrow and messages.
 
-    python3 scripts/bench_spark.py [--rounds 5] [--rows 1000000] [--out FOLDER]
+    python3 scripts/bench_spark.py [--rounds 5] [--rows 1000000] [--only Arrow] [--out FOLDER]
 
 Makes its own environment in .bench_spark/, finds Java >= 17, and hands over to
 scripts/measure_spark.py, which prints a table and writes bench_spark.json. Two shared cores make

@@ -1,10 +1,12 @@
 """The measurement itself, run inside the environment that `scripts/bench_spark.py` made.
 
 A broker is filled once; then each subject reads all of it, round after round, from the broker
-through Spark's workers into `noop`, or into another collection: staged, committed and synced. The
-time is that of the micro-batches alone (`addBatch`), as Spark tells it: starting a query takes a
-second or two whatever it reads. What the broker sends for some columns is counted by its own meter
-of bytes that consumers were given.
+through Spark's workers into `noop`, or into another collection: staged, committed and synced. Of a
+stream the time is that of its micro-batches, planning included (`triggerExecution`), as Spark tells
+it: starting a query takes a second or two whatever it reads. Of a batch query it is all of it, so
+there are two, and what the larger one has more than the smaller one, by the time that takes more,
+is the rate without the start. What the broker sends is counted by its own meter of bytes that
+consumers were given.
 """
 
 import argparse
@@ -15,8 +17,9 @@ import platform
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -34,7 +37,9 @@ from broker.client import connect
 SHARDS = 4
 BATCH_ROWS = 1_000
 MESSAGE_BYTES = 100
-SYNCED = "the broker syncs each append (fdatasync) before its answer; reading waits for no sync"
+FEWER = 5
+"""The smaller of two batch queries has one of so many parts of the rows."""
+SYNCED = "each append was synced (fdatasync) before its answer; reading waits for no sync"
 PACKAGES = ("tidemark", "pyspark", "pyarrow", "grpclib", "uvloop")
 WAIT_S = 300
 console = Console(width=100)
@@ -44,13 +49,16 @@ console = Console(width=100)
 class Subject:
     """One way to read, and what each round of it gave.
 
-    `topic`: the collection that the rows are written to; "" for nowhere.
+    `topic`: the collection that the rows are written to; "" for nowhere. `batch`: a batch query,
+    and no stream; of `share` of the rows.
     """
 
     name: str
     collection: str
     options: dict[str, str] = field(default_factory=dict)
     topic: str = ""
+    batch: bool = False
+    share: int = 1
     rows: int = 0
     seconds: list[float] = field(default_factory=list)
     sent_bytes: list[int] = field(default_factory=list)
@@ -64,39 +72,75 @@ class Subject:
         return median(self.sent_bytes) / self.rows
 
 
+FEW = Subject("Arrow, batch query of a fifth", "narrow", batch=True, share=FEWER)
+ALL = Subject("Arrow, batch query", "narrow", batch=True)
 SUBJECTS = (
-    Subject("Arrow, 1,000 rows of 100 B a batch", "narrow"),
-    Subject("the same, 50,000 rows a micro-batch", "narrow", {"maxRowsPerTrigger": "50000"}),
-    Subject("Arrow, all of 10 columns", "wide"),
+    Subject("Arrow, one micro-batch", "narrow"),
+    Subject("Arrow, 50,000 rows a micro-batch", "narrow", {"maxRowsPerTrigger": "50000"}),
+    FEW,
+    ALL,
+    Subject("Arrow, 10 columns", "wide"),
     Subject("Arrow, 2 of 10 columns", "wide", {"columns": "c0,c1"}),
-    Subject("messages of 100 B, all columns", "plain"),
+    Subject("messages, all columns", "plain"),
     Subject("messages, `value` alone", "plain", {"columns": "value"}),
-    Subject("Arrow, through the sink", "narrow", topic="narrow_out"),
-    Subject("messages, through the sink", "plain", {"columns": "value"}, topic="plain_out"),
+    Subject("Arrow, into the sink", "narrow", topic="narrow_out"),
+    Subject("messages, into the sink", "plain", {"columns": "value"}, topic="plain_out"),
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A filled broker: where it and its meters are, how much it has, and the tick of a part."""
+
+    address: str
+    meters: str
+    rows: int
+    part_tick: int = 0
+
+
 def main() -> int:
-    """Fill, measure, print, write a JSON file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--out", type=Path, default=Path())
-    options = parser.parse_args()
+    """Fill, measure, print, write a JSON file; 1 when a subject did not read what there is."""
+    options = parsed()
+    words = [word.lower() for word in options.only.split("|") if word]
+    subjects = [
+        it for it in SUBJECTS if not words or any(word in it.name.lower() for word in words)
+    ]
     options.out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=options.out) as name, broker(Path(name)) as (address, meters):
-        asyncio.run(fill(address, options.rows))
+        tick = asyncio.run(fill(address, options.rows))
+        place = Place(address, meters, options.rows, tick)
         spark = session(Path(name))
         try:
             for number in range(options.rounds + 1):
-                for subject in SUBJECTS:
-                    once(spark, address, meters, subject, keep=number > 0)
+                for subject in subjects:
+                    once(spark, place, subject, keep=number > 0)
         finally:
             spark.stop()
-    console.print(table(SUBJECTS))
-    found = {"about": about(options), "subjects": [summary(it) for it in SUBJECTS]}
+    console.print(table(subjects, options))
+    console.print(settings(), style="dim", highlight=False)
+    found: dict[str, Any] = {"about": about(options), "subjects": [summary(it) for it in subjects]}
+    if FEW in subjects and ALL in subjects:
+        rate = between(FEW, ALL)
+        found["batch_query_without_its_start_rows_per_s"] = rate
+        told = f"{rate:,.0f} rows/s" if rate else "not to be told: the larger took no longer"
+        console.print(f"Batch query without its start: {told}")
     (options.out / "bench_spark.json").write_text(json.dumps(found, indent=1) + "\n")
+    console.print(f"bench_spark.json is in {options.out.resolve()}")
     return 0
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="in each collection")
+    parser.add_argument("--out", type=Path, default=Path(), help="a folder, made when missing")
+    parser.add_argument("--only", default="", help="A|B|…: subjects with one of these in the name")
+    options = parser.parse_args()
+    least = BATCH_ROWS * SHARDS * FEWER
+    if options.rounds < 1 or options.rows % least or options.rows < least:
+        parser.error(f"--rounds is 1 or more, --rows a multiple of {least:,}")
+    return options
 
 
 @contextmanager
@@ -118,8 +162,8 @@ def broker(folder: Path) -> Iterator[tuple[str, str]]:
         process.wait(30)
 
 
-async def fill(address: str, rows: int) -> None:
-    """The same rows in each collection, synced."""
+async def fill(address: str, rows: int) -> int:
+    """The same rows in each collection, synced; the tick of one of `FEWER` parts of the first."""
     narrow = pa.record_batch(
         {
             "number": pa.array(range(BATCH_ROWS)),
@@ -129,24 +173,56 @@ async def fill(address: str, rows: int) -> None:
     )
     wide = pa.record_batch({f"c{at}": pa.array(range(BATCH_ROWS)) for at in range(10)})
     messages = [os.urandom(MESSAGE_BYTES) for _ in range(BATCH_ROWS)]
+    each = rows // BATCH_ROWS // SHARDS
     async with connect(address) as log:
-        for name, batch in (("narrow", narrow), ("wide", wide)):
-            made = await log.collections.create(name, shards=SHARDS, schema=batch.schema)
-            for at in range(rows // BATCH_ROWS):
-                await log.append_arrow(made.vchannels[at % SHARDS], batch)
+        made = await log.collections.create("narrow", shards=SHARDS, schema=narrow.schema)
+        part = each // FEWER
+        await appended(made.vchannels, part, lambda to: log.append_arrow(to, narrow))
+        tick = (await log.cut(made.vchannels)).tick
+        await appended(made.vchannels, each - part, lambda to: log.append_arrow(to, narrow))
+        made = await log.collections.create("wide", shards=SHARDS, schema=wide.schema)
+        await appended(made.vchannels, each, lambda to: log.append_arrow(to, wide))
+        made = await log.collections.create("plain", shards=SHARDS)
+        await appended(made.vchannels, each, lambda to: log.append_batch(to, messages))
         await log.collections.create("narrow_out", shards=SHARDS, schema=narrow.schema)
         await log.collections.create("plain_out", shards=SHARDS)
-        made = await log.collections.create("plain", shards=SHARDS)
-        for at in range(rows // BATCH_ROWS):
-            await log.append_batch(made.vchannels[at % SHARDS], messages)
+    return int(tick)
 
 
-def once(spark: Any, address: str, meters: str, subject: Subject, *, keep: bool) -> None:
+async def appended(
+    vchannels: Sequence[str], times: int, append: Callable[[str], Awaitable[Any]]
+) -> None:
+    """So many batches on each vchannel, one after the other."""
+
+    async def on(vchannel: str) -> None:
+        for _ in range(times):
+            await append(vchannel)
+
+    async with asyncio.TaskGroup() as group:
+        for vchannel in vchannels:
+            group.create_task(on(vchannel))
+
+
+def once(spark: Any, place: Place, subject: Subject, *, keep: bool) -> None:
     """Read all of it; the first round warms Spark up and does not count."""
-    before = sent_bytes(meters)
+    before = sent_bytes(place.meters)
+    rows, took_s = (queried if subject.batch else streamed)(spark, place, subject, keep)
+    wanted = place.rows // subject.share
+    if rows != wanted:
+        raise SystemExit(f"{subject.name}: {rows:,} rows were read where there are {wanted:,}")
+    subject.rows = rows
+    if keep:
+        subject.seconds.append(took_s)
+        subject.sent_bytes.append(sent_bytes(place.meters) - before)
+        rate = f"{rows / took_s:,.0f} rows/s in {took_s:.2f} s"
+        console.print(f"{subject.name}: {rate}", style="dim", highlight=False)
+
+
+def streamed(spark: Any, place: Place, subject: Subject, _keep: bool) -> tuple[int, float]:
+    """All there is in micro-batches: the rows, and the seconds that these took."""
     reader = spark.readStream.format("tidemark").options(**subject.options)
     frame = (
-        reader.option("server", address)
+        reader.option("server", place.address)
         .option("subscribe", subject.collection)
         .option("startingOffsets", "earliest")
         .load()
@@ -156,16 +232,33 @@ def once(spark: Any, address: str, meters: str, subject: Subject, *, keep: bool)
         writer = frame.writeStream.format("noop")
         if subject.topic:
             writer = own.writeStream.format("tidemark")
-            writer = writer.option("server", address).option("topic", subject.topic)
+            writer = writer.option("server", place.address).option("topic", subject.topic)
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         if not query.awaitTermination(WAIT_S) or query.exception() is not None:
+            query.stop()
             raise SystemExit(f"{subject.name}: {query.exception() or 'took too long'}")
         batches = [json.loads(it.json) for it in query.recentProgress]
     with_rows = [it for it in batches if it["numInputRows"]]
-    subject.rows = sum(it["numInputRows"] for it in with_rows)
-    if keep:
-        subject.seconds.append(sum(it["durationMs"]["addBatch"] for it in with_rows) / 1000)
-        subject.sent_bytes.append(sent_bytes(meters) - before)
+    took_ms = sum(it["durationMs"]["triggerExecution"] for it in with_rows)
+    return sum(it["numInputRows"] for it in with_rows), took_ms / 1000
+
+
+def queried(spark: Any, place: Place, subject: Subject, keep: bool) -> tuple[int, float]:
+    """A batch query from its start to its end. `noop` counts nothing: the first round does."""
+    reader = spark.read.format("tidemark").options(**subject.options)
+    if subject.share > 1:
+        reader = reader.option("endingTick", str(place.part_tick))
+    began_s = time.perf_counter()
+    frame = reader.option("server", place.address).option("subscribe", subject.collection).load()
+    frame.write.format("noop").mode("overwrite").save()
+    took_s = time.perf_counter() - began_s
+    return place.rows // subject.share if keep else frame.count(), took_s
+
+
+def between(few: Subject, all: Subject) -> float:
+    """Rows a second of what one query has more than another; 0 when that took no time."""
+    more_s = median(all.seconds) - median(few.seconds)
+    return (all.rows - few.rows) / more_s if more_s > 0 else 0.0
 
 
 def sent_bytes(meters: str) -> int:
@@ -197,6 +290,7 @@ def session(folder: Path) -> Any:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -205,15 +299,27 @@ def session(folder: Path) -> Any:
     )
 
 
-def table(subjects: Sequence[Subject]) -> Table:
+def table(subjects: Sequence[Subject], options: argparse.Namespace) -> Table:
     """Medians, and how far single rounds were from them."""
-    made = Table(title=f"Spark reads from Tidemark, local[2]; {SYNCED}")
-    for name in ("", "rows/s", "slowest to fastest round", "sent by the broker, B a row"):
-        made.add_column(name, justify="left" if not name else "right")
+    rounds = "one round" if options.rounds == 1 else f"the median of {options.rounds} rounds"
+    made = Table(title=f"Spark reads {options.rows:,} rows from Tidemark: {rounds}")
+    made.add_column("into noop, but for the sink", no_wrap=True)
+    for name in ("rows/s", "slowest", "fastest", "s a round", "sent, B a row"):
+        made.add_column(name, justify="right", no_wrap=True)
     for it in subjects:
-        spread = f"{it.rows / max(it.seconds):,.0f} to {it.rows / min(it.seconds):,.0f}"
-        made.add_row(it.name, f"{it.rows_per_s:,.0f}", spread, f"{it.bytes_per_row:,.1f}")
+        slowest, fastest = it.rows / max(it.seconds), it.rows / min(it.seconds)
+        rates = [f"{rate:,.0f}" for rate in (it.rows_per_s, slowest, fastest)]
+        made.add_row(it.name, *rates, f"{median(it.seconds):.2f}", f"{it.bytes_per_row:,.1f}")
     return made
+
+
+def settings() -> str:
+    """What was set, for who reads the table alone."""
+    return (
+        f"local[2], {os.cpu_count()} CPUs; {SHARDS} shards; appended in batches of {BATCH_ROWS:,}; "
+        f"Arrow: 3 columns of 100 B a row, or 10 of 8 B; messages: {MESSAGE_BYTES} B; {SYNCED}; "
+        "the first round, which warms up, does not count; streams: availableNow"
+    )
 
 
 def summary(subject: Subject) -> dict[str, Any]:
@@ -227,7 +333,8 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "rounds": options.rounds,
         "rows": options.rows,
-        "durability": SYNCED,
+        "only": options.only,
+        "settings": settings(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "packages": {name: release(name) for name in PACKAGES},

@@ -43,9 +43,8 @@ class NextCut:
         newest = self._grown(start)
         if newest is None or newest.tick <= start.tick:
             return None
-        gateway, names = self._subscribed.gateway, list(start.ends)
-        choice = gateway.measure(
-            names, start.tick, newest.tick, rows_max=limits.rows_max, bytes_max=limits.bytes_max
+        choice = self._subscribed.measure(
+            start, newest.tick, rows_max=limits.rows_max, bytes_max=limits.bytes_max
         ).choice
         is_all = choice.tick == newest.tick
         if is_all and not choice.rows:
@@ -54,7 +53,7 @@ class NextCut:
         if is_all and self._holds_back(choice.rows, limits):
             return None
         self._held_back_s = None
-        return newest if is_all else gateway.cut(names, choice.tick)
+        return newest if is_all else self._subscribed.gateway.cut(list(start.ends), choice.tick)
 
     def processed_with(self, start: Cut) -> Cut:
         """The last cut known that no rows lie before but those before `start`."""

@@ -58,9 +58,12 @@ def _check(subscribed: Subscribed, start: Cut, end: Cut) -> None:
 
 
 def _spans(subscribed: Subscribed, start: Cut, end: Cut) -> Iterator[Span]:
-    gateway, names = subscribed.gateway, list(start.ends)
-    found = gateway.measure(names, start.tick, end.tick, rows_max=0, bytes_max=0)
-    sizes = {name: steps[-1].bytes for name, steps in found.steps.items() if steps}
+    gateway, found = subscribed.gateway, subscribed.between(start, end)
+    sizes = {
+        name: max(step.bytes for step in steps if step.first_tick <= end.tick)
+        for name, steps in found.steps.items()
+        if steps and steps[0].first_tick <= end.tick
+    }
     parts = shares(sizes, BYTES_MAX, subscribed.options.partitions_min)
     for group in groups({name: sizes[name] for name in parts if parts[name] == 1}):
         yield Span(group, _of(start, group), end.tick, _beginning(start, group))

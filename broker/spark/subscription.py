@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from broker.client import Measure
+
 
 def declared(options: Options) -> "StructType":
     """The schema of a query with these options. Raises BadOption and BadColumns."""
@@ -44,6 +46,7 @@ class Subscribed:
         self.options = options
         self.gateway = Gateway(options.server, options.cluster)
         self._declared = declared
+        self._measured: Measure | None = None
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
@@ -75,6 +78,22 @@ class Subscribed:
     def newest(self) -> Cut:
         """Everything that was acknowledged before the call lies before it."""
         return self.gateway.cut(self.vchannels)
+
+    def measure(
+        self, start: Cut, until: TimeTick, *, rows_max: int = 0, bytes_max: int = 0
+    ) -> "Measure":
+        """How much lies behind a cut and up to a tick; 0: no limit."""
+        self._measured = self.gateway.measure(
+            list(start.ends), start.tick, until, rows_max=rows_max, bytes_max=bytes_max
+        )
+        return self._measured
+
+    def between(self, start: Cut, end: Cut) -> "Measure":
+        """What lies between two cuts: known already, when `end` is what was chosen just now."""
+        known, span = self._measured, (start.tick, end.tick)
+        if known is None or (known.after, known.choice.tick) != span:
+            return self.measure(start, end.tick)
+        return known
 
     def at(self, bound: Bound) -> Cut:
         """The cut that a bound means now. Raises BadOption for one that is still to come."""
