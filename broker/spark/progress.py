@@ -5,6 +5,7 @@ and is made good by the next. Next: broker/client/cursor.py
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 PEER: Final = "spark"
 """The query's name in its barrier: started again, it takes its own place there."""
 REPORT_S: Final = 2.0
+AWAY_S: Final = 10.0
+"""A broker that did not answer is not told for so long: the query waits while it is told."""
 log = logging.getLogger("tidemark.spark")
 
 
@@ -30,6 +33,7 @@ class Progress:
         self._told = 0
         self._peer: Peer | None = None
         self._replaced = False
+        self._silent_until_s = 0.0
 
     def __getstate__(self) -> dict[str, str]:
         return {"name": self._name}
@@ -39,13 +43,16 @@ class Progress:
 
     def processed(self, gateway: Gateway, vchannels: Sequence[str], tick: int) -> None:
         """Everything on these with a tick up to this one is processed."""
-        if not self._name or tick <= self._told:
+        if not self._name or tick <= self._told or self._is_away():
             return
         moved = self._try(gateway, tick, lambda client: self._move(client, vchannels, tick))
-        if not self._replaced:
+        if not self._replaced and not self._is_away():
             self._try(gateway, tick, lambda client: self._report(client, tick))
         if moved:
             self._told = tick
+
+    def _is_away(self) -> bool:
+        return time.monotonic() < self._silent_until_s  # noqa: TID251 - Spark calls us synchronously
 
     def _try(
         self, gateway: Gateway, tick: int, tell: Callable[["Client"], Awaitable[None]]
@@ -58,6 +65,8 @@ class Progress:
             gateway.attempt(within)
         except (TidemarkError, TimeoutError) as error:
             self._replaced = self._replaced or isinstance(error, ChannelFenced)
+            if isinstance(error, TimeoutError) or (error.retriable and not self._replaced):
+                self._silent_until_s = time.monotonic() + AWAY_S  # noqa: TID251
             log.warning(
                 "tidemark: tick %d is not told to %r: %s",
                 tick,

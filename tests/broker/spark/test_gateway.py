@@ -30,7 +30,18 @@ def test_what_is_tried_once_says_that_nobody_is_there() -> None:
     gateway = Gateway(f"127.0.0.1:{free_port()}", "by-dev")
     with pytest.raises(ConnectionLost, match="cannot reach"):
         gateway.attempt(_listed)
-    Progress("nightly").processed(gateway, ["by-dev-rootcoord-dml_0_1v0"], 7)  # no error
+
+
+def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each try may take two seconds, and the query waits for it."""
+    gateway, progress = Gateway(f"127.0.0.1:{free_port()}", "by-dev"), Progress("nightly")
+    for tick in range(7, 12):
+        progress.processed(gateway, ["by-dev-rootcoord-dml_0_1v0"], tick)  # no error
+    assert [it.getMessage()[:34] for it in caplog.records if it.name == "tidemark.spark"] == [
+        "tidemark: tick 7 is not told to 'n"
+    ]
 
 
 def test_a_first_connection_waits_for_a_broker_that_is_away(tmp_path: Path) -> None:
