@@ -153,9 +153,8 @@ def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether values may be such ones; those too large for it are refused one by one."""
     if given.equals(wanted) or pa.types.is_null(given):
         return True
-    for same in (pa.types.is_integer, pa.types.is_decimal, pa.types.is_date, _is_text, _is_bytes):
-        if same(given) and same(wanted):
-            return True
+    if any(same(given) and same(wanted) for same in _OF_ANY_WIDTH):
+        return True
     if pa.types.is_decimal(given) and pa.types.is_integer(wanted):
         return True  # Spark has no unsigned numbers of 64 bits
     if pa.types.is_floating(given) and pa.types.is_floating(wanted):
@@ -188,8 +187,16 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(binary or pa.types.is_fixed_size_binary(kind))
 
 
+_OF_ANY_WIDTH: Final = (
+    pa.types.is_integer, pa.types.is_decimal, pa.types.is_date, pa.types.is_duration, _is_text,
+    _is_bytes,
+)  # fmt: skip
+
+
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    """Those of a fixed size are Spark's arrays, too; of another size a row is refused."""
+    of_any_size = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(of_any_size or pa.types.is_fixed_size_list(kind))
 
 
 def _is_payload(kind: pa.DataType) -> bool:

@@ -1,5 +1,6 @@
 """Columns of a DataFrame on their way into the log: what is taken, and how the rest is refused."""
 
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -179,6 +180,32 @@ def test_a_value_that_the_collection_cannot_hold_is_refused(
     with pytest.raises(BadRow) as caught:
         RowColumns(batch.schema, WANTED, "c", None).rows(batch)
     assert words in str(caught.value)
+
+
+def test_a_time_span_and_a_list_of_fixed_size_take_what_spark_has_for_them() -> None:
+    pair = pa.list_(pa.float32(), 2)
+    wanted = pa.schema([("took", pa.duration("ms")), ("pair", pair), ("pairs", pa.list_(pair))])
+    lists = pa.list_(pa.float32())
+    given = {
+        "took": pa.array([2000, None], pa.duration("us")),
+        "pair": pa.array([[1.0, None], None], lists),
+        "pairs": pa.array([[[1.0, 2.0], None], []], pa.list_(lists)),
+    }
+    batch = pa.record_batch(given)
+    rows = RowColumns(batch.schema, wanted, "c", None).rows(batch)
+    assert rows.schema.equals(wanted)
+    assert rows.to_pydict() == {
+        "took": [timedelta(milliseconds=2), None],
+        "pair": [[1.0, None], None],
+        "pairs": [[[1.0, 2.0], None], []],
+    }
+    for name, value in (
+        ("took", pa.array([1], pa.duration("us"))),
+        ("pair", pa.array([[1.0, 2.0, 3.0]], lists)),
+    ):
+        batch = pa.record_batch({name: value})
+        with pytest.raises(BadRow, match=f"column '{name}': not every value is"):
+            RowColumns(batch.schema, wanted, "c", None).rows(batch)
 
 
 def test_a_wider_float_does_not_fit_and_whole_days_do() -> None:
