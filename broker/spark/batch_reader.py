@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from broker.spark.planning import plan
 from broker.spark.reading import SpanPartition, read_span
+from broker.spark.refusals import told_to_spark
 from broker.spark.subscription import Subscribed
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, subscribed: Subscribed) -> None:
         self._subscribed = subscribed
 
+    @told_to_spark()
     def partitions(self) -> Sequence[InputPartition]:
         options = self._subscribed.options
         start = self._subscribed.at(options.starting)

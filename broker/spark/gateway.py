@@ -158,11 +158,17 @@ class Gateway:
 
     def _connected(self) -> "tuple[BlockingPortal, Client]":
         if self._open is None or self._open[0] != os.getpid():
+            from broker.client import DeadlineExceeded
+
             ready: Future[tuple[BlockingPortal, Client]] = Future()
             threading.Thread(
                 target=_run, args=(self._server, self._cluster, ready), daemon=True
             ).start()
-            self._open = (os.getpid(), *ready.result(START_S))
+            try:
+                self._open = (os.getpid(), *ready.result(START_S))
+            except TimeoutError as error:
+                cause = f"{self._server} cannot be reached within {START_S:g} s"
+                raise DeadlineExceeded(cause) from error
         return self._open[1], self._open[2]
 
 

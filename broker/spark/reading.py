@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from broker.client import Cut, OutOfRange, TidemarkError, Unrecoverable
 from broker.spark.gateway import PATIENCE_S, Gateway, gateway_here
-from broker.spark.refusals import DataLoss
+from broker.spark.refusals import DataLoss, told_to_spark
 
 if TYPE_CHECKING:
     from broker.spark.columns import RowShape
@@ -60,9 +60,10 @@ class SpanPartition(InputPartition):
 
 
 def read_span(partition: SpanPartition) -> Iterator[pa.RecordBatch]:
-    """Record batches of one span. Raises DataLoss, and TidemarkError when nobody answers."""
+    """Record batches of one span. Raises DataLoss, and Failed when nobody answers."""
     gateway = gateway_here(partition.server, partition.cluster)
-    return _joined(_SpanReader(partition, gateway).batches())
+    with told_to_spark():
+        yield from _joined(_SpanReader(partition, gateway).batches())
 
 
 class _SpanReader:

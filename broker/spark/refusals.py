@@ -3,7 +3,11 @@
 Spark shows a person the text alone, deep in a traceback, so the code is part of it.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from broker.client import TidemarkError
 
 
 class BadOption(ValueError):
@@ -58,3 +62,20 @@ class DataLoss(RuntimeError):
             + "; ".join(losses)
             + ". Set failOnDataLoss to false to go on with what is there."
         )
+
+
+class Failed(RuntimeError):
+    """What the broker refused, or did not answer: the code is the name of the client's error."""
+
+    def __init__(self, error: TidemarkError) -> None:
+        name = re.sub("(?<!^)([A-Z])", r"_\1", type(error).__name__).upper()
+        super().__init__(f"[TIDEMARK_{name}] {error}")
+
+
+@contextmanager
+def told_to_spark() -> Iterator[None]:
+    """Around all that Spark calls: raises Failed for the client's errors, with their text."""
+    try:
+        yield
+    except TidemarkError as error:
+        raise Failed(error) from error

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from broker.client import StagedPart
 from broker.model.stage import ONE_RUN
-from broker.spark.refusals import NotSupported
+from broker.spark.refusals import NotSupported, told_to_spark
 from broker.spark.sink_options import SinkOptions
 from broker.spark.staged_rows import abort, commit, stage
 
@@ -57,12 +57,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._run = _new_run()
 
+    @told_to_spark()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """In a task. Raises BadColumns, BadRow, and what the broker refuses."""
+        """In a task. Raises BadColumns, BadRow, and Failed for what the broker refuses."""
         query, batch, partition = _where()
         app = self._options.app or query
         return Staged(stage(self._options, app, batch, partition, iterator, run=self._run))
 
+    @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver; may be asked for again, by this run of the query or the next one."""
         commit(self._options, _parts(messages), of_stream=True)
@@ -82,12 +84,14 @@ class BatchWriter(DataSourceArrowWriter):
         self._app = options.app or f"{ONE_RUN}spark-batch-{uuid4()}"
         self._run = _new_run()
 
+    @told_to_spark()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """As of `StreamWriter`."""
         _, _, partition = _where()
         batch = self._options.batch or 0
         return Staged(stage(self._options, self._app, batch, partition, iterator, run=self._run))
 
+    @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As of `StreamWriter`."""
         commit(self._options, _parts(messages), of_stream=False)

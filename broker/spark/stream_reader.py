@@ -18,7 +18,7 @@ from broker.spark.offsets import Offset, to_cut, to_offset
 from broker.spark.planning import plan
 from broker.spark.progress import Progress
 from broker.spark.reading import SpanPartition, read_span
-from broker.spark.refusals import BadCheckpoint
+from broker.spark.refusals import BadCheckpoint, told_to_spark
 from broker.spark.subscription import Subscribed
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: Cut | None = None
         self._pin_start = False
 
+    @told_to_spark()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name, as those below
         """Fix where this run ends: at what the broker holds now."""
         self._next.bound()
 
+    @told_to_spark()
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query starts. Spark asks twice and keeps neither answer, so we keep it."""
         if self._first is None:
@@ -50,6 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return default_limit(self._subscribed.options)
 
+    @told_to_spark()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Where the next micro-batch ends; `start` itself when there is nothing for it.
 
@@ -73,6 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._next.newest
         return None if newest is None else to_offset(newest)
 
+    @told_to_spark()
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         begin, stop = self._subscribed.cut_of(start), self._subscribed.cut_of(end)
         return plan(self._subscribed, begin, stop)

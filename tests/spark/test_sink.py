@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,32 @@ def test_a_task_that_dies_half_way_leaves_nothing_behind(
     assert [int(it.payload) for it in read(name)] == sorted(range(60_000), key=str)
 
 
+def test_time_spans_and_lists_of_fixed_size_are_taken(
+    spark: SparkSession, broker: BrokerProcess, create: Any, with_client: WithClient
+) -> None:
+    pair = pa.list_(pa.float32(), 2)
+    inside = pa.struct([("pair", pair)])
+    schema = pa.schema([("took", pa.duration("ms")), ("pair", pair), ("inside", inside)])
+    create("sink_fixed", schema=schema)
+    frame = spark.sql(
+        "select interval '1.5' second took, array(1f, 2f) pair, struct(array(3f, 4f) pair) inside"
+        " union all select null, null, null"
+    )
+    write(frame.coalesce(1), broker, topic="sink_fixed")
+    found: list[Any] = []
+
+    async def use(log: Client) -> None:
+        async with asyncio.timeout(60):
+            found.extend([it async for it in log.read_arrow("sink_fixed", until="now")])
+
+    with_client(use)
+    rows = pa.Table.from_batches(found).select(["took", "pair", "inside"])
+    assert rows.to_pylist() == [
+        {"took": timedelta(seconds=1.5), "pair": [1, 2], "inside": {"pair": [3, 4]}},
+        {"took": None, "pair": None, "inside": None},
+    ]
+
+
 def test_a_batch_that_is_written_again_under_its_name_changes_nothing(
     spark: SparkSession, broker: BrokerProcess, create: Any, read: Any
 ) -> None:
@@ -200,7 +227,7 @@ def test_rows_say_themselves_where_they_go_when_nothing_else_does(
         ("value int", {"topic": "sink_strict"}, "TIDEMARK_BAD_COLUMNS"),
         ("value string, more int", {"topic": "sink_strict"}, "'more' is none of"),
         ("id string", {"topic": "sink_strict_rows"}, "column 'id' is string, not int64"),
-        ("value string", {"topic": "sink_nowhere"}, "sink_nowhere"),
+        ("value string", {"topic": "sink_nowhere"}, "[TIDEMARK_NO_SUCH_COLLECTION]"),
         ("value string", {"topic": "x", "key": ""}, "TIDEMARK_BAD_OPTION"),
         ("value string", {"tpic": "x"}, "TIDEMARK_BAD_OPTION"),
     ],

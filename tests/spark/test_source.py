@@ -17,7 +17,7 @@ from tests.broker_process import BrokerProcess, free_port
 from tests.spark.conftest import WithClient, append
 
 Fill = Callable[[str, Sequence[bytes]], None]
-WAIT_S_MAX = 60
+WAIT_S_MAX = 300
 
 
 def values(prefix: str, count: int) -> list[bytes]:
@@ -262,7 +262,7 @@ def test_a_bad_option_is_named_by_a_batch_and_by_a_stream(
 def test_a_collection_that_does_not_exist_is_named(
     spark: SparkSession, broker: BrokerProcess
 ) -> None:
-    with pytest.raises(Exception, match="no_such_collection"):
+    with pytest.raises(Exception, match=r"(?s)\[TIDEMARK_NO_SUCH_COLLECTION\].*no_such_collection"):
         batch(spark, broker, "no_such_collection").collect()
 
 

@@ -29,10 +29,12 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         from broker.spark.options import parse_either
+        from broker.spark.refusals import told_to_spark
         from broker.spark.subscription import declared
 
         # Checked here: what `streamReader` raises, Spark replaces by an error of its own.
-        return declared(parse_either(self.options))
+        with told_to_spark():
+            return declared(parse_either(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from broker.spark.batch_reader import BatchReader
