@@ -14,7 +14,7 @@ RESERVED_COUNT = RESERVE_COUNT_MAX // 2
 """Ticks per trip to the oracle, which a group waits for: more than a group of batches takes. A
 millisecond of hybrid time holds eight times as many."""
 
-AGE_S_MAX = 0.02
+AGE_S_MAX = 0.01
 """An older range is dropped: a tick should tell the time (facts, semantics 1.7), and it is by that
 time that readers see how old what is closed is."""
 

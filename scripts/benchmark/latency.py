@@ -48,12 +48,16 @@ class Latency:
             return await answers.quantiles() | {"messages": pace.messages}
 
     async def to_a_reader(self, pace: Pace) -> dict[str, float]:
-        """From when each is due until a reader has its payload; and how old the closed tick is."""
+        """From when each is due until a reader has its payload; and how old the closed tick is.
+
+        The reader is there before the first: what opening it takes is not looked for here.
+        """
         answers = Answers(pace.messages)
         due_at: list[float] = []
         async with connect(self._address) as log, connect(self._address) as other:
             last = await log.append(VCHANNEL, BODY)
-            tail = other.read_batches(VCHANNEL, start=last.id + 1)
+            tail = other.read_batches(VCHANNEL, start=last.id)
+            assert (await anext(tail)).ids[0] == last.id
             fresh = Freshness()
 
             async def offer(count: int, due_s: float) -> None:
