@@ -10,6 +10,7 @@ from typing import Final
 import anyio
 
 from broker.edge.consumer_request import consumer_request
+from broker.edge.failures import late
 from broker.edge.gate import Session, decoded
 from broker.edge.headers import consumer_channel
 from broker.edge.limits import EdgeLimits
@@ -86,10 +87,7 @@ class ConsumerStreams:
         """A client sends it at once; one that does not would hold its place for ever."""
         with anyio.move_on_after(self.limits.idle_peer_s):
             return await stream.read_batch()
-        raise Refused(
-            StreamingCode.INVALID_ARGUMENT,
-            f"no create_vchannel_consumer came within {self.limits.idle_peer_s:g} s",
-        )
+        raise late(f"no create_vchannel_consumer came within {self.limits.idle_peer_s:g} s")
 
 
 class ConsumeStream:

@@ -10,7 +10,7 @@ from grpclib.exceptions import GRPCError
 
 from actors import ActorError, AskTimeout, MailboxFull
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.transport import Stalled
+from broker.transport import CutShort, Stalled
 from schemas.frames import FrameTooLarge
 from schemas.status import StreamingError, grpc_code, status_details
 from schemas.wire import Malformed
@@ -29,14 +29,22 @@ def refusal_of(error: BaseException) -> Refusal | None:
             return refusal
         case FrameTooLarge():
             return Refusal(StreamingCode.UNRECOVERABLE, f"{error}; send smaller messages")
-        case Malformed() | Stalled():
+        case Malformed() | CutShort():
             return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+        case Stalled():
+            return late(str(error)).refusal
         case AskTimeout() | MailboxFull():
             return Refusal(StreamingCode.INNER, f"{error}; try again later")
         case ActorError():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"{error}; try again")
         case _:
             return None
+
+
+def late(what: str) -> Refused:
+    """Something did not come in time. Nobody can say whose fault it is, the peer's, the network's,
+    or that of this process, which may have been stopped for a while: the same again may go well."""
+    return Refused(StreamingCode.INNER, f"{what}; try again")
 
 
 def sole(error: BaseException) -> BaseException:

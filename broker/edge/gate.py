@@ -13,7 +13,7 @@ import grpclib.server
 import structlog
 from grpclib.const import Cardinality, Handler
 
-from broker.edge.failures import grpc_error, refusal_of, sole
+from broker.edge.failures import grpc_error, late, refusal_of, sole
 from broker.edge.headers import Identity, Metadata, mistaken_identity
 from broker.edge.limits import EdgeLimits
 from broker.edge.meters import EdgeMeters
@@ -195,9 +195,7 @@ class Gate:
                     StreamingCode.INVALID_ARGUMENT, f"{len(messages)} messages where one is due"
                 )
             return decoded(messages[0], request_type)
-        raise Refused(
-            StreamingCode.INVALID_ARGUMENT, f"no request came within {self.limits.idle_peer_s} s"
-        )
+        raise late(f"no request came within {self.limits.idle_peer_s} s")
 
 
 def decoded(data: bytes, request_type: type[Q]) -> Q:

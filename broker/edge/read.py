@@ -16,6 +16,7 @@ from broker.core.delivery import Item
 from broker.core.naming import belongs_to
 from broker.edge.arrow_library import load_arrow
 from broker.edge.cutting import close_up_to
+from broker.edge.failures import late
 from broker.edge.gate import Session, decoded
 from broker.edge.headers import consumer_channel
 from broker.edge.limits import EdgeLimits
@@ -77,7 +78,7 @@ async def _first_requests(stream: ServerBatchStream, within_s: float) -> list[v1
     """A reader sends them at once; one that does not would hold its place for ever."""
     with anyio.move_on_after(within_s):
         return [decoded(it, v1.ReadRequest) for it in await stream.read_batch()]
-    raise _invalid(f"no request came within {within_s:g} s")
+    raise late(f"no request came within {within_s:g} s")
 
 
 class ReadStream:

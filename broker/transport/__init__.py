@@ -11,13 +11,14 @@ from broker.transport.calls import CallStatus, ClientBatchStream, ServerBatchStr
 from broker.transport.codec import MessageCodec
 from broker.transport.dialling import Channel
 from broker.transport.listener import Listener, ListenerLimits
-from broker.transport.streams import BatchStream, Stalled, StreamGone
+from broker.transport.streams import BatchStream, CutShort, Stalled, StreamGone
 
 __all__ = [
     "BatchStream",
     "CallStatus",
     "Channel",
     "ClientBatchStream",
+    "CutShort",
     "Listener",
     "ListenerLimits",
     "MessageCodec",

@@ -30,6 +30,10 @@ class Stalled(Exception):
     """The peer left half a message lying, or its window shut, for longer than it may."""
 
 
+class CutShort(Stalled):
+    """The peer said that it will send no more, inside a message: the rest will never come."""
+
+
 class Arrivals:
     """Bytes that have arrived on a stream; takes the place of grpclib's `Buffer`, all at once.
 
@@ -136,8 +140,8 @@ class BatchStream:
     async def read_batch(self) -> list[bytes]:
         """Every message that has arrived, at least one; [] once the peer has half-closed.
 
-        Raises FrameTooLarge, Stalled (half a message and then nothing for `stall_s`, or a
-        half-close inside a message) and, when all that arrived has been given, StreamGone.
+        Raises FrameTooLarge, Stalled (half a message and then nothing for `stall_s`; CutShort for
+        a half-close inside one) and, when all that arrived has been given, StreamGone.
         """
         while True:
             data = self._arrivals.take()
@@ -147,7 +151,7 @@ class BatchStream:
                     return messages
             elif self._arrivals.ended:
                 if self._splitter.pending:
-                    raise Stalled(f"stream ended {self._splitter.pending} bytes into a message")
+                    raise CutShort(f"stream ended {self._splitter.pending} bytes into a message")
                 return []
             elif self._arrivals.lost:
                 raise StreamGone(self._arrivals.lost)

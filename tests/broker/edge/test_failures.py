@@ -6,7 +6,7 @@ from grpclib.const import Status
 from actors import ActorError, AskTimeout, MailboxFull, NoSuchActor
 from broker.edge.failures import grpc_error, refusal_of
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.transport import Stalled
+from broker.transport import CutShort, Stalled
 from schemas.frames import FrameTooLarge
 from schemas.wire import Malformed
 
@@ -39,7 +39,8 @@ def test_the_details_are_the_golden_bytes() -> None:
         (Refused(Code.CHANNEL_FENCED, "x"), Code.CHANNEL_FENCED),
         (FrameTooLarge(10, 11), Code.UNRECOVERABLE),
         (Malformed("x", 0), Code.INVALID_ARGUMENT),
-        (Stalled("x"), Code.INVALID_ARGUMENT),
+        (CutShort("x"), Code.INVALID_ARGUMENT),
+        (Stalled("x"), Code.INNER),
         (AskTimeout("/a", 1.0), Code.INNER),
         (MailboxFull("/a", 1), Code.INNER),
         (NoSuchActor("/a"), Code.ON_SHUTDOWN),

@@ -1,0 +1,35 @@
+"""A process that stands still for longer than it waits for its peers: no request was wrong."""
+
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+
+from broker.client import Client, connect
+from tests.local_broker import local_broker
+
+V = "by-dev-rootcoord-dml_0_1v0"
+IDLE_PEER_S = 0.05
+GUARD_S = 60.0
+
+
+async def read_one(log: Client, form: str) -> None:
+    async for _ in log.read(V) if form == "messages" else log.read_batches(V):
+        return
+
+
+@pytest.mark.parametrize("form", ["messages", "batches"])
+async def test_a_reader_that_was_opening_meanwhile_opens_again(tmp_path: Path, form: str) -> None:
+    async with (
+        local_broker(tmp_path, pchannels=1, idle_peer_s=IDLE_PEER_S) as broker,
+        connect(broker.address) as log,
+    ):
+        await log.append(V, b"x")
+        for yields in range(30):
+            with anyio.fail_after(GUARD_S):
+                async with anyio.create_task_group() as readers:
+                    readers.start_soon(read_one, log, form)
+                    for _ in range(yields):
+                        await anyio.lowlevel.checkpoint()
+                    threading.Event().wait(2 * IDLE_PEER_S)  # the whole loop stands still
