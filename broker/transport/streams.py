@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Sequence
 
 import grpclib.protocol
-from h2.exceptions import ProtocolError
 
+from broker.transport.data_frames import put_data
 from schemas.frames import FrameSplitter, frames
 
 SLICE_BYTES_MAX = 256 * 1024
@@ -208,7 +208,10 @@ class BatchStream:
         """
         if self._unsent or len(framed) > min(self.room_now(), SLICE_BYTES_MAX):
             return False
-        self._send(memoryview(framed))
+        try:
+            self._send(memoryview(framed))
+        except StreamGone:
+            return False
         return True
 
     async def flush(self, *, deadline_s: float) -> None:
@@ -244,12 +247,8 @@ class BatchStream:
 
     def _send(self, data: memoryview) -> None:
         """Put `data`, which the windows let through, on the socket in one write."""
-        frame_bytes_max = self._h2.max_outbound_frame_size
-        try:
-            for start in range(0, len(data), frame_bytes_max):
-                self._h2.send_data(self._id, data[start : start + frame_bytes_max])
-        except ProtocolError as gone:
-            raise StreamGone(str(gone)) from gone
+        if not put_data(self._h2, self._id, data):
+            raise StreamGone("the stream takes nothing any more")
         self._stream.connection.data_send_process()
         self._stream.connection.flush()  # uvloop writes once, at the end of this turn of the loop
 
