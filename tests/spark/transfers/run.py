@@ -32,7 +32,7 @@ READ_S_MAX = 300.0
 ENDS_MAX = 3
 """So often the driver may end by itself, without a micro-batch in between."""
 LOOK_S = 0.2
-TOLD_EVERY = 50
+TOLD_EVERY = 20
 
 
 class Watched:
@@ -128,6 +128,7 @@ class Run:
         return self.report
 
     async def _under_kills(self, batches: int, kills: int) -> None:
+        self._say("money moves; Spark starts, which takes from 15 s to minutes on a busy machine")
         self._whole.driver.start()
         for number in range(kills):
             await self._whole.progress(batches * (number + 1) // (kills + 1), self._say)
