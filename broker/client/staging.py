@@ -38,8 +38,8 @@ class Staging(Appending):
         and `attempt` is another number each time a part is written again. Nothing of it is read
         before `commit_batch` is given what `seal` gave. `deadline_s` holds for each step by itself.
         `run` grows with each life of the job, such as the time when it began: what an earlier life
-        has staged for the same batch is given up wherever this one stages, unless a commit has
-        taken hold of it; 0: it expires by itself.
+        has staged for the same batch is given up wherever this one stages, and so is what smaller
+        attempts at this part have, unless a commit has taken hold of it; 0: it expires by itself.
         Raises InvalidArgument for a name that is empty or too long, or a number below 0.
         """
         self._check_usable()

@@ -152,7 +152,7 @@ class Transactions:
         return failed
 
     def outlive(self, begin: NewMessage) -> list[Session]:
-        """Fail what earlier lives of an app have staged for the batch that this one stages anew.
+        """Fail what an app has staged in vain for what it stages anew.
 
         Nobody commits it any more: who has decided to commit has prepared all of it. Their rollback
         records belong before the begin.

@@ -43,9 +43,15 @@ class StageName:
         return ""
 
     def outlives(self, other: "StageName") -> bool:
-        """Whether this life of the app writes a batch anew that an earlier one was writing."""
-        same = (self.app, self.batch) == (other.app, other.batch)
-        return same and self.run > other.run
+        """Whether the other one was writing, in vain, what this one writes anew.
+
+        So it is in an earlier life of the app, and with a smaller attempt in the same life. Nothing
+        is known of one that does not say its run.
+        """
+        if not other.run or (self.app, self.batch) != (other.app, other.batch):
+            return False
+        again = self.part == other.part and self.attempt > other.attempt
+        return self.run > other.run or (self.run == other.run and again)
 
     def __str__(self) -> str:
         """For people."""

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from broker.client import StagedPart
-from broker.model.stage import ONE_RUN
+from broker.model.stage import ONE_RUN, StageName
 from broker.spark.refusals import NotSupported, told_to_spark
 from broker.spark.sink_options import SinkOptions
 from broker.spark.staged_rows import abort, commit, stage
@@ -60,9 +60,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @told_to_spark()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task. Raises BadColumns, BadRow, and Failed for what the broker refuses."""
-        query, batch, partition = _where()
-        app = self._options.app or query
-        return Staged(stage(self._options, app, batch, partition, iterator, run=self._run))
+        name = _name(self._options.app, None, self._run)
+        return Staged(stage(self._options, name, iterator))
 
     @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -87,9 +86,8 @@ class BatchWriter(DataSourceArrowWriter):
     @told_to_spark()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """As of `StreamWriter`."""
-        _, _, partition = _where()
-        batch = self._options.batch or 0
-        return Staged(stage(self._options, self._app, batch, partition, iterator, run=self._run))
+        name = _name(self._app, self._options.batch or 0, self._run)
+        return Staged(stage(self._options, name, iterator))
 
     @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -109,13 +107,14 @@ def _new_run() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251 - of another life of the driver
 
 
-def _where() -> tuple[str, int, int]:
-    """The query, the micro-batch and the partition of the task that runs here."""
+def _name(app: str, batch: int | None, run: int) -> StageName:
+    """Of what the task that runs here stages; else the query's id, and its micro-batch."""
     context = TaskContext.get()
     assert context is not None, "Spark calls it in tasks"
-    query = context.getLocalProperty(QUERY_ID) or ""
-    batch = context.getLocalProperty(BATCH_ID) or "0"
-    return query, int(batch), context.partitionId()
+    if batch is None:
+        batch = int(context.getLocalProperty(BATCH_ID) or "0")
+    app = app or context.getLocalProperty(QUERY_ID) or ""
+    return StageName(app, batch, context.partitionId(), context.attemptNumber(), run)
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:

@@ -20,12 +20,13 @@ from broker.client import Client, DeadlineExceeded, Message, Stage, StagedPart, 
 from broker.core.naming import collection_id_of
 from broker.core.sharding import shard_of
 from broker.model.ids import VChannelName
+from broker.model.stage import StageName
 from broker.spark import repeats
 from broker.spark.gateway import Gateway, gateway_here
 from broker.spark.sink_columns import MessageColumns, Messages, RowColumns
 from broker.spark.sink_options import SinkOptions
 
-ATTEMPT_BITS: Final = 62
+ATTEMPT_BITS: Final = 40
 LOT_ROWS: Final = 16_384
 LOT_BYTES: Final = 2 * 1024 * 1024
 BATCH_MESSAGES: Final = 8192
@@ -40,25 +41,19 @@ T = TypeVar("T")
 log = logging.getLogger("tidemark.spark")
 
 
-def stage(
-    options: SinkOptions,
-    app: str,
-    batch: int,
-    partition: int,
-    rows: Iterator[pa.RecordBatch],
-    *,
-    run: int,
-) -> StagedPart:
+def stage(options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch]) -> StagedPart:
     """Stage all rows of a task; what the driver needs to commit them.
 
-    Spark numbers attempts anew in each run, so an attempt gets a number that no other has. `run`:
-    grows with each try at the whole batch; what was staged for an earlier one is given up.
+    `name.attempt`: as Spark numbers it, anew now and then, so that it gets a number that no other
+    has. What an earlier run, or attempt, has staged is given up: when Spark starts the copy of a
+    slow task, the slow one fails.
     """
     gateway = gateway_here(options.server, options.cluster)
 
     async def begin(client: Client) -> Stage:
-        attempt = randbits(ATTEMPT_BITS)
-        return client.stage(app, batch, partition, attempt, run=run, deadline_s=options.timeout_s)
+        attempt = name.attempt << ATTEMPT_BITS | randbits(ATTEMPT_BITS)
+        place = (name.app, name.batch, name.part, attempt)
+        return client.stage(*place, run=name.run, deadline_s=options.timeout_s)
 
     task = _Task(gateway, options, _waited(gateway, begin, options.timeout_s))
     try:

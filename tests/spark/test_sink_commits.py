@@ -1,6 +1,7 @@
 """The sink's steps by themselves, with a broker that goes away between them."""
 
 import pickle
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from broker.client import Client, StagedPart, TidemarkError
+from broker.model.stage import StageName
 from broker.spark.gateway import gateway_here
 from broker.spark.sink import StreamWriter
 from broker.spark.sink_options import SinkOptions, parse_sink
@@ -23,7 +25,10 @@ def rows(*values: bytes) -> pa.RecordBatch:
 
 def staged(options: SinkOptions, batch: int, *values: bytes) -> list[StagedPart]:
     """Two tasks, each with all of the values."""
-    return [stage(options, "query", batch, part, iter([rows(*values)]), run=0) for part in range(2)]
+    return [
+        stage(options, StageName("query", batch, part, 0), iter([rows(*values)]))
+        for part in range(2)
+    ]
 
 
 def read(address: str) -> list[bytes]:
@@ -78,7 +83,7 @@ def test_a_write_that_is_taken_for_a_repeat_says_so_unless_a_restart_explains_it
 
     def said(batch: int, *, of_stream: bool) -> str:
         caplog.clear()
-        parts = [stage(options, "repeated", batch, 0, iter([rows(b"a")]), run=0)]
+        parts = [stage(options, StageName("repeated", batch, 0, 0), iter([rows(b"a")]))]
         commit(options, parts, of_stream=of_stream)
         commit(options, parts, of_stream=of_stream)
         return " ".join(it.getMessage() for it in caplog.records if it.levelname == "WARNING")
@@ -110,11 +115,11 @@ def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
             yield from [rows(*[b"c"] * 20_000)] * 2
 
         with pytest.raises(TidemarkError):
-            stage(options, "query", 1, 0, batches(), run=0)  # type: ignore[arg-type]
+            stage(options, StageName("query", 1, 0, 0), batches())  # type: ignore[arg-type]
         gateway_here(options.server, options.cluster).close()
 
 
-def test_a_driver_that_was_killed_leaves_the_next_one_room_for_the_same_batch(
+def test_a_driver_that_was_killed_or_a_task_leaves_the_next_one_room_for_the_same_batch(
     tmp_path: Path,
 ) -> None:
     """As Spark makes a writer for each try at a micro-batch, and pickles it to its tasks."""
@@ -122,10 +127,13 @@ def test_a_driver_that_was_killed_leaves_the_next_one_room_for_the_same_batch(
         options = parse_sink({"server": broker.address, "topic": "rows"}, streaming=True)
         run_with_client(broker.address, _create_one)
         large = rows(*[b"x" * 1000] * 2)
-        stage(options, "query", 7, 0, iter([large]), run=1)
+        first = StageName("query", 7, 0, 0, run=1)
+        stage(options, first, iter([large]))
         with pytest.raises(TidemarkError, match="open transactions hold"):
-            stage(options, "query", 7, 0, iter([large]), run=1)
-        commit(options, [stage(options, "query", 7, 0, iter([large]), run=2)], of_stream=True)
+            stage(options, replace(first, part=1), iter([large]))
+        stage(options, replace(first, attempt=1), iter([large]))  # as after a task that was killed
+        part = stage(options, replace(first, run=2), iter([large]))
+        commit(options, [part], of_stream=True)
         assert len(read(broker.address)) == 2
         gateway_here(options.server, options.cluster).close()
 
@@ -159,9 +167,8 @@ def test_rows_with_properties_of_their_own_keep_them_and_their_order(
     async def use(log: Client) -> None:
         for target in (name, other):
             await log.collections.create(target, shards=1)
-        part = await anyio.to_thread.run_sync(
-            partial(stage, options, name, 0, 0, iter([batch]), run=0)
-        )
+        place = StageName(name, 0, 0, 0)
+        part = await anyio.to_thread.run_sync(stage, options, place, iter([batch]))
         await anyio.to_thread.run_sync(partial(commit, options, [part], of_stream=True))
         for target in (name, other):
             read = [it async for it in log.read(target, until="now").messages()]

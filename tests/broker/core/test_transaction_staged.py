@@ -278,14 +278,25 @@ def test_what_is_outlived_ends_behind_what_it_got_with_the_same_group() -> None:
         STAGE,
         replace(STAGE, batch=8, run=9),
         replace(STAGE, app="other", run=9),
+        replace(STAGE, run=3, part=1, attempt=9),
     ],
-    ids=["same run", "earlier run", "no run", "other batch", "other app"],
+    ids=["same try", "earlier run", "no run", "other batch", "other app", "other part"],
 )
 def test_only_a_later_life_with_the_same_batch_gives_up_what_is_staged(later: StageName) -> None:
     writer = Writer()
     txn = writer.begin(replace(STAGE, run=3))
     writer.begin(later)
     assert code(writer.one(body_of(txn))) is None
+
+
+def test_a_later_attempt_at_a_part_gives_up_the_earlier_one_where_the_app_says_its_run() -> None:
+    writer = Writer()
+    silent, early = writer.begin(), writer.begin(replace(STAGE, run=3, attempt=1))
+    writer.begin(replace(STAGE, attempt=1))
+    later = writer.begin(replace(STAGE, run=3, attempt=2))
+    assert code(writer.one(body_of(early))) is GONE
+    assert code(writer.one(body_of(later))) is None
+    assert code(writer.one(body_of(silent))) is None
 
 
 def test_what_a_commit_has_taken_hold_of_and_what_is_no_stages_outlives_every_begin() -> None:
