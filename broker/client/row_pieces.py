@@ -48,20 +48,22 @@ def split_rows(
         if not form.plain:
             rows = _plain(rows)
             form = _form(rows.schema)
-        rows_at_once = _rows_at_once(rows, form.rows_max) * len(shards.vchannels)
+        rows_at_once = _rows_at_once(rows, form.rows_max)
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        chunks = table.to_batches(max_chunksize=rows_at_once)
-        return _pieces(chunks, shards, key, compression)
+        chunks = table.to_batches(max_chunksize=rows_at_once * len(shards.vchannels))
+        parts = (part for chunk in chunks for part in _by_shard(chunk, shards, key))
+        return _pieces(parts, rows_at_once, compression)
     except BadArrow as error:
         raise BadTarget(str(error)) from None
 
 
 def _pieces(
-    chunks: Iterable[Any], shards: Shards, key: str | None, compression: str | None
+    parts: Iterable[tuple[VChannelName, Any]], rows_at_once: int, compression: str | None
 ) -> Iterator[Piece]:
-    for chunk in chunks:
-        for vchannel, part in _by_shard(chunk, shards, key):
-            yield from _bodies(vchannel, part, compression)
+    """A shard may get more than its share of a chunk: all of it, when its rows have one key."""
+    for vchannel, part in parts:
+        for start in range(0, part.num_rows, rows_at_once):
+            yield from _bodies(vchannel, part.slice(start, rows_at_once), compression)
 
 
 def _plain(rows: Any) -> Any:

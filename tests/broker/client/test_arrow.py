@@ -266,6 +266,23 @@ async def test_a_large_table_goes_in_batches_that_fit(address: str, name: str) -
         assert (await read(log, name))["b"].equals(heavy["b"])
 
 
+@pytest.mark.parametrize("key", [None, "same"])
+async def test_many_small_rows_for_one_of_several_shards_go_in_batches_that_fit(
+    address: str, name: str, key: str | None
+) -> None:
+    rows = pa.table({"n": pa.array(range(40_000), pa.int32()), "same": pa.array([7] * 40_000)})
+    async with connect(address) as log:
+        await log.collections.create(name, shards=3, schema=rows.schema)
+        landed = await log.append_arrow(name, rows, key=key)
+        assert sum(it.messages for it in landed) == 40_000
+        assert len(landed) > 2
+        found = await read(log, name)
+        assert sorted(found["n"].to_pylist()) == list(range(40_000))
+        for shard in {it.vchannel for it in landed}:
+            own = [row["n"] for row in found.to_pylist() if row["_vchannel"] == shard]
+            assert own == sorted(own), "the order of a shard is kept"
+
+
 async def test_a_read_ends_inside_a_batch_and_the_next_one_begins_there(
     address: str, name: str
 ) -> None:
