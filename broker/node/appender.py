@@ -4,6 +4,8 @@ It owns the open log, the next id, the last tick and the open transactions. It t
 in its mailbox as one group: while one group syncs, the next gathers. It never acknowledges what is
 not durable (unless the asker wanted no more), and shows nothing to readers before it is. After a
 failed write it never writes again: the next incarnation reads back what survived.
+Why one group at a time: it was tried with a second one on its way to the disk, and batches were
+stored no faster; the processor limits them, not the wait between two syncs.
 Next: broker/core/sequencer.py
 """
 
