@@ -333,7 +333,7 @@ def test_how_far_a_query_is_stands_at_the_broker(world: World) -> None:
 
 
 def test_what_the_log_has_come_to_is_told_from_memory(world: World) -> None:
-    reader = world.stream("between")
+    reader = world.stream(world.make("told_from_memory"))
     assert reader.reportLatestOffset() is None
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())

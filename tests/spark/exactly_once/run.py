@@ -37,10 +37,9 @@ class NoProgress(Exception):
 
 @dataclass(slots=True)
 class Kill:
-    """What was killed, when, behind how many micro-batches; `back_s` until the next was there."""
+    """What was killed, behind how many micro-batches; `back_s` until the next was there."""
 
     kind: str
-    at_s: float
     batches: int
     back_s: float = 0.0
 
@@ -75,12 +74,10 @@ class Run:
         self._broker: BrokerProcess | None = None
         self._fed = 0
         self._feeding = True
-        self._began_s = 0.0
         self.report = Report()
 
     async def run(self, kills: int) -> Report:
         """Raises NoProgress when the query does not come back after a kill."""
-        self._began_s = anyio.current_time()
         await self._start_broker()
         try:
             async with connect(self._listen) as log:
@@ -158,7 +155,7 @@ class Run:
             await self._start_broker()
         await self._look(log)
         began_s = anyio.current_time()
-        kill = Kill(kind, began_s - self._began_s, self.report.batches)
+        kill = Kill(kind, self.report.batches)
         self.report.kills.append(kill)
         await self._progress(log)
         kill.back_s = anyio.current_time() - began_s
