@@ -21,6 +21,10 @@ structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
 settings.register_profile("long", max_examples=5000, deadline=None)
 """`--hypothesis-profile=long`, for properties that say nothing of their number of cases."""
 
+settings.register_profile("gate", derandomize=True, deadline=None)
+"""The same cases whenever the same code is tested: what passed here passes on a slower machine, and
+so do the branches it runs. New cases are looked for by pytest as it is, and by the long profile."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Flags that make a short run a long one."""

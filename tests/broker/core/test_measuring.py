@@ -50,6 +50,14 @@ def test_at_the_end_of_each_step_there_is_exactly_what_one_counts_and_nothing_be
         assert up_to(rows, channel, after, last) == up_to(rows, channel, after, measured.exact)
 
 
+def test_too_many_steps_become_half_as_many_of_twice_the_size() -> None:
+    heads, rows = log_of([("plain", 0, 10, 7)])
+    found, _ = walk(heads, (0, 10_000), Grain(1, 0, steps_max=4))
+    steps = found[SHARDS[0]].steps
+    assert [step.rows for step in steps] == [4, 8, 10]
+    assert [step.rows for step in steps] == [up_to(rows, SHARDS[0], 0, it.tick)[0] for it in steps]
+
+
 @given(parts, st.integers(1, 9), st.integers(0, 40))
 def test_a_step_is_no_larger_than_its_grain_but_for_one_record_at_one_tick(
     happened: list[Part], grain_rows: int, grain_bytes: int
@@ -111,6 +119,13 @@ def test_the_bytes_of_a_transaction_that_began_before_the_walk_are_estimated_fro
     found, _ = walk(heads[2:], (0, 10_000), Grain(1))
     (step,) = found[SHARDS[0]].steps
     assert (step.rows, step.bytes) == (4, 4 * 5)
+
+
+def test_what_lies_on_another_vchannel_is_passed_over() -> None:
+    heads, _ = log_of([("plain", 1, 3, 7), ("plain", 0, 2, 7)])
+    some = Measuring(SHARDS[:1], (TimeTick(0), TimeTick(10_000)), Grain(1), Enough())
+    assert [some.take(it) for it in heads] == [True, True]
+    assert [it.rows for it in some.channels()[SHARDS[0]].steps] == [1, 2]
 
 
 def test_only_what_is_measured_is_wanted() -> None:
