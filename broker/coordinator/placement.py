@@ -222,9 +222,8 @@ class Placement(Actor[PlacementMessage]):
         there = (before.meta.node, before.meta.access) == (chosen, access)
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
-        if self._retries.failures or not self._nodes.has_spoken(
-            chosen
-        ):  # burn no term on a dead node
+        doubtful = self._retries.failures or not self._nodes.has_spoken(chosen)
+        if doubtful:  # burn no term on a dead node
             await self._within(self._timing.ask_deadline_s, node.status)
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
         if balanced:
