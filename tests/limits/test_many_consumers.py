@@ -1,14 +1,20 @@
 """A thousand consumers with nothing to read: the broker stays small, and still answers."""
 
 import logging
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 
-from broker.client import Client, Scanner, connect
+from broker.client import Client, connect
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
+PROGRAM = Path(__file__).with_name("idle_consumers.py").read_text()
 CONSUMERS = 1000
 CONNECTIONS = 4
 RESIDENT_BYTES_MAX = 200_000_000
@@ -23,17 +29,13 @@ async def test_a_thousand_idle_consumers_leave_the_broker_small_and_answering(
 ) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         empty_bytes = broker.resident_bytes()
-        async with anyio.create_task_group() as consumers:
-            with anyio.fail_after(DEADLINE_S):
-                for connection in range(CONNECTIONS):
-                    await consumers.start(consume_idly, broker.address, connection)
-            async with connect(broker.address) as log:
-                assert await scanners(log) == CONSUMERS
-                began_s, cpu_s = anyio.current_time(), broker.cpu_s()
-                slowest_s = await append_meanwhile(log)
-                took_s, cpu_s = anyio.current_time() - began_s, broker.cpu_s() - cpu_s
+        async with idle_consumers(broker.address), connect(broker.address) as log:
+            assert await scanners(log) == CONSUMERS
+            began_s, cpu_s = anyio.current_time(), broker.cpu_s()
+            slowest_s = await append_meanwhile(log)
+            took_s, cpu_s = anyio.current_time() - began_s, broker.cpu_s() - cpu_s
+            assert await scanners(log) == CONSUMERS
             full_bytes = broker.resident_bytes()
-            consumers.cancel_scope.cancel()
         told.info(
             "%d idle consumers: %.0f MB resident, %.0f without them; %.0f %% of one processor;"
             " slowest of %d appends in %.1f s took %.0f ms",
@@ -44,28 +46,21 @@ async def test_a_thousand_idle_consumers_leave_the_broker_small_and_answering(
         assert broker.terminate() == 0
 
 
-async def consume_idly(
-    address: str, connection: int, *, task_status: anyio.abc.TaskStatus[None]
-) -> None:
-    """One connection with its share of the consumers, on all pchannels; it takes what comes."""
-    names = pchannel_names("by-dev", 16)
-    share = CONSUMERS // CONNECTIONS
-    told_ticks: list[anyio.Event] = []
-    async with connect(address) as log, anyio.create_task_group() as reading:
-        for number in range(share):
-            vchannel = f"{names[number % len(names)]}_{connection}v{number}"
-            reader = log.read(vchannel, start="latest", with_ticks=True)
-            told_ticks.append(anyio.Event())
-            reading.start_soon(read_for_ever, reader, told_ticks[-1])
-        for told_tick in told_ticks:
-            await told_tick.wait()
-        task_status.started()
-
-
-async def read_for_ever(reader: Scanner, told_tick: anyio.Event) -> None:
-    """A time tick has come: the broker has a Scanner for this reader."""
-    async for _ in reader:
-        told_tick.set()
+@asynccontextmanager
+async def idle_consumers(address: str) -> AsyncIterator[None]:
+    """They all read inside, and none of them has failed by its end."""
+    # As a text, not as a file, so that it imports the broker from where this process does.
+    command = [sys.executable, "-c", PROGRAM, address, str(CONSUMERS), str(CONNECTIONS)]
+    async with await anyio.open_process(
+        command, stdin=subprocess.DEVNULL, stderr=sys.stderr
+    ) as program:
+        assert program.stdout is not None
+        with anyio.fail_after(DEADLINE_S):
+            assert await program.stdout.receive() == b"reading\n"
+        yield
+        program.terminate()
+        with anyio.fail_after(DEADLINE_S):
+            assert await program.wait() == -signal.SIGTERM
 
 
 async def scanners(log: Client) -> int:
