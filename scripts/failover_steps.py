@@ -1,7 +1,7 @@
 """What the processes of a cluster say of a failover, step by step, in the lines of their logs.
 
 Owns the reading of the lines (JSON, one a line) and the table of steps. Measures nothing itself.
-Next: scripts/failover.py
+Next: scripts/gaps.py
 """
 
 import json

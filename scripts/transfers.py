@@ -10,29 +10,7 @@ checkout's code. It ends with 0 when no micro-batch splits a transfer, and those
 each vchannel do.
 """
 
-import os
-import sys
-
-from environment import ROOT, EnvironmentFailed, make
-from java import JavaMissing, ensure_java
-
-WORK = ROOT / ".exactly_once"
-
-
-def main() -> None:
-    """Set up, and become the run; SystemExit when that cannot be."""
-    try:
-        java = ensure_java()
-        print(f"an environment in {WORK}: minutes the first time", flush=True)
-        environment = make(WORK / "environment", [".[spark]"])
-    except (EnvironmentFailed, JavaMissing) as failure:
-        sys.exit(str(failure))
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "broker" / "spark")])
-    variables = os.environ | {"PYTHONPATH": paths, "JAVA_HOME": str(java)}
-    command = [str(environment.python), str(ROOT / "scripts" / "sums.py"), *sys.argv[1:]]
-    os.chdir(ROOT)
-    os.execve(command[0], command, variables)
-
+from handover import hand_over_with_spark
 
 if __name__ == "__main__":
-    main()
+    hand_over_with_spark("sums.py")

@@ -1,0 +1,291 @@
+"""The kills of `scripts/failover.py`, and how long nothing was acknowledged after each.
+
+Appends to every pchannel one message after the other, and kills, again and again. A gap is the
+longest time between two acknowledged appends on one of the pchannels that were hit, from the kill
+until all is whole again. Owns the load and the figures. Next: scripts/failover_steps.py
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from failover_steps import LEVELS, steps_between, told
+
+from broker.client import Client, TidemarkError, connect
+
+COLLECTION = "failover"
+APPEND_S = 60.0
+PAUSE_S = 0.02
+SETTLE_S = 60.0
+AFTER_S = 0.3
+"""Between all being whole and the next kill: what is measured is no failover of a failover."""
+PAYLOAD = b"." * 1024
+SLOWEST = 3
+"""So many kills are told step by step."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One vchannel, when its newest append was acknowledged, and its longest gap since a kill."""
+
+    vchannel: str
+    acknowledged: int = 0
+    errors: int = 0
+    last_s: float = 0.0
+    longest_s: float = 0.0
+    longest_until_s: float = 0.0
+    landing: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def pchannel(self) -> str:
+        return self.vchannel.rpartition("_")[0]
+
+    def mark(self) -> None:
+        """Something is about to be killed."""
+        self.longest_s = self.longest_until_s = 0.0
+
+    def landed(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self.last_s > self.longest_s:
+            self.longest_s, self.longest_until_s = now_s - self.last_s, now_s
+        self.last_s = now_s
+        self.acknowledged += 1
+        self.landing.set()
+        self.landing = anyio.Event()
+
+    async def until_one_more(self) -> None:
+        """Until an append that was sent from now on is acknowledged."""
+        for _ in range(2):
+            await self.landing.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Who was killed and when, how many pchannels it hit, and the longest gap of them."""
+
+    victim: str
+    at_s: float
+    hit: int
+    gap_s: float
+    over_s: float
+
+    def __str__(self) -> str:
+        return f"{self.victim}, {self.hit} pchannels, {self.gap_s:.3f} s"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What runs. `coordinator`: None when it must live, because it started the nodes."""
+
+    address: str
+    nodes: int
+    log: Path
+    coordinator: "Restarted | None" = None
+
+
+class Restarted:
+    """A process that can be killed and is started again at once."""
+
+    def __init__(self, *arguments: str, log: Path) -> None:
+        self._arguments = arguments
+        self._log = log
+        self.process = self._start()
+
+    def kill(self) -> None:
+        """Returns when the next one has been started, not when it is ready."""
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+    def address(self) -> str:
+        """Where it listens, once it says that it is ready."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
+
+    def _start(self) -> "subprocess.Popen[str]":
+        with self._log.open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "broker", *self._arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | {"TIDEMARK_LOG_LEVEL": LEVELS, "TIDEMARK_LOG_FORMAT": "json"},
+            )
+
+
+async def append_for_ever(log: Client, lane: Lane) -> None:
+    """One after the other; what is cut off by a kill is sent again by the client."""
+    while True:
+        try:
+            await log.append(lane.vchannel, PAYLOAD, deadline_s=APPEND_S)
+        except TidemarkError as error:
+            lane.errors += 1
+            print(f"{lane.vchannel}: {error}", file=sys.stderr)
+        else:
+            lane.landed()
+        await anyio.sleep(PAUSE_S)
+
+
+async def node_pids(log: Client) -> dict[int, int]:
+    """Of the nodes that run."""
+    return {
+        int(actor.path.rpartition("-")[2]): int(actor.extra["pid"])
+        for actor in await log.actors()
+        if "/fleet/node-" in actor.path and "pid" in actor.extra
+    }
+
+
+async def whole(log: Client, nodes: int) -> dict[str, int]:
+    """The owner of each pchannel, once all are served and every node is back."""
+    with anyio.fail_after(SETTLE_S):
+        while True:
+            try:
+                known = await log.channels()
+                actors = await log.actors()
+            except TidemarkError:
+                await anyio.sleep(0.1)
+                continue
+            owners = {it.name: it.node_id for it in known if it.state == "assigned"}
+            paths = {it.path: it for it in actors}
+            registrar = next((it for it in paths if it.endswith("/registrar")), "")
+            registered = int(paths[registrar].extra.get("nodes", 0)) if registrar else 0
+            if known and len(owners) == len(known) and registered == nodes:
+                return owners
+            await anyio.sleep(0.1)
+
+
+async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.Random) -> Kill:
+    """One kill, and what came of it once all is whole again."""
+    owners = await whole(log, cluster.nodes)
+    await anyio.sleep(AFTER_S)
+    node = chosen.choice(sorted(set(owners.values())))
+    pids = await node_pids(log)
+    hit = [it for it in lanes if cluster.coordinator or owners[it.pchannel] == node]
+    for lane in hit:
+        lane.mark()
+    at_s, began_s = time.time(), time.monotonic()
+    if cluster.coordinator:
+        cluster.coordinator.kill()
+    else:
+        os.kill(pids[node], signal.SIGKILL)
+    for lane in hit:
+        await lane.until_one_more()
+    await whole(log, cluster.nodes)
+    for lane in hit:
+        await lane.until_one_more()
+    longest = max(hit, key=lambda lane: lane.longest_s)
+    over_s = at_s + longest.longest_until_s - began_s
+    victim = "coordinator" if cluster.coordinator else f"node {node}"
+    return Kill(victim, at_s, len(hit), longest.longest_s, over_s)
+
+
+async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], int, int]:
+    """Each kill; how many appends were acknowledged, and how many failed."""
+    chosen = random.Random(seed)
+    done: list[Kill] = []
+    async with connect(cluster.address) as log:
+        await whole(log, cluster.nodes)
+        pchannels = len(await log.channels())
+        made = await log.collections.create(COLLECTION, shards=pchannels)
+        lanes = [Lane(vchannel) for vchannel in made.vchannels]
+        async with anyio.create_task_group() as tasks:
+            for lane in lanes:
+                tasks.start_soon(append_for_ever, log, lane)
+            for number in range(kills):
+                done.append(await kill(cluster, log, lanes, chosen))
+                print(f"kill {number + 1}: {done[-1]}", flush=True)
+            tasks.cancel_scope.cancel()
+        return done, sum(it.acknowledged for it in lanes), sum(it.errors for it in lanes)
+
+
+@contextmanager
+def served(folder: Path, nodes: int) -> Iterator[Cluster]:
+    """A coordinator that starts its nodes itself."""
+    log, data = folder / "log", ("--data-dir", str(folder / "data"))
+    serving = Restarted("serve", "--nodes", str(nodes), *data, "--listen", "127.0.0.1:0", log=log)
+    try:
+        yield Cluster(serving.address(), nodes, log)
+    finally:
+        serving.stop()
+
+
+@contextmanager
+def by_hand(folder: Path, nodes: int) -> Iterator[Cluster]:
+    """A coordinator and nodes that do not depend on it."""
+    log, data = folder / "log", ("--data-dir", str(folder / "data"))
+    address = f"127.0.0.1:{free_port()}"
+    with ExitStack() as running:
+        coordinator = Restarted("coordinator", *data, "--listen", address, log=log)
+        running.callback(coordinator.stop)
+        coordinator.address()
+        for number in range(1, nodes + 1):
+            told_node = ("--node-id", str(number), "--coordinator", address)
+            node = Restarted("node", *told_node, *data, "--listen", "127.0.0.1:0", log=log)
+            running.callback(node.stop)
+        yield Cluster(address, nodes, log, coordinator)
+
+
+def free_port() -> int:
+    """One that nobody listens on now; the coordinator must come back to the same."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The smallest value that so many are not above."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def main() -> int:
+    """Measure and print; 1 when p99 is above the limit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--coordinator", action="store_true", help="kill it, and not nodes")
+    parser.add_argument("--p99-max", type=float, default=0.0, help="seconds; 0: only measure")
+    arguments = parser.parse_args()
+    start = by_hand if arguments.coordinator else served
+    with tempfile.TemporaryDirectory(prefix="failover-") as folder:
+        with start(Path(folder), arguments.nodes) as cluster:
+            done, acknowledged, errors = anyio.run(
+                measure, cluster, arguments.kills, arguments.seed
+            )
+        slowest = sorted(enumerate(done, 1), key=lambda it: -it[1].gap_s)[:SLOWEST]
+        for number, it in slowest:
+            print(f"\nkill {number}: {it}, over {it.over_s - it.at_s:.3f} s after it")
+            print(told(steps_between(cluster.log, it.at_s, it.over_s)))
+    gaps = [it.gap_s for it in done]
+    figures = {
+        "kills": len(gaps),
+        "p50_s": round(quantile(gaps, 0.5), 3),
+        "p99_s": round(quantile(gaps, 0.99), 3),
+        "max_s": round(max(gaps), 3),
+        "acknowledged": acknowledged,
+        "errors": errors,
+    }
+    print(json.dumps(figures))
+    return int(bool(arguments.p99_max) and figures["p99_s"] > arguments.p99_max)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
