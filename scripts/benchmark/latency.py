@@ -13,6 +13,8 @@ from broker.client import BatchScanner, Durability, Message, connect
 
 VCHANNEL = "by-dev-rootcoord-dml_2_3v0"
 NUMBER_BYTES = 8
+REST = BODY[NUMBER_BYTES:]
+"""Of a message that begins with its number."""
 TICK_LOGICAL_BITS = 18
 
 
@@ -63,7 +65,7 @@ class Latency:
             async def offer(count: int, due_s: float) -> None:
                 fresh.look()
                 for _ in range(count):
-                    payload = len(due_at).to_bytes(NUMBER_BYTES, "little") + BODY[NUMBER_BYTES:]
+                    payload = len(due_at).to_bytes(NUMBER_BYTES, "little") + REST
                     due_at.append(due_s)
                     await log.append_soon(VCHANNEL, Message(payload))
 

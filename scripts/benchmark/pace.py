@@ -2,7 +2,7 @@
 
 Each message has a time at which it is due, and its latency counts from there, also when the sender
 itself comes late. By `perf_counter`: the clock of uvloop stands still for a whole turn of the loop.
-Next: scripts/benchmark/latency.py
+Next: scripts/benchmark/beats.py
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmark.beats import Beats
 from benchmark.figures import quantiles
 
 STEP_S = 0.001
@@ -51,15 +52,14 @@ class Pace:
     async def keep(self, offer: Offer) -> None:
         """Offer all of them, each when it is due, or late. Raises Behind when far too late."""
         step_s = self.each / self.rate
-        started_s = time.perf_counter()
-        for step in range(self.steps):
-            due_s = started_s + step * step_s
-            wait_s = due_s - time.perf_counter()
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-            await offer(self.each, due_s)
-            if -wait_s > BEHIND_S_MAX:
-                raise Behind(f"it takes less than {self.rate:,} msg/s: {-wait_s:.1f} s behind")
+        with Beats(step_s) as beats:
+            for step in range(self.steps):
+                due_s = beats.started_s + step * step_s
+                await beats.until(due_s)
+                late_s = time.perf_counter() - due_s
+                await offer(self.each, due_s)
+                if late_s > BEHIND_S_MAX:
+                    raise Behind(f"it takes less than {self.rate:,} msg/s: {late_s:.1f} s behind")
 
 
 class Answers:
