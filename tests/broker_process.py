@@ -2,15 +2,19 @@
 
 import itertools
 import os
+import random
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-READY_S_MAX = 120
+READY_S_MAX, STOP_S_MAX = 120, 60
+"""Against hanging only."""
+PORT_MIN, PORTS_TRIED = 10_000, 100
 
 
 class BrokerProcess:
@@ -69,7 +73,7 @@ class BrokerProcess:
         """SIGTERM, and the exit code; a broker that does not stop in time is a failure."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.communicate(timeout=15)
+            self._process.communicate(timeout=STOP_S_MAX)
         finally:
             self.kill()
         return self._process.returncode
@@ -104,7 +108,7 @@ class BrokerProcess:
                 raise TimeoutError(f"no ready line within {READY_S_MAX} s")
         line = self._process.stdout.readline()
         if not line.startswith("tidemark ready "):
-            _, complaint = self._process.communicate(timeout=10)
+            _, complaint = self._process.communicate(timeout=STOP_S_MAX)
             raise RuntimeError(f"the broker did not start: {line}{complaint}")
         return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
 
@@ -131,8 +135,14 @@ def failed_start(
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port nobody listens on now, for a process that binds it later, and again.
+
+    Below those that the system hands out: a connection, or a listener of port 0, that comes while
+    the process is not there would take one of them away.
+    """
+    handed_out = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.SystemRandom().sample(range(PORT_MIN, handed_out), PORTS_TRIED):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError(f"of {PORTS_TRIED} ports below {handed_out} none is free")
