@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.storm.plan import LASTING_S, make_plan
 from tests.chaos.storm.run import Options, run_storm
 from tests.chaos.storm.table import table
+from tests.chaos.storm.workload import PLACED
 
 OPTIONS = Options(seed=9, seconds=26.0)
 
@@ -23,4 +24,4 @@ async def test_whatever_strikes_the_promises_hold(tmp_path: Path) -> None:
     report = await run_storm(OPTIONS, tmp_path)
     assert not report.violations, "\n".join([*table(report), *report.failures()])
     acknowledged = {it.sort for it in report.history.operations if it.places}
-    assert acknowledged == {"append", "flood", "batch", "rows", "txn", "broadcast"}
+    assert acknowledged == PLACED

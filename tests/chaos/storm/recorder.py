@@ -33,10 +33,11 @@ class NeverEnded(Exception):
 
 
 class Recorder:
-    """The history that is being made."""
+    """The history that is being made. `acknowledged`: sorts of operations that ever were."""
 
     def __init__(self) -> None:
         self.history = History()
+        self.acknowledged: set[str] = set()
         self._acknowledged = anyio.Event()
         self._newest = ""
         self._known: dict[Seen, Seen] = {}
@@ -45,6 +46,7 @@ class Recorder:
         """What a client was told."""
         self.history.operations.append(done)
         if done.outcome is Outcome.ACKNOWLEDGED and done.places:
+            self.acknowledged.add(done.sort)
             self._newest = done.targets[0]
             self._acknowledged.set()
             self._acknowledged = anyio.Event()

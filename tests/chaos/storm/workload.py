@@ -42,6 +42,9 @@ FLOOD_S, QUIET_S = 4.0, 2.0
 NAME = "name"
 """The column that tells rows apart."""
 
+PLACED = {"append", "flood", "batch", "rows", "txn", "broadcast"}
+"""Sorts of operations whose answer tells where things are."""
+
 FAILURES = (TidemarkError, NeverEnded)
 
 
