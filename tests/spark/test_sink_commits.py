@@ -51,15 +51,16 @@ async def _create(log: Client) -> None:
 
 def test_a_commit_that_failed_and_was_given_up_is_done_by_the_next_one(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    options = parse_sink({"server": listen, "topic": "rows", "timeout": "3s"}, streaming=True)
+    options = parse_sink({"server": listen, "topic": "rows"}, streaming=True)
+    hasty = parse_sink({"server": listen, "topic": "rows", "timeout": "3s"}, streaming=True)
     with BrokerProcess(tmp_path / "data", listen) as broker:
         run_with_client(broker.address, _create)
         parts = staged(options, 0, b"a", b"b")
         assert read(listen) == []
         broker.kill()
         with pytest.raises(TidemarkError):
-            commit(options, parts, of_stream=True)
-        abort(options, parts)  # the broker cannot be reached: nothing to be done, and no error
+            commit(hasty, parts, of_stream=True)
+        abort(hasty, parts)  # the broker cannot be reached: nothing to be done, and no error
     with BrokerProcess(tmp_path / "data", listen) as broker:
         commit(options, parts, of_stream=True)
         assert read(listen) == [b"a", b"a", b"b", b"b"]
@@ -104,7 +105,8 @@ def test_a_write_that_is_taken_for_a_repeat_says_so_unless_a_restart_explains_it
 
 def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    options = parse_sink({"server": listen, "topic": "rows", "timeout": "1s"}, streaming=True)
+    options = parse_sink({"server": listen, "topic": "rows"}, streaming=True)
+    hasty = parse_sink({"server": listen, "topic": "rows", "timeout": "1s"}, streaming=True)
     with BrokerProcess(tmp_path / "data", listen) as broker:
         run_with_client(broker.address, _create)
         commit(options, staged(options, 0, b"a"), of_stream=True)
@@ -115,7 +117,7 @@ def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
             yield from [rows(*[b"c"] * 20_000)] * 2
 
         with pytest.raises(TidemarkError):
-            stage(options, StageName("query", 1, 0, 0), batches())  # type: ignore[arg-type]
+            stage(hasty, StageName("query", 1, 0, 0), batches())  # type: ignore[arg-type]
         gateway_here(options.server, options.cluster).close()
 
 
