@@ -50,7 +50,7 @@ async def poison(server: str) -> None:
 async def held_up(server: str) -> None:
     async with connect(server) as log:
         with pytest.raises(OutcomeUnknown):
-            await log.broadcast.append(CONTROL, b"y", keys=[KEY], deadline_s=0.2)
+            await log.broadcast.append(CONTROL, b"y", keys=[KEY], deadline_s=1.5)
 
 
 def test_the_quarantine_is_listed_retried_and_skipped(server: tuple[str, BlockingPortal]) -> None:
