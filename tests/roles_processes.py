@@ -107,7 +107,7 @@ class RoleProcess:
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=GUARD_S)
         return self.process.returncode
 
     def __enter__(self) -> "RoleProcess":

@@ -34,7 +34,7 @@ def start_holder(folder: Path) -> subprocess.Popen[str]:
 
 def end(process: subprocess.Popen[str], number: int) -> None:
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
 
 
 def test_a_second_process_is_refused_and_told_the_pid_of_the_first(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ V = (f"{P}0_vcchan", f"{P}1_100v0", f"{P}2_100v1")
 ANY_OF_CLUSTER = HeaderKey(127, "", True)
 COLLECTION = HeaderKey(2, "default:flights", False)
 CREATE_DATABASE = 16
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 
 
 @dataclass

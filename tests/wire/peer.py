@@ -13,7 +13,7 @@ from schemas.status import StreamingError, read_status_details
 from schemas.wire import message, produce_request
 from tests.wire.small_broker import CONSUME, FIRST_TERM, P0, PRODUCE, V0, SmallBroker
 
-ANSWER_S = 10.0
+ANSWER_S = 60.0
 DETAILS = "grpc-status-details-bin"
 BIG: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", 64 << 20),

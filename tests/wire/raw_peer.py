@@ -15,7 +15,7 @@ from h2.events import DataReceived, Event, ResponseReceived, StreamReset, Traile
 from tests.wire.small_broker import HOST
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-ANSWER_S = 10.0
+ANSWER_S = 60.0
 DATA, HEADERS, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 4, 6, 7, 9
 
 

@@ -56,7 +56,7 @@ async def landed(peer: Peer, *requests: v1.AppendRequest) -> list[Landed]:
 
 async def code_of(peer: Peer, wanted: v1.ReadOpen) -> tuple[Code, str]:
     stream = await reading(peer, wanted)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         ended = await stream.end()
     assert ended.error is not None
     return Code(ended.error.code), ended.error.cause
@@ -214,6 +214,6 @@ async def test_a_reader_that_half_closes_is_let_go(broker: SmallBroker, peer: Pe
     await stream.receive()
     await stream.half_close()
     assert (await stream.end()).code == 0
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while broker.scanner_paths():
             await anyio.lowlevel.checkpoint()

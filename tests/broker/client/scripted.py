@@ -44,6 +44,7 @@ VCHANNEL = f"{PCHANNEL}_1v0"
 HANDLER = "/milvus.proto.streaming.StreamingNodeHandlerService/"
 DISCOVER = "/milvus.proto.streaming.StreamingCoordAssignmentService/AssignmentDiscover"
 FIRST_TICK = 1000
+GUARD_S = 60.0
 TXN = TxnContext(7, 10_000)
 """Of every begin."""
 
@@ -132,7 +133,7 @@ class ScriptedBroker:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something stored, opened or closed makes `condition` true."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(GUARD_S):
             while not condition():
                 await self._changed.wait()
 

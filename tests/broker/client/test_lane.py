@@ -13,7 +13,7 @@ from broker.client.message import Batch, Received
 from broker.client.scanner import Reading
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
-GUARD_S = 30.0
+GUARD_S = 60.0
 
 Step = tuple[int, int, bool]
 """Messages of a batch, how many ticks are closed behind the last, whether that is told later."""

@@ -19,6 +19,7 @@ from broker.client.subscription import Subscription
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
 END, REFUSED = 0, -1
+GUARD_S = 60.0
 
 
 class Scripted:
@@ -76,7 +77,7 @@ async def test_a_step_cancelled_as_its_batch_comes_leaves_the_batch_to_the_next_
             scripted.hand_over(1, then_cancel=task)
             await step.ended.wait()
             scripted.hand_over(2)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(GUARD_S):
                 ticks = [(await anext(reader)).closed_tick for _ in range(2)]
         assert ticks == [1, 2]
 
@@ -88,7 +89,7 @@ async def test_a_message_step_that_ran_out_of_time_may_be_taken_again() -> None:
         with anyio.move_on_after(0.01):
             await anext(messages)
         scripted.hand_over(1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(GUARD_S):
             assert (await anext(messages)).payload == b"1"
 
 
@@ -113,7 +114,7 @@ async def test_it_is_done_at_its_end_and_the_last_batch_may_still_be_taken() -> 
     async with anyio.create_task_group() as tasks, Scanner(scripted.plan, tasks) as scanner:
         scripted.hand_over(1)
         scripted.hand_over(END)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(GUARD_S):
             await scanner.done()
             assert not scanner.error
             assert (await anext(scanner)).closed_tick == 1
@@ -126,7 +127,7 @@ async def test_its_error_is_known_when_it_is_done_and_raised_after_the_last_batc
     async with anyio.create_task_group() as tasks, Scanner(scripted.plan, tasks) as scanner:
         scripted.hand_over(1)
         scripted.hand_over(REFUSED)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(GUARD_S):
             await scanner.done()
             assert isinstance(scanner.error, Unrecoverable)
             await anext(scanner)

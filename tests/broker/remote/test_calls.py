@@ -9,7 +9,7 @@ from broker.remote.calls import Calls, Unreachable
 from schemas.generated.tidemark import v1
 
 HEALTH = "/tidemark.v1.Admin/Health"
-GUARD_S = 30.0
+GUARD_S = 60.0
 
 
 async def test_who_was_given_up_is_not_connected_to_again() -> None:

@@ -11,7 +11,7 @@ from broker.wal.segmented.os_files import OsFile, OsFiles
 from tests.chaos.storm.member import make_late, wait_for_leave_to_write
 from tests.chaos.storm.sabotages import SABOTAGES, planted_in_clients
 
-GUARD_S = 30.0
+GUARD_S = 60.0
 
 
 def test_writes_wait_while_they_are_held_and_come_through_afterwards(
