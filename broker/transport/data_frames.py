@@ -1,19 +1,24 @@
 # ruff: noqa: SLF001 - this package is the one that may know h2's inside (see its docstring)
-"""HTTP/2 frames of data on their way out, without the detours that h2 makes with them.
+"""HTTP/2 frames of data on their way out and in, without the detours that h2 makes with them.
 
 Owns nothing. h2 copies what it sends five times on its way to the socket and asks two state
-machines that do not change; here it is copied twice.
+machines that do not change; here it is copied twice. What arrives it copies four times, and makes
+flags, a text and an event of each frame; here it is copied once.
 Next: broker/transport/streams.py
 """
 
+from collections.abc import Mapping
 from struct import Struct
 
+from grpclib.protocol import Stream
 from h2.connection import ConnectionState, H2Connection
 from h2.stream import StreamState
 
 _HEAD = Struct(">BHBBL")
 _DATA, _NO_FLAGS = 0x0, 0x0
 _SENDING = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE})
+_TAKING = (StreamState.OPEN, StreamState.HALF_CLOSED_LOCAL)
+_UP = (ConnectionState.CLIENT_OPEN, ConnectionState.SERVER_OPEN)
 
 
 def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool:
@@ -36,4 +41,51 @@ def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool
         unsent += part
     stream.outbound_flow_control_window -= size
     connection.outbound_flow_control_window -= size
+    return True
+
+
+def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: bytes) -> int:
+    """Give the frames of data at the beginning of `data` to their `streams`; their bytes in all.
+
+    As h2's `receive_data` and grpclib's events would. It stops before whatever is not a whole plain
+    frame of data that such a stream may get: h2 is to be given the rest, and finds what is wrong.
+    """
+    waiting = connection.incoming_buffer
+    if waiting._data or waiting._preamble_len or waiting._headers_buffer:
+        return 0
+    if connection.state_machine.state not in _UP:
+        return 0
+    at, end = 0, len(data)
+    while end - at > _HEAD.size:
+        high, low, kind, flags, stream_id = _HEAD.unpack_from(data, at)
+        start = at + _HEAD.size
+        stop = start + (high << 16 | low)
+        stream = streams.get(stream_id)
+        if kind != _DATA or flags != _NO_FLAGS or stop > end or stream is None:
+            break
+        if not _counted_in(connection, stream_id, stop - start):
+            break
+        stream.buffer.add(data[start:stop], stop - start)
+        at = stop
+    return at
+
+
+def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
+    """Count a frame of so many bytes, as h2 would; False, and nothing is done, if it may object."""
+    stream = connection.streams.get(stream_id)
+    if stream is None or stream._expected_content_length is not None:
+        return False
+    state = stream.state_machine
+    if state.state not in _TAKING or not state.headers_received:
+        return False
+    of_all, its_own = (
+        connection._inbound_flow_control_window_manager,
+        stream._inbound_window_manager,
+    )
+    window = min(of_all.current_window_size, its_own.current_window_size)
+    if not 0 < size <= min(window, connection.max_inbound_frame_size):
+        return False
+    of_all.current_window_size -= size
+    its_own.current_window_size -= size
+    stream._actual_content_length += size
     return True

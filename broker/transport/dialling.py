@@ -11,6 +11,7 @@ import grpclib.client
 from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
+from broker.transport.data_frames import take_data
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from broker.transport.untraced import untrace
 
@@ -43,3 +44,9 @@ class DialledConnection(H2Protocol):
         untrace(h2_connection)
         h2_connection.update_settings({SettingCodes.MAX_FRAME_SIZE: HTTP_FRAME_BYTES_MAX})
         self.connection.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """grpclib's, but for frames of data."""
+        taken = take_data(self.connection._connection, self.processor.streams, data)
+        if taken < len(data):
+            super().data_received(data[taken:])

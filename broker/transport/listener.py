@@ -27,6 +27,7 @@ from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 
 from broker.transport.codec import MessageCodec, RawDetailsCodec
+from broker.transport.data_frames import take_data
 from broker.transport.methods import Methods
 from broker.transport.timeouts import with_a_moment
 from broker.transport.untraced import untrace
@@ -207,6 +208,18 @@ class PeerConnection(H2Protocol):
         """Feed the state machine; whatever a peer sends, the worst is the end of its connection."""
         if self._transport is None or self._transport.is_closing():
             return
+        taken = take_data(self.connection._connection, self.processor.streams, data)
+        if taken:
+            self._completed += 1
+        if taken < len(data):
+            self._feed(data[taken:])
+        if not self._transport.is_closing() and self._holds_too_much():
+            self._cut("over a limit")
+            self._transport.abort()
+
+    def _feed(self, data: bytes) -> None:
+        """What is more than frames of data."""
+        assert self._transport is not None
         try:
             events = self.connection.feed(data)
         except (H2Error, HPACKError, HyperframeError, ValueError) as error:
@@ -221,12 +234,8 @@ class PeerConnection(H2Protocol):
             # Unknown frames must be ignored (RFC 9113, 5.5); grpclib would raise.
             if event.__class__ in getattr(self.processor, "processors", ()):
                 self.processor.process(event)
-        if self._transport.is_closing():
-            return
-        self.connection.flush()
-        if self._holds_too_much():
-            self._cut("over a limit")
-            self._transport.abort()
+        if not self._transport.is_closing():
+            self.connection.flush()
 
     def _holds_too_much(self) -> bool:
         """Checked before the bytes come: a length that is too large is refused by its header."""

@@ -11,6 +11,8 @@ from grpclib.config import Configuration
 from h2.connection import H2Connection
 from h2.frame_buffer import FrameBuffer
 from h2.settings import Settings
+from h2.stream import H2Stream, H2StreamStateMachine
+from h2.windows import WindowManager
 
 
 def parameters(function: object) -> list[str]:
@@ -77,9 +79,23 @@ def test_keepalive_is_still_configured_by_these_names() -> None:
 def test_h2_still_shows_what_it_holds() -> None:
     buffer = FrameBuffer(server=True)
     assert isinstance(buffer._data, bytearray)
+    assert buffer._preamble_len == len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     assert buffer._headers_buffer == []
     connection = H2Connection()
     assert isinstance(connection.local_settings, Settings)
     assert isinstance(connection.incoming_buffer, FrameBuffer)
     assert isinstance(connection.max_inbound_frame_size, int)
     assert isinstance(connection.max_outbound_frame_size, int)
+
+
+def test_h2_still_counts_the_data_that_comes_as_we_do() -> None:
+    """Property tests beside `data_frames` compare what is counted; here is all that it may be."""
+    connection = inspect.getsource(H2Connection._receive_data_frame)
+    assert "self.state_machine.process_input(" in connection
+    assert "self._inbound_flow_control_window_manager.window_consumed(" in connection
+    stream = inspect.getsource(H2Stream.receive_data)
+    assert "self._inbound_window_manager.window_consumed(" in stream
+    assert "self._track_content_length(" in stream
+    assert "if not self.headers_received" in inspect.getsource(H2StreamStateMachine.data_received)
+    consumed = inspect.getsource(WindowManager.window_consumed)
+    assert consumed.count("self.") == 2, "the window, and whether it is below 0"

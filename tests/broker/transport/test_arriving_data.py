@@ -1,0 +1,231 @@
+"""Frames of data that h2 does not see: all is as if it had."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from grpclib.config import Configuration
+from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, Stream
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import PingReceived
+from h2.exceptions import ProtocolError
+from hyperframe.frame import (
+    DataFrame,
+    ExtensionFrame,
+    Frame,
+    PingFrame,
+    RstStreamFrame,
+    WindowUpdateFrame,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from broker.transport.data_frames import take_data
+
+KNOWN, COUNTED, NEW, RESERVED_BIT = 1, 3, 9, 1 << 31
+"""Streams: plain ones, one whose length was announced, one that nobody opened."""
+ANNOUNCED_BYTES = 20_000
+REQUEST = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "here")]
+RESPONSE = [(":status", "200")]
+
+HALF_A_HEADER_BLOCK = b"\0\0\0\x01\0\0\0\0\x07"
+OVERLONG = b"\xff\xff\xff\0\0\0\0\0\x01"
+OF_NO_STREAM = b"\0\0\x03\0\0\0\0\0\0abc"
+
+
+class Accepting(AbstractHandler):
+    """Takes every call and reads nothing."""
+
+    def accept(
+        self, stream: Stream, headers: object, release_stream: Callable[[], None]
+    ) -> None: ...
+
+    def cancel(self, stream: Stream) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Side:
+    """One end of a connection, and what came to its streams."""
+
+    def __init__(self, *, ours: bool, client: bool) -> None:
+        self._ours = ours
+        self.h2 = H2Connection(H2Configuration(client_side=client, header_encoding="ascii"))
+        self._peer = H2Connection(H2Configuration(client_side=not client))
+        connection = Connection(self.h2, cast(Any, self), config=Configuration())
+        self._processor = EventsProcessor(Accepting(), connection)
+        self._all: dict[int, Stream] = {}
+        self.failure: type[Exception] | None = None
+        self.pings = 0
+        for each in (self.h2, self._peer):
+            each.initiate_connection()
+        self._open(client=client)
+
+    def _open(self, *, client: bool) -> None:
+        announced = [("content-length", str(ANNOUNCED_BYTES))]
+        caller, answerer = (self.h2, self._peer) if client else (self._peer, self.h2)
+        for number in (KNOWN, COUNTED, COUNTED + 2):
+            caller.send_headers(number, REQUEST + (announced if number == COUNTED else []))
+        for _ in range(2):
+            self.receive(self._peer.data_to_send())
+            self._peer.receive_data(self.h2.data_to_send())
+        answerer.send_headers(KNOWN, RESPONSE)
+        answerer.send_headers(COUNTED, RESPONSE + announced)
+        if client:
+            for number in (KNOWN, COUNTED, COUNTED + 2):
+                self._add(number)
+            self.receive(self._peer.data_to_send())
+        self.h2.clear_outbound_data_buffer()
+
+    def _add(self, number: int) -> None:
+        stream = self._processor.connection.create_stream(stream_id=number)
+        self._processor.register(stream)
+
+    def receive(self, data: bytes) -> None:
+        if self.failure is not None:
+            return
+        taken = take_data(self.h2, self._processor.streams, data) if self._ours else 0
+        try:
+            events = self.h2.receive_data(data[taken:]) if taken < len(data) else []
+        except ProtocolError as error:
+            self.failure = type(error)
+            return
+        for event in events:
+            self.pings += isinstance(event, PingReceived)
+            if event.__class__ in self._processor.processors:
+                self._processor.process(event)
+        self._all |= self._processor.streams
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None: ...
+
+    def came(self) -> dict[int, tuple[bytes, int]]:
+        """To each stream: the bytes, and what its peer's window was narrowed by for them."""
+        found = {}
+        for number, stream in self._all.items():
+            queued = list(cast(Any, stream.buffer._unacked)._queue)
+            found[number] = (
+                b"".join([it.data for it in queued]),
+                sum(it.ack_size for it in queued),
+            )
+        return found
+
+    def state(self) -> tuple[object, ...]:
+        """All that h2 has in mind."""
+        streams = {
+            number: (
+                stream.state_machine.state,
+                stream._inbound_window_manager.current_window_size,
+                stream._inbound_window_manager._bytes_processed,
+                stream._actual_content_length,
+            )
+            for number, stream in self.h2.streams.items()
+        }
+        window = self.h2._inbound_flow_control_window_manager.current_window_size
+        waiting = bytes(self.h2.incoming_buffer._data)
+        unsent = bytes(self.h2._data_to_send)
+        return streams, window, waiting, unsent, self.h2.state_machine.state, self.pings
+
+
+def plain(stream_id: int, size: int) -> bytes:
+    return DataFrame(stream_id, bytes(range(256)) * (size // 256) + bytes(size % 256)).serialize()
+
+
+def data_frames() -> st.SearchStrategy[bytes]:
+    def made(stream_id: int, size: int, flags: frozenset[str], reserved: bool) -> bytes:
+        frame = DataFrame(stream_id, b"d" * size, flags=flags)
+        frame.pad_length = 9 if "PADDED" in flags else 0
+        raw = bytearray(frame.serialize())
+        raw[5] |= 0x80 if reserved else 0
+        return bytes(raw)
+
+    numbers = st.sampled_from([KNOWN] * 6 + [COUNTED, COUNTED + 2, NEW])
+    sizes = st.one_of(st.integers(0, 300), st.sampled_from([16_384, 16_385, 10_000]))
+    flags = st.sampled_from([[]] * 8 + [["END_STREAM"], ["PADDED"], ["END_STREAM", "PADDED"]])
+    return st.builds(
+        made, numbers, sizes, flags.map(frozenset), st.sampled_from([False] * 9 + [True])
+    )
+
+
+def other_frames() -> st.SearchStrategy[bytes]:
+    ping = PingFrame(0, b"12345678")
+    update = WindowUpdateFrame(KNOWN, 1000)
+    reset = RstStreamFrame(KNOWN, 8)
+    unknown = ExtensionFrame(type=0x42, stream_id=KNOWN, flag_byte=0, body=b"?")
+    frames: Sequence[Frame] = [ping, update, reset, unknown, ping, ping]
+    whole = [frame.serialize() for frame in frames]
+    return st.sampled_from([*whole, HALF_A_HEADER_BLOCK, OVERLONG, OF_NO_STREAM])
+
+
+@given(
+    client=st.booleans(),
+    frames=st.lists(
+        st.one_of(data_frames(), data_frames(), data_frames(), other_frames()), max_size=12
+    ),
+    cuts=st.lists(st.integers(0, 40_000), max_size=6),
+)
+@example(client=False, frames=[plain(KNOWN, 16_384)] * 4, cuts=[])
+@example(
+    client=False, frames=[plain(KNOWN, 100), plain(COUNTED, 16_384), plain(COUNTED, 9_000)], cuts=[]
+)
+@example(client=True, frames=[plain(KNOWN, 100), plain(COUNTED + 2, 5)], cuts=[50])
+def test_whatever_a_peer_sends_it_is_taken_as_h2_takes_it(
+    client: bool, frames: list[bytes], cuts: list[int]
+) -> None:
+    ours, theirs = Side(ours=True, client=client), Side(ours=False, client=client)
+    wire = b"".join(frames)
+    edges = sorted({0, len(wire), *[cut for cut in cuts if cut < len(wire)]})
+    for start, stop in pairwise(edges):
+        for side in (ours, theirs):
+            side.receive(wire[start:stop])
+        assert ours.failure is theirs.failure
+        if theirs.failure is None:
+            assert ours.came() == theirs.came()
+            assert ours.state() == theirs.state()
+        else:  # what came before the fault in the same piece: h2 drops it, here it has been given
+            assert ours.h2._data_to_send == theirs.h2._data_to_send
+            for number, (data, owed_bytes) in theirs.came().items():
+                assert ours.came()[number][0].startswith(data)
+                assert ours.came()[number][1] >= owed_bytes
+
+
+def test_plain_data_does_not_get_to_h2() -> None:
+    side = Side(ours=True, client=False)
+    both = plain(KNOWN, 1000) + plain(COUNTED + 2, 50)
+    streams = side._processor.streams
+    assert take_data(side.h2, streams, both + plain(KNOWN, 7)[:-1]) == len(both)
+    assert side.came()[KNOWN] == (plain(KNOWN, 1000)[9:], 1000)
+    assert side.came()[COUNTED + 2] == (bytes(50), 50)
+
+
+@pytest.mark.parametrize("ended", ["by both", "by us", "by reset", "by goodbye", "unknown to us"])
+def test_a_stream_that_gets_no_data_any_more_is_left_to_h2(ended: str) -> None:
+    side = Side(ours=True, client=False)
+    taken = 0
+    match ended:
+        case "by both":
+            side.receive(DataFrame(KNOWN, b"", flags=["END_STREAM"]).serialize())
+            side.h2.end_stream(KNOWN)
+        case "by us":
+            side.h2.end_stream(KNOWN)
+            taken = len(plain(KNOWN, 10))  # half-closed: the peer may go on
+        case "by reset":
+            side.h2.reset_stream(KNOWN)
+        case "by goodbye":
+            side.h2.close_connection()
+        case _:
+            del side._processor.streams[KNOWN]
+    assert take_data(side.h2, side._processor.streams, plain(KNOWN, 10)) == taken
+
+
+def test_while_h2_has_half_a_frame_all_goes_to_h2() -> None:
+    side = Side(ours=True, client=False)
+    frame = plain(KNOWN, 100)
+    side.receive(frame[:40])
+    assert take_data(side.h2, side._processor.streams, frame) == 0
+    side.receive(frame[40:])
+    assert take_data(side.h2, side._processor.streams, frame) == len(frame)
