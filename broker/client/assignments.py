@@ -99,11 +99,15 @@ class Assignments:
     async def wait_change(self, channel: PChannel, delay_s: float) -> None:
         """Until the table has a newer incarnation of `channel`, or `delay_s` seconds are over."""
         with anyio.move_on_after(delay_s):
-            while True:
-                found = self._table.find(channel.name)
-                if found is not None and found.channel.term > channel.term:
-                    return
-                await self._changed.wait()
+            await self.until_newer(channel)
+
+    async def until_newer(self, channel: PChannel) -> None:
+        """Until the table has a newer incarnation of `channel`."""
+        while True:
+            found = self._table.find(channel.name)
+            if found is not None and found.channel.term > channel.term:
+                return
+            await self._changed.wait()
 
     def _check(self, name: PChannelName) -> None:
         """A pchannel that only moves is missing too, so the prefix decides and not the table."""

@@ -27,12 +27,17 @@ from broker.client.network import Network
 from broker.client.outbox import Expired, Limits, Outbox, Pending
 from broker.client.produce_stream import Answers, ProduceStream
 from broker.client.retry import Verdict, is_wrong_node
+from broker.client.together import until_first
+from broker.model.channel import PChannel
 from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName
 from schemas.wire import Produced, ProduceFailed
 
 SILENCE_S = 5.0
 """A stream on which an append expired, and nothing came for so long, is given up."""
+
+MOVED_S = 2.0
+"""How long answers and refusals are waited for from an owner that has been replaced."""
 
 Waiter = asyncio.Future[Produced]
 
@@ -148,11 +153,14 @@ class Producer(Answers):
             location = self._location = await assignments.locate(
                 self._name, deadline_s=self._network.open_s, writes=True
             )
-            self._stream = self._new_stream(location)
+            stream = self._stream = self._new_stream(location)
             if self._closing:
-                self._stream.finish()
+                stream.finish()
             connection = self._network.connection(location.address)
-            await self._stream.run(connection, open_s=self._network.open_s)
+            await until_first(
+                lambda: stream.run(connection, open_s=self._network.open_s),
+                lambda: self._left_behind(location.channel),
+            )
         except BadTarget as error:
             self._refuse_all(error)
         except TidemarkError as error:
@@ -166,6 +174,11 @@ class Producer(Answers):
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
+
+    async def _left_behind(self, channel: PChannel) -> None:
+        """Until somebody else serves it, and a while: who stands still closes no stream."""
+        await self._network.assignments.until_newer(channel)
+        await anyio.sleep(MOVED_S)
 
     def _room(self) -> int:
         """How many more appends may come in, as far as their number goes."""

@@ -25,7 +25,14 @@ from broker.client import (
 from broker.client.retry import Verdict, append_verdict
 from broker.model.failure import StreamingCode
 from broker.model.message import MessageType
-from tests.broker.client.scripted import PCHANNEL, VCHANNEL, Cut, ScriptedBroker, scripted_broker
+from tests.broker.client.scripted import (
+    GUARD_S,
+    PCHANNEL,
+    VCHANNEL,
+    Cut,
+    ScriptedBroker,
+    scripted_broker,
+)
 
 SHORT = Deadlines(append_s=1.5, close_s=0.2)
 """What is sent within it is sent on a slow machine, too."""
@@ -277,6 +284,20 @@ async def test_an_append_that_is_never_answered_has_an_unknown_outcome(
     async with connect(broker.address, deadlines=SHORT) as log:
         with pytest.raises(OutcomeUnknown, match="may have been written"):
             await log.append(VCHANNEL, b"a")
+
+
+async def test_an_append_leaves_an_owner_that_stands_still_for_the_one_in_its_place(
+    broker: ScriptedBroker,
+) -> None:
+    broker.silent = True
+    async with connect(broker.address) as log, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(log.append(VCHANNEL, b"a", deadline_s=GUARD_S))
+        await broker.until(lambda: len(broker.log) == 1)
+        broker.silent = False
+        broker.reassign()
+    assert waiting.result().id == 1
+    assert payloads(broker) == [b"a"]
+    assert broker.opened_terms == [2, 3]
 
 
 async def test_an_append_to_a_channel_that_nobody_serves_was_certainly_not_written(
