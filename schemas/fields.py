@@ -26,8 +26,20 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
     Raises Malformed at the first byte that breaks the format.
     """
     while position < end:
-        tag, position = read_tag(data, position, end)
-        first, stop, position = _content(data, tag, position, end)
+        tag = data[position]
+        if 7 < tag < 128:
+            position += 1
+        else:
+            tag, position = read_tag(data, position, end)
+        wire_type = tag & 7
+        if wire_type == LENGTH:
+            first, stop = read_length(data, position, end)
+            position = stop
+        elif wire_type == VARINT:
+            first, stop = read_varint(data, position, end)
+            position = stop
+        else:
+            first, stop, position = _content(data, tag, position, end)
         yield tag, first, stop
 
 

@@ -21,6 +21,16 @@ _TAKING = (StreamState.OPEN, StreamState.HALF_CLOSED_LOCAL)
 _UP = (ConnectionState.CLIENT_OPEN, ConnectionState.SERVER_OPEN)
 
 
+def send_window(connection: H2Connection, stream_id: int) -> int | None:
+    """How many bytes may be put now, 0 or less for none; None: the stream takes none any more."""
+    stream = connection.streams.get(stream_id)
+    if stream is None or stream.state_machine.state not in _SENDING:
+        return None
+    if connection.state_machine.state is ConnectionState.CLOSED:
+        return None
+    return min(stream.outbound_flow_control_window, connection.outbound_flow_control_window)
+
+
 def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool:
     """Put `data` among what the connection has to send, as h2's `send_data` would.
 
@@ -32,7 +42,8 @@ def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool
     if connection.state_machine.state is ConnectionState.CLOSED:
         return False
     size, frame_bytes_max = len(data), connection.max_outbound_frame_size
-    assert size <= connection.local_flow_control_window(stream_id), "it was not waited for"
+    window = min(stream.outbound_flow_control_window, connection.outbound_flow_control_window)
+    assert size <= window, "it was not waited for"
     unsent = connection._data_to_send
     for start in range(0, size, frame_bytes_max):
         part = data[start : start + frame_bytes_max]
@@ -88,4 +99,25 @@ def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
     of_all.current_window_size -= size
     its_own.current_window_size -= size
     stream._actual_content_length += size
+    return True
+
+
+def processed(connection: H2Connection, stream_id: int, size: int) -> bool:
+    """Count data as done with, where the peer is not to be told yet, as mostly.
+
+    False, and nothing is done, when it is time for h2's `acknowledge_received_data`.
+    """
+    stream = connection.streams.get(stream_id)
+    if stream is None:
+        return False
+    of_all, its_own = (
+        connection._inbound_flow_control_window_manager,
+        stream._inbound_window_manager,
+    )
+    for window in (of_all, its_own):
+        done_bytes = window._bytes_processed + size
+        if not window.current_window_size or done_bytes >= window.max_window_size // 2:
+            return False
+    of_all._bytes_processed += size
+    its_own._bytes_processed += size
     return True

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import grpclib.protocol
 
-from broker.transport.data_frames import put_data
+from broker.transport.data_frames import processed, put_data, send_window
 from schemas.frames import FrameSplitter, frames
 
 SLICE_BYTES_MAX = 256 * 1024
@@ -89,10 +89,15 @@ class Arrivals:
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         owed_bytes, self._owed_bytes = self._owed_bytes, 0
-        if owed_bytes and self._stream.closable:
-            assert self._stream.id is not None
-            self._stream.connection.ack(self._stream.id, owed_bytes)
+        self._give_back(owed_bytes)
         return data
+
+    def _give_back(self, size: int) -> None:
+        """Have the peer's window opened again, by and by."""
+        stream = self._stream
+        assert stream.id is not None
+        if not processed(stream._h2_connection, stream.id, size) and stream.closable:
+            stream.connection.ack(stream.id, size)
 
     async def wait(self) -> None:
         """Until there is something to take, the peer half-closed, or the stream is lost."""
@@ -234,16 +239,18 @@ class BatchStream:
 
     def room_now(self) -> int:
         """How many bytes the peer and the socket take at once; 0 also when the stream is gone."""
-        gone = self._arrivals.lost or not self._stream.closable
-        return 0 if gone else max(0, self._window())
+        try:
+            return max(0, self._window())
+        except StreamGone:
+            return 0
 
     def _window(self) -> int:
         """Bytes that can go out now; 0 or less when the socket or the peer is full."""
-        if self._arrivals.lost or not self._stream.closable:
+        stream = self._stream
+        window = send_window(self._h2, self._id)
+        if window is None or self._arrivals.lost or stream._transport.is_closing():
             raise StreamGone(self._arrivals.lost or "the stream is closed")
-        if not self._stream.connection.write_ready.is_set():
-            return 0
-        return self._h2.local_flow_control_window(self._id)
+        return window if stream.connection.write_ready.is_set() else 0
 
     def _send(self, data: memoryview) -> None:
         """Put `data`, which the windows let through, on the socket in one write."""

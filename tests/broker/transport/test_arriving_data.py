@@ -22,7 +22,7 @@ from hyperframe.frame import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.transport.data_frames import take_data
+from broker.transport.data_frames import processed, take_data
 
 KNOWN, COUNTED, NEW, RESERVED_BIT = 1, 3, 9, 1 << 31
 """Streams: plain ones, one whose length was announced, one that nobody opened."""
@@ -229,3 +229,46 @@ def test_while_h2_has_half_a_frame_all_goes_to_h2() -> None:
     assert take_data(side.h2, side._processor.streams, frame) == 0
     side.receive(frame[40:])
     assert take_data(side.h2, side._processor.streams, frame) == len(frame)
+
+
+STREAM_WINDOW_BYTES = 65_535
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from([KNOWN, COUNTED + 2]), st.integers(1, 16_384)), max_size=16
+    ),
+    left=st.lists(st.integers(0, 40_000), max_size=16),
+)
+@example(steps=[(KNOWN, 16_384)] * 3 + [(KNOWN, 16_383)], left=[65_535, 65_535, 65_535, 64_511])
+@example(steps=[(KNOWN, 16_384)] * 3 + [(KNOWN, 16_383)], left=[65_535, 65_535, 65_535, 64_510])
+@example(steps=[(KNOWN, 16_384)] * 2, left=[32_768, 1, 0])
+@example(steps=[(KNOWN, 16_384)] * 2, left=[32_768, 2, 1, 0])
+def test_what_is_done_with_opens_windows_when_h2_would(
+    steps: list[tuple[int, int]], left: list[int]
+) -> None:
+    """`left`: how many bytes of the last stream wait on, after each step."""
+    ours, theirs = Side(ours=True, client=False), Side(ours=False, client=False)
+    waiting: dict[int, int] = dict.fromkeys((KNOWN, COUNTED + 2), 0)
+    for at, (number, size) in enumerate(steps):
+        window = theirs.h2.remote_flow_control_window(number)
+        if size <= window:
+            ours.receive(plain(number, size))
+            theirs.receive(plain(number, size))
+            waiting[number] += size
+        done = waiting[number] - min(waiting[number], *left[at : at + 1], STREAM_WINDOW_BYTES)
+        if done:
+            waiting[number] -= done
+            theirs.h2.acknowledge_received_data(done, number)
+            if not processed(ours.h2, number, done):
+                ours.h2.acknowledge_received_data(done, number)
+        assert ours.state() == theirs.state()
+        assert windows_counted(ours.h2) == windows_counted(theirs.h2)
+
+
+def windows_counted(h2: H2Connection) -> int:
+    return h2._inbound_flow_control_window_manager._bytes_processed
+
+
+def test_h2_is_told_of_what_came_to_a_stream_that_is_gone() -> None:
+    assert not processed(Side(ours=True, client=False).h2, NEW, 100)

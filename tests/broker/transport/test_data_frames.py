@@ -8,7 +8,7 @@ from h2.settings import SettingCodes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.transport.data_frames import put_data
+from broker.transport.data_frames import put_data, send_window
 
 STREAM = 1
 REQUEST = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "here")]
@@ -45,6 +45,7 @@ def test_they_are_those_that_h2_makes_and_leave_the_same_windows(
     for number, size in enumerate(sizes):
         data = bytes([number]) * min(size, ours.local_flow_control_window(STREAM))
         sent += data
+        assert send_window(ours, STREAM) == ours.local_flow_control_window(STREAM)
         assert put_data(ours, STREAM, memoryview(data))
         for start in range(0, len(data), theirs.max_outbound_frame_size):
             theirs.send_data(STREAM, data[start : start + theirs.max_outbound_frame_size])
@@ -79,5 +80,6 @@ def test_a_stream_that_takes_no_data_gets_none(ended: str) -> None:
         case _:
             client.close_connection()
     client.clear_outbound_data_buffer()
+    assert send_window(client, stream_id) is None
     assert not put_data(client, stream_id, memoryview(b"late"))
     assert client.data_to_send() == b""
