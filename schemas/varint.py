@@ -9,7 +9,7 @@ from typing import Final
 UINT64_MAX: Final = (1 << 64) - 1
 _VARINT_BYTES_MAX: Final = 10
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
-_LOW_BITS: Final = 28
+_LOW_BITS: Final = 21
 _SHOWN_MAX: Final = 64
 
 
@@ -33,11 +33,11 @@ def varint(value: int) -> bytes:
         return _ONE_BYTE[value]
     if 0 <= value < 16384:
         return bytes((value & 127 | 128, value >> 7))
+    if 0 <= value < 2097152:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     value &= UINT64_MAX
-    if value >> _LOW_BITS:
-        low = (value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128)
-        return bytes((*low, value >> 21 & 127 | 128)) + _high_bits(value >> _LOW_BITS)
-    return _by_sevens(value)
+    low = bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128))
+    return low + _high_bits(value >> _LOW_BITS)
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
@@ -62,14 +62,13 @@ def signed(value: int) -> int:
 
 def _read_long(data: bytes, position: int, end: int) -> tuple[int, int]:
     value = shift = 0
-    for index in range(position, min(end, position + _VARINT_BYTES_MAX)):
-        byte = data[index]
+    for byte in data[position : min(end, position + _VARINT_BYTES_MAX)]:
         value |= (byte & 127) << shift
+        shift += 7
         if byte < 128:
             if value > UINT64_MAX:
                 raise Malformed("a varint of more than 64 bits", position)
-            return value, index + 1
-        shift += 7
+            return value, position + shift // 7
     if end - position < _VARINT_BYTES_MAX:
         raise Malformed("a varint that is cut off", position)
     raise Malformed("a varint of more than 10 bytes", position)
