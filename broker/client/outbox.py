@@ -113,6 +113,11 @@ class Outbox(Generic[W]):
     def in_flight(self) -> int:
         return len(self._in_flight)
 
+    @property
+    def messages(self) -> int:
+        """Those of all batches."""
+        return sum([pending.count for pending in self])
+
     def offer(self, pending: Pending[W]) -> None:
         """Take one append in; it goes out after all that were offered before."""
         self._offered += 1
