@@ -3,6 +3,7 @@
 It knows which errors promise that a message is not in the log. Next: tests/chaos/storm/history.py
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -33,11 +34,11 @@ class NeverEnded(Exception):
 
 
 class Recorder:
-    """The history that is being made. `acknowledged`: sorts of operations that ever were."""
+    """The history that is being made. `acknowledged`: how many operations of each sort were."""
 
     def __init__(self) -> None:
         self.history = History()
-        self.acknowledged: set[str] = set()
+        self.acknowledged: Counter[str] = Counter()
         self._acknowledged = anyio.Event()
         self._newest = ""
         self._known: dict[Seen, Seen] = {}
@@ -46,7 +47,7 @@ class Recorder:
         """What a client was told."""
         self.history.operations.append(done)
         if done.outcome is Outcome.ACKNOWLEDGED and done.places:
-            self.acknowledged.add(done.sort)
+            self.acknowledged[done.sort] += 1
             self._newest = done.targets[0]
             self._acknowledged.set()
             self._acknowledged = anyio.Event()

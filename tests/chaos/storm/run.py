@@ -27,7 +27,7 @@ from tests.chaos.storm.workload import PLACED, Workload, schema_of_rows
 START_S = 60.0
 CALM_S = 60.0
 """After the last fault: for each marker, for the readers to reach it, for broadcasts to end."""
-READ_S = 120.0
+READ_S = WORK_S = 120.0
 OWNERS_EVERY_S = 0.5
 SHOWN_MAX = 5
 
@@ -38,7 +38,10 @@ class NotJudged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run depends on, but for the machine."""
+    """What a run depends on, but for the machine.
+
+    `txns`: it goes on behind the last fault until so many were acknowledged.
+    """
 
     seed: int
     seconds: float
@@ -47,6 +50,7 @@ class Options:
     pchannels: int = 4
     vchannels_each: int = 2
     sabotage: str = ""
+    txns: int = 1
 
     @property
     def vchannels(self) -> tuple[str, ...]:
@@ -152,7 +156,7 @@ class _Run:
             async with anyio.create_task_group() as work:
                 self._load.start(work)
                 await self._storm.rage(make_plan(options.seed, options.seconds, options.faults))
-                await self._each_sort_acknowledged()
+                await self._enough_acknowledged()
                 self._load.enough = True
             await self._readers.stop_opening(CALM_S)
             await self._end_broadcasts()
@@ -162,10 +166,11 @@ class _Run:
             await self._readers.reach(markers, CALM_S)
             background.cancel_scope.cancel()
 
-    async def _each_sort_acknowledged(self) -> None:
-        """A machine that is too slow for that amid the faults gets a while after them."""
-        with anyio.move_on_after(CALM_S):
-            while not self._recorder.acknowledged >= PLACED:
+    async def _enough_acknowledged(self) -> None:
+        """A machine that is too slow for that amid the faults gets a while behind them."""
+        wanted = dict.fromkeys(PLACED, 1) | {"txn": self._options.txns}
+        with anyio.move_on_after(WORK_S):
+            while not self._recorder.acknowledged >= Counter(wanted):
                 await self._recorder.next_acknowledged()
 
     async def _end_broadcasts(self) -> None:
