@@ -7,7 +7,7 @@ Next: broker/client/batch_producer.py
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
@@ -68,13 +68,15 @@ class Appends:
         offered = await self._offer(ready(message, vchannel, deadline_s, level), deadline_s)
         return await (landed(*offered) if isinstance(offered, tuple) else offered)
 
-    async def soon(self, shards: Shards, message: Message, deadline_s: float, level: int) -> Ticket:
-        """Take one plain message in, when there is room for it."""
+    def soon(
+        self, shards: Shards, message: Message, deadline_s: float, level: int
+    ) -> Awaitable[Ticket]:
+        """Take one plain message in, when there is room for it: to be awaited at once."""
         if not is_plain(message):
             raise BadTarget(f"a message of type {message.type} is appended by itself: use append")
         vchannel = shards.choose(message.key)
         shared = shared_of(vchannel, message, deadline_s, level)
-        return await self._gather(message, shared, deadline_s)
+        return self._gather(message, shared, deadline_s)
 
     async def batch(
         self, shared: Shared, payloads: Sequence[bytes], keys: Sequence[Key | None] | None

@@ -17,13 +17,13 @@ from typing import NamedTuple
 from broker.client.append_stream import AppendStream, BatchFailed
 from broker.client.assignment_table import Location
 from broker.client.durability import word_of
-from broker.client.errors import ClosedClient, refusal
+from broker.client.errors import ClosedClient, TidemarkError, refusal
 from broker.client.message import Appended, Message, key_bytes
 from broker.client.network import Network
 from broker.client.numbered import NumberedOutbox
 from broker.client.outbox import Expired, Limits, Outbox, Pending
 from broker.client.produce_stream import ProduceStream
-from broker.client.producer import Producer, Waiter
+from broker.client.producer import Asker, Producer, Waiter
 from broker.client.retry import Verdict
 from broker.model.failure import StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, VChannelName
@@ -219,7 +219,7 @@ class BatchProducer(Producer):
         """Tickets count one by one; a batch that came as one counts by its bytes alone."""
         return min(super()._room(), self._limits.appends_max - self._tickets)
 
-    def _new_outbox(self) -> Outbox[Waiter]:
+    def _new_outbox(self) -> Outbox[Asker]:
         return NumberedOutbox(self._limits, self._new_name)
 
     def _new_stream(self, location: Location) -> ProduceStream:
@@ -280,30 +280,59 @@ class BatchProducer(Producer):
             batch.payloads = [batch.payloads[at] for at in kept]
             batch.keys = [batch.keys[at] for at in kept]
             batch.tickets = [batch.tickets[at] for at in kept]
-        waiter: Waiter = self._loop.create_future()
         tickets = batch.tickets
-        waiter.add_done_callback(lambda done: self._hand_out(done, shared.vchannel, tickets))
+        asker = _Gathered(shared.vchannel, tickets, self._handed_out)
         request = encode_batch(
             shared, batch.payloads, batch.keys, self._codec, self._gathering.pack_bytes_min
         )
-        self._queue(Pending(request, batch.deadline_at_s, waiter, count=len(tickets)))
+        self._queue(Pending(request, batch.deadline_at_s, asker, count=len(tickets)))
 
-    def _hand_out(self, waiter: Waiter, vchannel: VChannelName, tickets: Sequence[Ticket]) -> None:
-        """Each message gets its own answer, or an error of its own."""
-        self._tickets -= len(tickets)
-        error = waiter.exception()
-        if error is None:
-            landed = landings(vchannel, waiter.result(), len(tickets))
-            for ticket, place in zip(tickets, landed, strict=True):
-                if not ticket.done():
-                    ticket.set_result(place)
-        else:
-            for ticket in tickets:
-                if not ticket.done():
-                    mine = copy.copy(error)
-                    mine.__cause__ = error.__cause__
-                    ticket.set_exception(mine)
+    def _handed_out(self, tickets: int) -> None:
+        self._tickets -= tickets
         self._admit_waiters()
+
+
+class _Gathered:
+    """The tickets of a closed batch: each gets its own answer, or an error of its own."""
+
+    __slots__ = ("_handed_out", "_tickets", "_vchannel")
+
+    def __init__(
+        self,
+        vchannel: VChannelName,
+        tickets: Sequence[Ticket],
+        handed_out: Callable[[int], None],
+    ) -> None:
+        """`handed_out` is told their number when all of them are done."""
+        self._vchannel = vchannel
+        self._tickets = tickets
+        self._handed_out = handed_out
+
+    def done(self) -> bool:
+        return not self._tickets
+
+    def set_result(self, answer: Produced) -> None:
+        try:
+            places = landings(self._vchannel, answer, len(self._tickets))
+        except TidemarkError as error:
+            return self.set_exception(error)
+        for ticket, place in zip(self._tickets, places, strict=True):
+            if not ticket.done():
+                ticket.set_result(place)
+        self._end()
+        return None
+
+    def set_exception(self, error: BaseException) -> None:
+        for ticket in self._tickets:
+            if not ticket.done():
+                mine = copy.copy(error)
+                mine.__cause__ = error.__cause__
+                ticket.set_exception(mine)
+        self._end()
+
+    def _end(self) -> None:
+        count, self._tickets = len(self._tickets), ()
+        self._handed_out(count)
 
 
 def encode_batch(

@@ -15,11 +15,12 @@ from broker.client.retry import Verdict, append_verdict, may_be_written
 from broker.model.failure import StreamingCode
 
 W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)
 
 UNBOUNDED = 1 << 62
 
 
-class Pending(Generic[W]):
+class Pending(Generic[W_co]):
     """One append. `waiter` belongs to the shell; the outbox hands it back and never looks at it.
 
     `unanswered` says that it may have been written: a stream broke while the append was on it, or
@@ -41,7 +42,7 @@ class Pending(Generic[W]):
     )
 
     def __init__(
-        self, message: bytes, deadline_s: float, waiter: W, once: bool = False, count: int = 1
+        self, message: bytes, deadline_s: float, waiter: W_co, once: bool = False, count: int = 1
     ) -> None:
         self.message = message
         self.deadline_s = deadline_s
@@ -56,10 +57,10 @@ class Pending(Generic[W]):
 
 
 @dataclass(frozen=True, slots=True)
-class Expired(Generic[W]):
+class Expired(Generic[W_co]):
     """An append whose time ran out; `maybe_written` when a send of it was never answered."""
 
-    pending: Pending[W]
+    pending: Pending[W_co]
     maybe_written: bool
 
 

@@ -9,6 +9,7 @@ Why futures and one timer: a task or a cancel scope for each append would cost m
 
 import asyncio
 from collections import deque
+from typing import Protocol
 
 import anyio
 
@@ -40,6 +41,16 @@ MOVED_S = 2.0
 """How long answers and refusals are waited for from an owner that has been replaced."""
 
 Waiter = asyncio.Future[Produced]
+
+
+class Asker(Protocol):
+    """Who is told what became of an append: a `Waiter`, or whoever stands for many."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Produced, /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
 
 
 class Producer(Answers):
@@ -94,7 +105,7 @@ class Producer(Answers):
         self._work.set()
         return pending
 
-    def _queue(self, pending: Pending[Waiter]) -> None:
+    def _queue(self, pending: Pending[Asker]) -> None:
         """Take it in without a word to the stream."""
         self._outbox.offer(pending)
         if self._timer is None or pending.deadline_s < self._timer.when():
@@ -184,7 +195,7 @@ class Producer(Answers):
         """How many more appends may come in, as far as their number goes."""
         return self._outbox.room
 
-    def _new_outbox(self) -> Outbox[Waiter]:
+    def _new_outbox(self) -> Outbox[Asker]:
         return Outbox(self._limits)
 
     def _new_stream(self, location: Location) -> ProduceStream:
@@ -259,7 +270,7 @@ class Producer(Answers):
         for expired in self._outbox.clear():
             self._fail(expired, error)
 
-    def _fail(self, expired: Expired[Waiter], error: TidemarkError | None) -> None:
+    def _fail(self, expired: Expired[Asker], error: TidemarkError | None) -> None:
         waiter = expired.pending.waiter
         if waiter.done():
             return
@@ -270,7 +281,7 @@ class Producer(Answers):
             )
         waiter.set_exception(error or self._too_late(expired.pending))
 
-    def _too_late(self, pending: Pending[Waiter]) -> TidemarkError:
+    def _too_late(self, pending: Pending[Asker]) -> TidemarkError:
         cause: TidemarkError | None = self._last_error
         if pending.refusal is not None:
             code, text = pending.refusal

@@ -82,6 +82,8 @@ class ScriptedBroker:
         """So many requests cut their stream after they were stored."""
         self.silent = False
         """Store, but never answer."""
+        self.level = 0
+        """How durable a batch is said to be."""
         self.refusals: deque[StreamingCode] = deque()
         """The next requests are refused with these."""
         self.describe_refusals: deque[StreamingCode] = deque()
@@ -220,7 +222,7 @@ class ScriptedBroker:
             await self._cut(call)
         if not self.silent:
             first = self.numbers[number][0]
-            await stream.write_batch([append_landed(first.id, first.tick, first.id)])
+            await stream.write_batch([append_landed(first.id, first.tick, first.id, self.level)])
         return None
 
     def _refusal_of(self, batch: ScannedBatch) -> bytes:

@@ -1,11 +1,11 @@
-"""When an open batch goes, and when it waits for answers: against a server that gives none."""
+"""When an open batch goes and when it waits, and what its answer comes to: by a scripted server."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.client import Deadlines, Gathering, Message, Ticket, connect
+from broker.client import Deadlines, Gathering, Message, ProtocolBroken, Ticket, connect
 from broker.client.batch_producer import FEW_MESSAGES, ON_THE_WAY, SMALL_ON_THE_WAY
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
 
@@ -27,6 +27,15 @@ async def test_small_batches_go_at_once_until_four_have_no_answer(silent: Script
 async def test_of_batches_with_many_messages_two_are_on_the_way(silent: ScriptedBroker) -> None:
     each = FEW_MESSAGES
     assert await _stored(silent, ON_THE_WAY, each) == [*[each] * ON_THE_WAY, 2 * each]
+
+
+async def test_an_answer_that_means_nothing_is_told_to_each_that_waits_for_it() -> None:
+    async with scripted_broker() as broker, connect(broker.address) as log:
+        broker.level = 9
+        tickets = [await log.append_soon(VCHANNEL, Message(b"it")) for _ in range(3)]
+        errors = await asyncio.gather(*tickets, return_exceptions=True)
+    assert [type(it) for it in errors] == [ProtocolBroken] * 3
+    assert len({id(it) for it in errors}) == 3
 
 
 async def _stored(broker: ScriptedBroker, at_once: int, each: int) -> list[int]:
