@@ -300,21 +300,24 @@ class Appender(Actor[AppenderMessage]):
         """
         if not records:
             return
-        began_s = self._context.clock.monotonic_s()
-        await self._log.append(records, when_written)
-        self._meter.stores.add(self._context.clock.monotonic_s() - began_s)
-        last = records[-1]
-        self._end = end_after(records, end)
+        clock = self._context.clock
+        began_s = clock.monotonic_s()
+        stored = self._log.append(records, when_written)
+        # While the log's thread gets going:
+        last, after = records[-1], end_after(records, end)
+        closed = closed_tick(last.last_tick, after)
+        data = [record for record in records if record.kind != MessageType.TIME_TICK]
+        await stored
+        now_s = clock.monotonic_s()
+        self._meter.stores.add(now_s - began_s)
+        self._end = after
         self._unmarked = last.kind != MessageType.TIME_TICK
         self._groups += 1
-        for record in records:
-            self._messages += len(record.sizes)
-            if record.kind != MessageType.TIME_TICK:
-                self._meter.messages += len(record.sizes)
-                self._meter.bytes += len(record.body)
+        self._messages += last.next_id - records[0].base_id
+        self._meter.messages += sum([len(record.sizes) for record in data])
+        self._meter.bytes += sum([len(record.body) for record in data])
         self._mvcc.stored(records)
-        closed = closed_tick(last.last_tick, self._end)
-        self._tail.push(records, closed, self._context.clock.monotonic_s())
+        self._tail.push(records, closed, now_s)
         self._shards.release(self._known.transactions.stored())
 
     def _announce(self, tick: TimeTick) -> None:

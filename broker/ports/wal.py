@@ -1,6 +1,6 @@
 """What actors see of a log. Implemented by `broker/wal/segmented` and `broker/wal/memory`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,10 +90,12 @@ class Log(Protocol):
         """Durable bounds; never waits, never does I/O."""
         ...
 
-    async def append(
+    def append(
         self, records: Sequence[Record], when_written: Callable[[], None] | None = None
-    ) -> None:
+    ) -> Awaitable[None]:
         """Store the group in one write and one sync; returns when it would survive a power cut.
+
+        What comes is to be awaited; the write may have begun before that.
 
         `when_written` is called once, on the caller's event loop, when the group would survive the
         death of this process, and before it is synced; never when it was not written, nor when a

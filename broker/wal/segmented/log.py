@@ -4,7 +4,7 @@ Next: broker/wal/segmented/writer.py
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from anyio import to_thread
@@ -37,13 +37,13 @@ class SegmentedLog:
     def bounds(self) -> LogBounds:
         return self._writer.bounds()
 
-    async def append(
+    def append(
         self, records: Sequence[Record], when_written: Callable[[], None] | None = None
-    ) -> None:
+    ) -> Awaitable[None]:
         self._refuse_closed()
         if when_written is not None:
             when_written = partial(_call_back, asyncio.get_running_loop(), when_written)
-        await self._worker.run(partial(self._writer.append, records, when_written))
+        return self._worker.run(partial(self._writer.append, records, when_written))
 
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         self._refuse_closed()

@@ -25,8 +25,8 @@ class Worker:
         self._name, self._started = name, False
         self._stop = weakref.finalize(self, self._jobs.put, None)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work()`. Cancelling the caller does not stop the work."""
+    def run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Begin `work()`; what comes is its result. Cancelling that does not stop the work."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if not self._started:
@@ -35,7 +35,7 @@ class Worker:
                 target=_serve, args=(self._jobs,), name=self._name, daemon=True
             ).start()
         self._jobs.put((loop, future, work))
-        return await future
+        return future
 
     def stop(self) -> None:
         """End the thread after the jobs that wait. Idempotent."""
