@@ -4,10 +4,11 @@ import anyio
 import grpc.aio
 import pytest
 
+from broker.node.limits import NodeLimits
 from schemas.generated.google.protobuf import Empty
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed, Produced, scan_consume_response, scan_produce_response
-from tests.wire.peer import BIG, Peer, append, connected
+from tests.wire.peer import BIG, Peer, PeerStream, append, connected
 from tests.wire.small_broker import DISCOVER, V0, SmallBroker, small_broker
 
 LATEST = bytes(
@@ -63,13 +64,18 @@ async def test_a_message_just_below_the_limit_goes_in_and_out(peer: Peer) -> Non
 
 @pytest.mark.parametrize("consumers", [300])
 async def test_many_idle_consumers_of_one_connection_all_hear_ticks(consumers: int) -> None:
-    async with small_broker(pchannels=4) as broker:
+    """Opened one after the other: all at once, a slow machine lets some wait for too long."""
+    limits = NodeLimits(tick_interval_s=1.0)
+    async with small_broker(pchannels=4, node_limits=limits) as broker:
         async with grpc.aio.insecure_channel(broker.address, options=BIG) as channel:
             peer = Peer(channel)
-            async with anyio.create_task_group() as tasks:
-                for _ in range(consumers):
-                    tasks.start_soon(_hear_two_ticks, peer)
+            streams = [await _idle(peer) for _ in range(consumers)]
+            for stream in streams:
+                await _hear_two_ticks(stream)
             assert broker.edge.connections == 1
+            assert len(broker.scanner_paths()) == consumers
+            for stream in streams:
+                stream.call.cancel()
         with anyio.fail_after(60):
             while broker.scanner_paths():
                 await anyio.lowlevel.checkpoint()
@@ -95,15 +101,18 @@ async def test_calls_on_many_connections_share_one_log(broker: SmallBroker) -> N
     assert len(set(ids)) == 200
 
 
-async def _hear_two_ticks(peer: Peer) -> None:
+async def _idle(peer: Peer) -> PeerStream:
     stream = peer.consume()
     await stream.receive()
     await stream.send(LATEST)
     await stream.receive()
+    return stream
+
+
+async def _hear_two_ticks(stream: PeerStream) -> None:
     first = scan_consume_response(await stream.receive())
     second = scan_consume_response(await stream.receive())
     assert isinstance(first, Consumed)
     assert isinstance(second, Consumed)
     assert first.properties["_t"] == second.properties["_t"] == "1"
     assert first.tick < second.tick
-    stream.call.cancel()
