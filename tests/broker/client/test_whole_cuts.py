@@ -25,7 +25,7 @@ from tests.local_broker import local_broker
 
 NAMES = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(4)]
 WORKERS = 8
-ENOUGH_S = 60.0
+ENOUGH_S = 180.0
 
 
 class Transfers:

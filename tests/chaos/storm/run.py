@@ -24,7 +24,7 @@ from tests.chaos.storm.recorder import Recorder
 from tests.chaos.storm.sabotages import planted_in_clients
 from tests.chaos.storm.workload import PLACED, Workload, schema_of_rows
 
-START_S = 60.0
+START_S = 120.0
 CALM_S = 60.0
 """After the last fault: for each marker, for the readers to reach it, for broadcasts to end."""
 READ_S = WORK_S = 120.0
