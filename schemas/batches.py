@@ -122,7 +122,12 @@ def append_request(batch: ScannedBatch, body: Sequence[bytes]) -> bytes:
 
 def stamp(producer: str, sequence: int) -> bytes:
     """What goes in front of an AppendRequest to say who numbered it, and how."""
-    return field(0x2A, producer.encode()) + _number(b"\x30", sequence)
+    return _numbered_by(producer) + _number(b"\x30", sequence)
+
+
+@lru_cache(maxsize=64)
+def _numbered_by(producer: str) -> bytes:
+    return field(0x2A, producer.encode())
 
 
 def shared_properties(properties: Iterable[tuple[str, str]]) -> bytes:

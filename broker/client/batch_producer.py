@@ -272,8 +272,8 @@ class BatchProducer(Producer):
         batch = self._open.pop(shared)
         if batch.linger is not None:
             batch.linger.cancel()
-        self._tickets -= sum([ticket.done() for ticket in batch.tickets])
         kept = [at for at, ticket in enumerate(batch.tickets) if not ticket.done()]
+        self._tickets -= len(batch.tickets) - len(kept)
         if not kept:
             return
         if len(kept) < len(batch.tickets):
@@ -289,7 +289,8 @@ class BatchProducer(Producer):
 
     def _handed_out(self, tickets: int) -> None:
         self._tickets -= tickets
-        self._admit_waiters()
+        if self._for_room:
+            self._admit_waiters()
 
 
 class _Gathered:
@@ -346,7 +347,7 @@ def encode_batch(
     sizes = tuple(map(len, payloads))
     key_sizes: tuple[int, ...] = ()
     key_body = b""
-    if any(key is not None for key in keys):
+    if keys.count(None) < len(keys):
         key_sizes = tuple([0 if key is None else len(key) + 1 for key in keys])
         key_body = b"".join([key for key in keys if key is not None])
     body: Sequence[bytes] = payloads

@@ -140,8 +140,10 @@ class Appender(Actor[AppenderMessage]):
         groups = gather(appends, self._limits)
         for number, group in enumerate(groups, start=1):
             await self._commit(group, closes=closes and number == len(groups))
+        if groups:
+            return
         due = self._known.transactions.rollbacks_due(()) or self._shards.shards.flushable()
-        if not groups and (closes or due):
+        if closes or due:
             await self._commit([], closes=closes)
 
     async def stopped(self) -> None:
@@ -307,6 +309,8 @@ class Appender(Actor[AppenderMessage]):
         last, after = records[-1], end_after(records, end)
         closed = closed_tick(last.last_tick, after)
         data = [record for record in records if record.kind != MessageType.TIME_TICK]
+        messages = sum([len(record.sizes) for record in data])
+        size_bytes = sum([len(record.body) for record in data])
         await stored
         now_s = clock.monotonic_s()
         self._meter.stores.add(now_s - began_s)
@@ -314,8 +318,8 @@ class Appender(Actor[AppenderMessage]):
         self._unmarked = last.kind != MessageType.TIME_TICK
         self._groups += 1
         self._messages += last.next_id - records[0].base_id
-        self._meter.messages += sum([len(record.sizes) for record in data])
-        self._meter.bytes += sum([len(record.body) for record in data])
+        self._meter.messages += messages
+        self._meter.bytes += size_bytes
         self._mvcc.stored(records)
         self._tail.push(records, closed, now_s)
         self._shards.release(self._known.transactions.stored())
