@@ -96,6 +96,11 @@ class Context(Generic[M]):
         """Messages that found the mailbox full in this life, and were dropped."""
         return self.life.mailbox.shed
 
+    @property
+    def waiting(self) -> int:
+        """Messages that wait behind the batch that is being handled."""
+        return self.life.mailbox.depth
+
     def after(self, delay_s: float, message: M) -> Timer:
         """Have `message` arrive once, in `delay_s` seconds; it dies with the incarnation."""
         return Timer(self.life, delay_s, message, repeats=False)

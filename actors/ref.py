@@ -5,10 +5,11 @@ Next: actors/mailbox.py
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from actors.envelope import Envelope, Failure, Promise, Request
+from actors.envelope import Envelope, Failure, Promise, Request, Told
 from actors.errors import AskTimeout, MailboxFull
 from actors.incarnation import Incarnation
 from actors.mailbox import Overflow
@@ -87,14 +88,9 @@ class Ref(Generic[M_contra]):
         with what `ask` would raise. What is known at once is raised here, and it is not called:
         StaleTerm, ActorDied, MailboxFull.
         """
-        asked = self._pose(message, deadline_s)
-
-        def settle(promise: Promise) -> None:
-            asked.over()
-            answer = promise.result()
-            answered(answer.fresh() if isinstance(answer, Failure) else answer)  # type: ignore[arg-type]
-
-        asked.promise.add_done_callback(settle)
+        told = _Told(answered)
+        told.asked = self._pose(message, deadline_s, told)
+        told.asked.promise.add_done_callback(told)
 
     def __eq__(self, other: object) -> bool:
         """Same path and same term."""
@@ -108,12 +104,12 @@ class Ref(Generic[M_contra]):
         """Path and term."""
         return f"Ref({self.path}@{self.term})"
 
-    def _pose(self, question: object, deadline_s: float) -> "_Asked":
+    def _pose(self, question: object, deadline_s: float, told: Told | None = None) -> "_Asked":
         life = self.life
         if life.exit is not None:
             raise life.refusal()
         promise: Promise = asyncio.get_running_loop().create_future()
-        envelope = Envelope(question, promise)
+        envelope = Envelope(question, promise, told)
         if life.mailbox.offer(envelope):
             return _Asked(life, promise, None, deadline_s)
         if not self._overflowed(waits=True):
@@ -152,6 +148,30 @@ class _Asked:
         self._life.promises.pop(self.promise, None)
         if self._in_line is not None:
             self._life.mailbox.leave(self._in_line)
+
+
+class _Told:
+    """Calls `answered` with the answer to `asked`, in the asker's context."""
+
+    __slots__ = ("_answered", "_context", "asked")
+
+    asked: _Asked
+
+    def __init__(self, answered: Callable[[Any], None]) -> None:
+        self._answered = answered
+        self._context = copy_context()
+
+    def __call__(self, promise: Promise) -> None:
+        self.asked.over()
+        answer = promise.result()
+        self._answered(answer.fresh() if isinstance(answer, Failure) else answer)
+
+    def at_once(self, promise: Promise) -> None:
+        try:
+            self._context.run(self, promise)
+        except Exception as error:  # noqa: BLE001 - the asker's fault is not the actor's
+            told = {"message": "an asker failed over its answer", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(told)
 
 
 def _turn_away(admitted: asyncio.Future[bool]) -> None:

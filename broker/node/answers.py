@@ -40,6 +40,15 @@ class Answers:
             return lambda: self._reply(outcomes, (Durability.OS,))
         return None
 
+    def stored(self, outcomes: Sequence[AppendOutcome]) -> None:
+        """They would survive. The asker of a group that has no other is told before this returns.
+
+        Then `settled` follows, before anybody else has a turn.
+        """
+        if len(self._group) == 1:
+            envelope, _ = self._group[0]
+            envelope.reply_at_once(tuple(outcomes))
+
     def settled(self, outcomes: Sequence[AppendOutcome]) -> None:
         """Nothing more will happen to them: who still waits is told, and all are counted out."""
         self._reply(outcomes, _ALL)

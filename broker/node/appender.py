@@ -10,7 +10,7 @@ Next: broker/core/sequencer.py
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from actors import Actor, Context, Envelope, PlannedRestart
@@ -262,9 +262,8 @@ class Appender(Actor[AppenderMessage]):
         tick = TimeTick(first_tick + count - 1) if closes else None
         sequenced = self._sequence(messages, first_tick, turn)
         records = self._with_tick(sequenced, tick)
-        when_written = answers.placed(sequenced.outcomes)
         try:
-            await self._store(records, sequenced.end, when_written)
+            await self._store(records, sequenced, answers)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
             answers.settled(self._unknown(sequenced.outcomes))
@@ -294,24 +293,28 @@ class Appender(Actor[AppenderMessage]):
         return (*records, time_tick_record(tick, sequenced.end))
 
     async def _store(
-        self, records: tuple[Record, ...], end: LogEnd, when_written: Callable[[], None] | None
+        self, records: tuple[Record, ...], sequenced: Sequenced, answers: Answers
     ) -> None:
         """Make the records durable, then visible. No waiting between a tick and its place.
 
-        `end` is where the log stands after them, but for a tick that comes last.
+        Who asked alone, with nothing waiting behind, is answered between the two, and finds what it
+        wrote all the same: nobody else has a turn of the loop before it is shown.
         """
         if not records:
             return
+        when_written = answers.placed(sequenced.outcomes)
         clock = self._context.clock
         began_s = clock.monotonic_s()
         stored = self._log.append(records, when_written)
         # While the log's thread gets going:
-        last, after = records[-1], end_after(records, end)
+        last, after = records[-1], end_after(records, sequenced.end)
         closed = closed_tick(last.last_tick, after)
         data = [record for record in records if record.kind != MessageType.TIME_TICK]
         messages = sum([len(record.sizes) for record in data])
         size_bytes = sum([len(record.body) for record in data])
         await stored
+        if not self._context.waiting:
+            answers.stored(sequenced.outcomes)
         now_s = clock.monotonic_s()
         self._meter.stores.add(now_s - began_s)
         self._end = after

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from actors import Actor, ChildSpec, Envelope, MailboxSpec, Overflow
-from tests.actors.troupe import Leave, Player, Raise, Say, Troupe, seeded, settle
+from tests.actors.troupe import Leave, Nap, Player, Raise, Say, Troupe, seeded, settle
 
 
 @seeded
@@ -39,6 +39,18 @@ async def test_an_actor_can_see_that_messages_to_it_were_dropped() -> None:
         for _ in range(5):
             ref.tell(Say())
         assert context.shed == 3
+
+
+@seeded
+async def test_an_actor_can_see_how_many_messages_wait_behind_those_it_handles() -> None:
+    async with Troupe("a") as troupe:
+        context, ref = troupe.player("a").context, troupe.ref("a")
+        ref.tell(Nap(5))
+        await settle()
+        assert context.waiting == 0
+        ref.tell(Say())
+        ref.tell(Say())
+        assert context.waiting == 2
 
 
 @seeded

@@ -38,9 +38,18 @@ async def test_one_error_for_many_askers_does_not_grow_with_each() -> None:
     assert len(caught.traceback) == 2
 
 
+async def test_who_waits_for_an_answer_that_is_given_at_once_gets_it_in_its_own_turn() -> None:
+    promise: Promise = asyncio.get_running_loop().create_future()
+    envelope = Envelope("question", promise)
+    envelope.reply_at_once(1)
+    envelope.reply_at_once(2)
+    assert await promise == 1
+
+
 def test_an_answer_nobody_asked_for_goes_nowhere() -> None:
     envelope = Envelope("told")
     envelope.reply(1)
+    envelope.reply_at_once(1)
     envelope.fail(ValueError())
     assert not envelope.wanted()
 

@@ -1,7 +1,9 @@
 """tell, send and ask, as senders see them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -19,6 +21,7 @@ from actors import (
 )
 from tests.actors.troupe import (
     LONG_S,
+    Ask,
     Fail,
     Hold,
     Nap,
@@ -302,3 +305,57 @@ async def test_who_asks_and_does_not_wait_stands_in_line_like_the_others() -> No
         assert ref.life.mailbox.depth == 2
         await troupe.clock.sleep(10)
         assert told[1:] == ["a@1:in time"]
+
+
+@seeded
+async def test_an_answer_at_once_is_told_before_the_actor_goes_on_and_only_once() -> None:
+    async with Troupe("a") as troupe:
+        ref = troupe.ref("a")
+        ref.ask_then(Ask(), lambda answer: troupe.journal.append(str(answer)), deadline_s=1)
+        await settle()
+        assert troupe.journal[-2:] == ["a@1", "a@1 goes on"]
+        assert ref.life.promises == {}
+        await troupe.clock.sleep(5)
+        assert troupe.journal.count("a@1") == 1
+
+
+@seeded
+async def test_an_answer_at_once_is_told_in_the_context_of_who_asked() -> None:
+    async with Troupe("a") as troupe:
+        mine: ContextVar[str] = ContextVar("mine")
+        found: list[str] = []
+        for name in ("first", "second"):
+            mine.set(name)
+            troupe.ref("a").ask_then(Ask(), lambda _: found.append(mine.get()), deadline_s=1)
+        mine.set("neither")
+        await settle()
+        assert found == ["first", "second"]
+
+
+@seeded
+async def test_an_asker_that_fails_over_an_answer_at_once_does_not_harm_the_actor() -> None:
+    async with Troupe("a") as troupe:
+        faults: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, about: faults.append(about["exception"]))
+
+        def fail(_: object) -> None:
+            raise LookupError("mine")
+
+        troupe.ref("a").ask_then(Ask(), fail, deadline_s=1)
+        await settle()
+        loop.set_exception_handler(None)
+        assert [type(it) for it in faults] == [LookupError]
+        assert troupe.journal[-1] == "a@1 goes on"
+        assert await troupe.ref("a").ask(Ask(), deadline_s=1) == "a@1"
+
+
+@seeded
+async def test_an_answer_at_once_to_who_was_told_that_it_came_too_late_goes_nowhere() -> None:
+    async with Troupe("a") as troupe:
+        told: list[object] = []
+        troupe.ref("a").tell(Nap(5))
+        await settle()
+        troupe.ref("a").ask_then(Ask(), told.append, deadline_s=1)
+        await troupe.clock.sleep(10)
+        assert [type(it) for it in told] == [AskTimeout]

@@ -61,6 +61,11 @@ class Raise(Request[str]):
 
 
 @dataclass(frozen=True, slots=True)
+class Ask(Request[str]):
+    """Answered with name@term, at once; what the player does next is written down after it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fail(Request[str]):
     """Answer with an error, without a crash."""
 
@@ -115,8 +120,8 @@ class Player(Actor[Any]):
 
     async def act(self, envelope: Envelope[Any]) -> None:
         match envelope.message:
-            case Say(text):
-                envelope.reply(f"{self.name}:{text}")
+            case Say() | Ask():
+                self.speak(envelope)
             case Hold():
                 self.held.append(envelope)
             case Release(text):
@@ -134,6 +139,14 @@ class Player(Actor[Any]):
                 self.note(f"saw {path}@{term} {reason}")
             case other:
                 self.note(f"got {other}")
+
+    def speak(self, envelope: Envelope[Say | Ask]) -> None:
+        match envelope.message:
+            case Say(text):
+                envelope.reply(f"{self.name}:{text}")
+            case Ask():
+                envelope.reply_at_once(self.name)
+                self.note("goes on")
 
     async def take_time(self, envelope: Envelope[Nap | Resist]) -> None:
         with anyio.CancelScope(shield=isinstance(envelope.message, Resist)):

@@ -13,7 +13,7 @@ from broker.node.intake import append, append_then
 from broker.node.limits import NodeLimits
 from broker.node.messages import AppendOutcome
 from broker.wal.memory import MemoryWal
-from tests.broker.node.world import appended, message, running_node
+from tests.broker.node.world import PCHANNEL, appended, message, running_node
 
 
 class Gate:
@@ -236,3 +236,27 @@ def test_who_does_not_wait_gets_the_same_outcomes() -> None:
             assert located.backlog.bytes_waiting == 0
 
     run_seeded(7, scenario)
+
+
+def test_who_is_answered_finds_what_was_stored_at_its_next_turn() -> None:
+    async def scenario() -> None:
+        async with running_node(MemoryWal()) as world:
+            await world.assign()
+            located = await world.locate()
+            channel = world.parts.open_channels.find(PCHANNEL)
+            assert channel is not None
+            loop = asyncio.get_running_loop()
+            seen: list[tuple[int, int]] = []
+
+            def answered(outcomes: tuple[AppendOutcome, ...]) -> None:
+                last = appended(outcomes)[-1]
+                loop.call_soon(lambda: seen.append((last.id, channel.tail.next_id)))
+
+            for together in (1, 3):
+                for _ in range(together):
+                    append_then(located, (message("x"),), answered, deadline_s=30)
+                await world.clock.sleep(0.1)
+            assert len(seen) == 4
+            assert all(last_id < next_id for last_id, next_id in seen)
+
+    run_seeded(11, scenario)
