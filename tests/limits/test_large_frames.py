@@ -26,7 +26,7 @@ SENT_BYTES = 64 * MIB - 4096
 FRAME_BYTES_MAX = 16 * MIB
 """The default limit. A server that gathered a body up to it before refusing would grow by this; the
 window of 2 MiB and its copies while it is looked through stay well below."""
-MANY_TRIES, COPIES_MAX = 30, 10
+MANY_TRIES, COPIES_MAX = 30, 7
 """Of a message whose frame is allowed 4 to 6 copies are seen while it is taken apart; if refused
 ones added up there would be 30."""
 
