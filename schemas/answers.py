@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from schemas.base36 import read_base36, rocksmq_id
-from schemas.entries import read_entry, write_entry
-from schemas.fields import fields, read_length
+from schemas.encoding.base36 import read_base36, rocksmq_id
+from schemas.encoding.entries import read_entry, write_entry
+from schemas.encoding.fields import fields, read_length
+from schemas.encoding.varint import Malformed, read_varint, signed, varint
 from schemas.status import read_streaming_error
-from schemas.varint import Malformed, read_varint, signed, varint
 
 _MESSAGE_PROPERTY: Final = b"\x12"
 _BASE36_WALS: Final = frozenset({1, 3})

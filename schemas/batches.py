@@ -2,7 +2,7 @@
 
 Never looks into a body, never judges whether sizes fit it. Fields may come in any order; numbers
 may be packed or not; unknown fields are skipped.
-Next: schemas/fields.py
+Next: schemas/encoding/fields.py
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from schemas.entries import write_entry
-from schemas.fields import field, fields
+from schemas.encoding.entries import write_entry
+from schemas.encoding.fields import field, fields
+from schemas.encoding.varint import Malformed, signed, varint
 from schemas.status import read_streaming_error
-from schemas.varint import Malformed, signed, varint
 
 PROPERTY: Final = b"\x1a"
 """The tag of a shared property, in a request, in what is stored, and in what a reader gets."""

@@ -6,9 +6,9 @@ Never decides whether a pchannel is served here. Next: schemas/status.py
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.base64_text import base64_text, read_base64
-from schemas.fields import field, fields
-from schemas.varint import Malformed, signed, varint
+from schemas.encoding.base64_text import base64_text, read_base64
+from schemas.encoding.fields import field, fields
+from schemas.encoding.varint import Malformed, signed, varint
 
 CREATE_PRODUCER: Final = "create-producer"
 CREATE_CONSUMER: Final = "create-consumer"

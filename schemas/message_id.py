@@ -1,6 +1,6 @@
 """Text forms of message ids, one for each kind of log that Milvus knows.
 
-Tidemark hands out RocksMQ ids only (schemas/base36.py has those); the others are here for ids that
+Tidemark hands out RocksMQ ids only (see `encoding/base36.py`); the others are here for ids that
 come from elsewhere, inside replicate headers and checkpoints. Next: schemas/handshake.py
 """
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
-from schemas.base36 import INT64_MAX, rocksmq_id, rocksmq_id_text
-from schemas.base64_text import base64_text, read_base64
-from schemas.fields import fields
-from schemas.varint import UINT64_MAX, Malformed, shown, signed, varint
+from schemas.encoding.base36 import INT64_MAX, rocksmq_id, rocksmq_id_text
+from schemas.encoding.base64_text import base64_text, read_base64
+from schemas.encoding.fields import fields
+from schemas.encoding.varint import UINT64_MAX, Malformed, shown, signed, varint
 
 
 class WalName(IntEnum):

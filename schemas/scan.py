@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from schemas.base36 import read_base36
-from schemas.entries import read_entry, write_entry
-from schemas.fields import fields, read_length
-from schemas.varint import Malformed, read_varint, signed, varint
+from schemas.encoding.base36 import read_base36
+from schemas.encoding.entries import read_entry, write_entry
+from schemas.encoding.fields import fields, read_length
+from schemas.encoding.varint import Malformed, read_varint, signed, varint
 
 SERVER_KEYS: Final = ("_tt", "_lc", "_lcs", "_wt", "_np")
 """Properties that only a server sets; what a client sends under these keys is not stored."""

@@ -8,11 +8,11 @@ Next: schemas/answers.py
 from functools import lru_cache
 from typing import Final
 
-from schemas.base36 import base36
-from schemas.base64_text import base64_text
-from schemas.entries import write_entry
-from schemas.fields import field
-from schemas.varint import varint
+from schemas.encoding.base36 import base36
+from schemas.encoding.base64_text import base64_text
+from schemas.encoding.entries import write_entry
+from schemas.encoding.fields import field
+from schemas.encoding.varint import varint
 
 CONSUMER_ID: Final = 1
 """One stream is one consumer, so its id is a constant."""

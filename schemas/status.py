@@ -6,8 +6,8 @@ Never chooses a streaming code. Next: schemas/README.md
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.fields import field, fields
-from schemas.varint import signed, varint
+from schemas.encoding.fields import field, fields
+from schemas.encoding.varint import signed, varint
 
 DETAILS_TRAILER: Final = "grpc-status-details-bin"
 UNKNOWN: Final = 999

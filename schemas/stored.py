@@ -1,14 +1,14 @@
 """The stored form of a message, taken apart and put together outside the hot streams.
 
 It reads and replaces the header property and makes messages of the log's own. It never decodes a
-payload. Next: schemas/insert_header.py
+payload. Next: schemas/properties/insert_header.py
 """
 
 from typing import Final
 
-from schemas.base64_text import base64_text, read_base64
-from schemas.entries import read_entry, write_entry
-from schemas.fields import fields
+from schemas.encoding.base64_text import base64_text, read_base64
+from schemas.encoding.entries import read_entry, write_entry
+from schemas.encoding.fields import fields
 
 _HEADER: Final = "_h"
 _PAYLOAD_TAG: Final = 0x12

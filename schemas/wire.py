@@ -2,7 +2,7 @@
 
 Bytes in, values out, and back; never decodes payloads, never does I/O. Everything that reads bytes
 raises Malformed on garbage and nothing else.
-Next: broker/edge/produce.py
+Next: broker/edge/milvus/produce.py
 """
 
 from schemas.answers import (
@@ -20,7 +20,8 @@ from schemas.answers import (
     scan_consume_response,
     scan_produce_response,
 )
-from schemas.base36 import base36, read_base36, rocksmq_id, rocksmq_id_text
+from schemas.encoding.base36 import base36, read_base36, rocksmq_id, rocksmq_id_text
+from schemas.encoding.varint import Malformed
 from schemas.scan import (
     SERVER_KEYS,
     Close,
@@ -41,7 +42,6 @@ from schemas.splice import (
     produce_result_in_txn,
     time_tick_payload,
 )
-from schemas.varint import Malformed
 
 __all__ = [
     "CONSUMER_ID",

@@ -4,11 +4,11 @@ One file is one role a process can play; what several roles need stands beside t
 Next: broker/app/process.py
 """
 
-from broker.app.failures import CannotStart, LeadLost
 from broker.app.listening import bind
 from broker.app.process import serve, serve_coordinator, serve_node
+from broker.app.run_single import run_broker
 from broker.app.running import Broker
-from broker.app.single import run_broker
+from broker.app.start_failures import CannotStart, LeadLost
 
 __all__ = [
     "Broker",

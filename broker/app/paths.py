@@ -6,7 +6,7 @@ Owns the paths and the one reference to the running tree. Never starts anything.
 from typing import Any
 
 from actors import Ref, System
-from broker.edge.reach import Reach, Reaches
+from broker.edge.rpc.proxies import Proxies, Proxy
 
 ROOT = "/root"
 ORACLE = f"{ROOT}/coordinator/oracle"
@@ -31,7 +31,7 @@ class Found:
 
     def __init__(self) -> None:
         self.system: System | None = None
-        self.reaches = Reaches(
+        self.reaches = Proxies(
             directory=self.reach(DIRECTORY),
             assigner=self.reach(ASSIGNER),
             catalog=self.reach(CATALOG),
@@ -50,6 +50,6 @@ class Found:
         assert self.system is not None, path
         return self.system.find(path)
 
-    def reach(self, path: str) -> Reach:
+    def reach(self, path: str) -> Proxy:
         """Whoever is there whenever it is asked."""
-        return Reach(lambda: self.find(path))
+        return Proxy(lambda: self.find(path))

@@ -1,6 +1,6 @@
 """One process from its first line to its exit code: logs, signals, the loop, the ready line.
 
-Owns what is the same for every role. Next: broker/app/single.py
+Owns what is the same for every role. Next: broker/app/run_single.py
 """
 
 import asyncio
@@ -16,13 +16,13 @@ import anyio
 import structlog
 import uvloop
 
-from broker.app.coordinator import run_coordinator
-from broker.app.failures import CannotStart
 from broker.app.listening import bind
 from broker.app.logs import configure_logs
-from broker.app.node import run_node
+from broker.app.run_coordinator import run_coordinator
+from broker.app.run_node import run_node
+from broker.app.run_single import run_broker
 from broker.app.running import Broker
-from broker.app.single import run_broker
+from broker.app.start_failures import CannotStart
 from broker.config import Settings, misspelt
 from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
 

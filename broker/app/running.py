@@ -1,6 +1,6 @@
 """A process that runs, whatever its role, and the wait until it can be used.
 
-Owns the patience of a start. Next: broker/coordinator/assigner.py
+Owns the patience of a start. Next: broker/coordinator/assignment/assigner.py
 """
 
 import os
@@ -11,15 +11,15 @@ import anyio
 import structlog
 
 from actors import ActorError, System, SystemClock
-from broker.app.failures import CannotStart, LeadLost
 from broker.app.logs import program_version
 from broker.app.paths import ROOT, Found
+from broker.app.start_failures import CannotStart, LeadLost
 from broker.config import Settings
-from broker.coordinator.leadership import LedStore
+from broker.coordinator.leases.leadership import LedStore
 from broker.coordinator.messages import NextAssignment
-from broker.edge.admin_service import ServerFacts
-from broker.edge.inside import Inside
 from broker.edge.server import EdgeServer
+from broker.edge.tidemark.admin_service import ServerFacts
+from broker.edge.tidemark.process_view import Inside
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
 from broker.wal.damages import Damages

@@ -1,6 +1,6 @@
 """Opens what a process keeps its data in, and says in one sentence why it cannot.
 
-Owns the choice of drivers. Next: broker/wal/segmented/wal.py
+Owns the choice of drivers. Next: broker/wal/segmented/segmented_wal.py
 """
 
 from collections.abc import AsyncIterator
@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 import structlog
 
-from broker.app.failures import CannotStart
+from broker.app.start_failures import CannotStart
 from broker.config import Settings
-from broker.coordinator.founding import found_cluster
-from broker.coordinator.leadership import LedStore, lead
-from broker.core.assignment import STREAMING_VERSION
+from broker.coordinator.assignment.founding import found_cluster
+from broker.coordinator.leases.leadership import LedStore, lead
+from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused

@@ -1,7 +1,7 @@
 """`tidemark consume`: messages to stdout, one a line.
 
 It owns the form of a line. It stops quietly when nobody reads any more.
-Next: broker/client/scanner.py
+Next: broker/client/read/scanner.py
 """
 
 import json
@@ -18,8 +18,8 @@ import anyio
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.stdout import until_nobody_reads
 from broker.client import BadTarget, Client, Received, TidemarkError
-from broker.client.start import Start
-from broker.client.together import until_first
+from broker.client.net.race import until_first
+from broker.client.read.start import Start
 
 LOOK_EVERY_S = 0.2
 PAUSED = (

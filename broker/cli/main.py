@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import (
+from broker.cli.commands import (
     actors,
     broadcasts,
     collection,
@@ -19,8 +19,7 @@ from broker.cli import (
     streaming,
     wal,
 )
-from broker.cli.lean_imports import lean_imports
-from broker.cli.options import (
+from broker.cli.commands.flags import (
     AllowChaos,
     Cluster,
     DataDir,
@@ -31,6 +30,7 @@ from broker.cli.options import (
     PChannels,
     Server,
 )
+from broker.cli.lean_imports import lean_imports
 from broker.cli.stdout import open_standard_streams
 
 app = typer.Typer(
@@ -238,7 +238,7 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
 @app.command()
 def channels(server: Server = "", json: Json = False) -> None:
     """Every pchannel: who serves it at which term, and what it holds."""
-    from broker.cli.showing import show_channels
+    from broker.cli.show.questions import show_channels
 
     show_channels(server, as_json=json)
 
@@ -246,7 +246,7 @@ def channels(server: Server = "", json: Json = False) -> None:
 @app.command()
 def barriers(server: Server = "", json: Json = False) -> None:
     """Barriers over time ticks: what has passed, who takes part, who is late."""
-    from broker.cli.showing import show_barriers
+    from broker.cli.show.questions import show_barriers
 
     show_barriers(server, as_json=json)
 
@@ -273,6 +273,6 @@ def top(
 @app.command()
 def health(server: Server = "", json: Json = False) -> None:
     """How the server is; exit code 1 unless it is healthy."""
-    from broker.cli.showing import show_health
+    from broker.cli.show.questions import show_health
 
     show_health(server, as_json=json)

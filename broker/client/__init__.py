@@ -6,17 +6,18 @@ async with connect("127.0.0.1:19531") as log:
         ...
 """
 
-from broker.client.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
-from broker.client.barrier import Barrier, Peer
+from broker.client.append.batch_producer import Gathering, Ticket
+from broker.client.append.outbox import SendLimits
 from broker.client.batch import AppendedBatch, MessageBatch
-from broker.client.batch_commits import AppCommits, BatchCommits, BatchCommitted
-from broker.client.batch_producer import Gathering, Ticket
-from broker.client.broadcast import Broadcasted, BroadcastInfo, Broadcasts, LockInfo
 from broker.client.client import Client
-from broker.client.collections import Collections
+from broker.client.cluster.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
+from broker.client.cluster.barrier import Barrier, Peer
+from broker.client.cluster.broadcast import Broadcasted, BroadcastInfo, Broadcasts, LockInfo
+from broker.client.cluster.collections import Collections
+from broker.client.cluster.cursor import Cursor
+from broker.client.cluster.measure import Measure
+from broker.client.cluster.watch import Watch
 from broker.client.connect import DEFAULT_SERVER, connect
-from broker.client.cursor import Cursor
-from broker.client.deadlines import Deadlines
 from broker.client.durability import Durability
 from broker.client.errors import (
     AppendsFailed,
@@ -54,13 +55,12 @@ from broker.client.errors import (
     Unrecoverable,
     WalNameMismatch,
 )
-from broker.client.measuring import Measure
 from broker.client.message import Appended, Batch, Message, Received
-from broker.client.outbox import Limits
-from broker.client.scanner import BatchScanner, Scanner
-from broker.client.stage import Stage, StagedPart
-from broker.client.txn import Txn
-from broker.client.watch import Watch
+from broker.client.net.deadlines import Deadlines
+from broker.client.read.scanner import BatchScanner, Scanner
+from broker.client.txn.batch_commits import AppCommits, BatchCommits, BatchCommitted
+from broker.client.txn.stage import Stage, StagedPart
+from broker.client.txn.txn import Txn
 from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.collection import Collection
@@ -112,7 +112,6 @@ __all__ = [
     "InvalidArgument",
     "InvalidRequestSequence",
     "InvalidTransactionState",
-    "Limits",
     "LockInfo",
     "Measure",
     "Message",
@@ -133,6 +132,7 @@ __all__ = [
     "ResourceKey",
     "Scanner",
     "SchemaVersionMismatch",
+    "SendLimits",
     "ServerFailed",
     "ServerRefusal",
     "ServerStopping",

@@ -1,7 +1,7 @@
 """What a program appends with: the half of the client that writes.
 
 It finds the vchannels of a target and hands the rest on.
-Next: broker/client/appends.py
+Next: broker/client/append/appends.py
 """
 
 from abc import ABC, abstractmethod
@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from broker.client.appends import Appends
-from broker.client.atomic import append_atomically
+from broker.client.append.appends import Appends
+from broker.client.append.batch_producer import Ticket
+from broker.client.append.row_pieces import split_rows
+from broker.client.append.sendable import shared_of
 from broker.client.batch import AppendedBatch
-from broker.client.batch_producer import Ticket
-from broker.client.deadlines import Deadlines
+from broker.client.cluster.targets import Shards, Targets
 from broker.client.durability import Durability, level_of
 from broker.client.errors import BadTarget, InvalidArgument
 from broker.client.message import Appended, Key, Kind, Message, check_messages
-from broker.client.row_pieces import split_rows
-from broker.client.sendable import shared_of
-from broker.client.targets import Shards, Targets
-from broker.client.txn import Txn
+from broker.client.net.deadlines import Deadlines
+from broker.client.txn.atomic import append_atomically
+from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
 
 NO_PROPERTIES: Mapping[str, str] = {}

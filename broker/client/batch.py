@@ -1,7 +1,7 @@
 """Batches as a program appends and reads them: where one landed, and what came.
 
 It owns the cutting of bodies, once and when asked for. It never talks to anything.
-Next: broker/client/batch_producer.py
+Next: broker/client/append/batch_producer.py
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from broker.client.errors import ProtocolBroken
 from broker.client.message import KEY_PROPERTY, Received
 from broker.model.batch import Keys
 from broker.model.ids import MessageId, TimeTick, VChannelName
-from schemas.arrow_ipc import BadArrow
-from schemas.arrow_json import rows_as_json
-from schemas.arrow_rows import decode_rows
+from schemas.arrow.ipc import BadArrow
+from schemas.arrow.json_rows import rows_as_json
+from schemas.arrow.rows import decode_rows
 from schemas.batches import ARROW_ROWS, STORED, ReadBatch
-from schemas.entries import read_entry
-from schemas.fields import fields
+from schemas.encoding.entries import read_entry
+from schemas.encoding.fields import fields
+from schemas.encoding.varint import Malformed
 from schemas.packing import BadPacking, unpack
-from schemas.properties import ROW_KEY, BadProperty
-from schemas.varint import Malformed
+from schemas.properties.keys import ROW_KEY, BadProperty
 
 BODY_BYTES_MAX = 1 << 30
 

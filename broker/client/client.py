@@ -11,28 +11,28 @@ from typing import Any
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from broker.client.admin import ActorInfo, Admin, ChannelInfo, Health
-from broker.client.appends import Appends
-from broker.client.batch_commits import BatchCommits
-from broker.client.batch_producer import Gathering
-from broker.client.batch_start import BatchStart, BatchUntil, plan_batches
-from broker.client.batch_subscription import BatchSubscription, Only
-from broker.client.broadcast import Broadcasts
-from broker.client.collections import Collections
-from broker.client.deadlines import Deadlines
+from broker.client.append.appends import Appends
+from broker.client.append.batch_producer import Gathering
+from broker.client.append.outbox import SendLimits
+from broker.client.cluster.admin import ActorInfo, Admin, ChannelInfo, Health
+from broker.client.cluster.broadcast import Broadcasts
+from broker.client.cluster.cluster_view import ClusterView
+from broker.client.cluster.collections import Collections
+from broker.client.cluster.offsets import Offsets
+from broker.client.cluster.targets import Targets, together
 from broker.client.errors import ClosedClient, ForkedClient
-from broker.client.network import Network
-from broker.client.offsets import Offsets
-from broker.client.outbox import Limits
-from broker.client.owners import Owners
-from broker.client.row_scanner import RowForm, RowScanner, schema_of_targets
-from broker.client.scanner import BatchScanner, Scanner
+from broker.client.net.deadlines import Deadlines
+from broker.client.net.network import Network
+from broker.client.net.owners import Owners
+from broker.client.read.batch_start import BatchStart, BatchUntil, plan_batches
+from broker.client.read.batch_subscription import BatchSubscription, Only
+from broker.client.read.row_scanner import RowForm, RowScanner, schema_of_targets
+from broker.client.read.scanner import BatchScanner, Scanner
+from broker.client.read.start import ReadOptions, Start, Until, plan
+from broker.client.read.subscription import Subscription
 from broker.client.staging import Staging
-from broker.client.start import ReadOptions, Start, Until, plan
-from broker.client.subscription import Subscription
-from broker.client.targets import Targets, together
 from broker.client.timekeeping import Timekeeping
-from broker.client.whole_tree import WholeTree
+from broker.client.txn.batch_commits import BatchCommits
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, VChannelName
 
@@ -51,7 +51,7 @@ class Client(Staging, Timekeeping):
         network: Network,
         tasks: TaskGroup,
         deadlines: Deadlines,
-        sending: tuple[Limits, Gathering],
+        sending: tuple[SendLimits, Gathering],
         *,
         resend: bool,
     ) -> None:
@@ -70,7 +70,7 @@ class Client(Staging, Timekeeping):
         Timekeeping.__init__(self, coordinator, owners, tasks, deadline_s=deadlines.call_s)
         self._offsets = Offsets(owners, deadline_s=deadlines.call_s)
         self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
-        self._tree = WholeTree(network, self._admin, deadline_s=deadlines.call_s)
+        self._tree = ClusterView(network, self._admin, deadline_s=deadlines.call_s)
         self._collections = collections
         self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
 

@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from broker.client.batch_producer import Gathering
+from broker.client.append.batch_producer import Gathering
+from broker.client.append.outbox import SendLimits
 from broker.client.client import Client
-from broker.client.deadlines import Deadlines
-from broker.client.network import Network
-from broker.client.outbox import Limits
+from broker.client.net.deadlines import Deadlines
+from broker.client.net.network import Network
 
 DEFAULT_SERVER = "127.0.0.1:19531"
 DEFAULT_DEADLINES = Deadlines()
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = SendLimits()
 DEFAULT_GATHERING = Gathering()
 
 
@@ -29,7 +29,7 @@ async def connect(
     *,
     cluster: str = "by-dev",
     deadlines: Deadlines = DEFAULT_DEADLINES,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: SendLimits = DEFAULT_LIMITS,
     gathering: Gathering = DEFAULT_GATHERING,
     resend: bool = True,
 ) -> AsyncIterator[Client]:

@@ -1,6 +1,6 @@
 """How safe an append is when it is answered, in the words of programs.
 
-Owns the words and their numbers in `tidemark.v1`. Next: broker/client/appends.py
+Owns the words and their numbers in `tidemark.v1`. Next: broker/client/append/appends.py
 """
 
 from typing import Final, Literal, get_args

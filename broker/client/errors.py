@@ -1,7 +1,7 @@
 """Every way a call of the client can fail, as a type that says whether to try again.
 
 It owns the mapping from Milvus's streaming codes to exception types. It never decides to retry:
-Next: broker/client/retry.py
+Next: broker/client/net/retry_rules.py
 """
 
 from collections.abc import Sequence

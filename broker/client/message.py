@@ -1,7 +1,7 @@
 """What a program appends and what it reads: messages, acknowledgements, batches.
 
 It owns the spelling of the properties the client adds. It never talks to anything.
-Next: broker/client/producer.py
+Next: broker/client/append/producer.py
 """
 
 from base64 import b64decode, b64encode
@@ -13,8 +13,8 @@ from typing import NamedTuple, TypedDict
 from broker.client.durability import Durability
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
-from schemas.broadcast_header import read_broadcast_id
-from schemas.properties import BARRIER_TICK
+from schemas.properties.broadcast_header import read_broadcast_id
+from schemas.properties.keys import BARRIER_TICK
 from schemas.wire import message as wire_message
 
 Key = bytes | str | int

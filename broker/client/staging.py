@@ -5,12 +5,12 @@ It only hands on, as its other half does. Next: broker/client/appending.py
 
 from collections.abc import Iterable
 
+from broker.client.append.appends import Appends
 from broker.client.appending import Appending
-from broker.client.appends import Appends
-from broker.client.batch_commits import COMMIT_S, AppCommits, BatchCommits, BatchCommitted
-from broker.client.deadlines import Deadlines
-from broker.client.stage import Stage, StagedPart, checked_name
-from broker.client.targets import Shards, Targets
+from broker.client.cluster.targets import Shards, Targets
+from broker.client.net.deadlines import Deadlines
+from broker.client.txn.batch_commits import COMMIT_S, AppCommits, BatchCommits, BatchCommitted
+from broker.client.txn.stage import Stage, StagedPart, checked_name
 
 
 class Staging(Appending):

@@ -1,7 +1,7 @@
 """What a program does with time: cuts, what lies between ticks, barriers, named cursors.
 
 The part of the client that asks which ticks hold, and says how far something is. It hands each
-call on, after one check. Next: broker/client/time_sync.py
+call on, after one check. Next: broker/client/cluster/time_sync.py
 """
 
 from abc import ABC, abstractmethod
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from anyio.abc import TaskGroup
 
-from broker.client.barrier import CLUSTER, Barrier, KindName
-from broker.client.connection import Connection
-from broker.client.cursor import Cursor, Cursors
+from broker.client.cluster.barrier import CLUSTER, Barrier, KindName
+from broker.client.cluster.cursor import Cursor, Cursors
+from broker.client.cluster.measure import Measure, MeasureLimits, Measurements
+from broker.client.cluster.time_sync import TimeSync
 from broker.client.errors import InvalidArgument
-from broker.client.measuring import Limits, Measure, Measuring
-from broker.client.owners import Owners
-from broker.client.time_sync import TimeSync
+from broker.client.net.connection import Connection
+from broker.client.net.owners import Owners
 from broker.model.barrier import BarrierView
 from broker.model.cut import Cut
 from broker.model.named_cursor import CursorView
@@ -28,7 +28,7 @@ class Timekeeping(ABC):
         self, connection: Connection, owners: Owners, tasks: TaskGroup, *, deadline_s: float
     ) -> None:
         self._time_sync = TimeSync(connection, owners, deadline_s=deadline_s)
-        self._measuring = Measuring(owners, deadline_s=deadline_s)
+        self._measuring = Measurements(owners, deadline_s=deadline_s)
         self._cursors = Cursors(connection, deadline_s=deadline_s)
         self._watching = tasks
 
@@ -78,7 +78,7 @@ class Timekeeping(ABC):
         Raises InvalidArgument for an empty span, a tick from the future or no targets.
         """
         channels = await self._channels_of(targets)
-        limits = Limits(rows_max, bytes_max)
+        limits = MeasureLimits(rows_max, bytes_max)
         return await self._measuring.measure(channels, (after, until), limits)
 
     def barrier(self, name: str = CLUSTER, kind: KindName | None = None) -> Barrier:

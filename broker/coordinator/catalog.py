@@ -1,7 +1,7 @@
 """Collections: the names people use, each with an id and one vchannel per shard.
 
 Owns their records and the counter of ids. Never touches a log: a vchannel needs no creation.
-Next: broker/core/placement.py
+Next: broker/core/cluster/shard_placement.py
 """
 
 from collections import Counter
@@ -27,13 +27,13 @@ from broker.coordinator.records import (
     encode_collection,
     encode_number,
 )
+from broker.core.cluster.shard_placement import SHARDS_MAX, place_shards
 from broker.core.naming import (
     COLLECTION_NAME_LENGTH_MAX,
     collection_name_refusal,
     pchannel_of,
     vchannel_name,
 )
-from broker.core.placement import SHARDS_MAX, place_shards
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId, PChannelName, VChannelName

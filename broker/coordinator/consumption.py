@@ -1,7 +1,7 @@
 """Whether consumption is paused in the cluster: recorded, and told to every node.
 
 Owns that record. Nodes that join later, or did not hear of it, learn it with their lease; so an
-operator says it once. Never talks to a consumer. Next: broker/node/pause.py
+operator says it once. Never talks to a consumer. Next: broker/node/state/pause.py
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ import anyio
 import structlog
 
 from actors import Actor, Context, Envelope
-from broker.coordinator.live_nodes import LiveNodes
+from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.messages import ConsumptionMessage
 from broker.coordinator.records import PAUSE_KEY, decode_number, encode_number
-from broker.core.kinds import PAUSED
+from broker.core.cluster.actor_kinds import PAUSED
 from broker.model.failure import Refused, StreamingCode
 from broker.ports.meta import MetaError, MetaStore
 from broker.ports.nodes import NodeControl

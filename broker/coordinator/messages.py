@@ -7,8 +7,8 @@ Refused. The rest passes between the coordinator's own actors.
 from dataclasses import dataclass
 
 from actors import Ref, Request
-from broker.core.assignment import PChannelMeta
-from broker.core.balance import Carried, Rules
+from broker.core.cluster.assignment import PChannelMeta
+from broker.core.cluster.balance import Carried, Rules
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import NodeId, PChannelName, Term
@@ -20,7 +20,7 @@ from broker.ports.ticks import TickRange
 
 @dataclass(frozen=True, slots=True)
 class WindowGranted:
-    """`bound_ms` is durable; `saved_ms` was before it. See `broker/core/tso.py`."""
+    """`bound_ms` is durable; `saved_ms` was before it. See `broker/core/time/tso.py`."""
 
     saved_ms: int
     bound_ms: int
@@ -141,7 +141,7 @@ class ChannelReported:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelOpened:
+class NodeOpenedChannel:
     """A node says that it serves the channel at this term."""
 
     node: NodeId
@@ -158,7 +158,7 @@ class ChannelClosed:
     term: Term
 
 
-ChannelEvent = ChannelReported | ChannelOpened | ChannelClosed
+ChannelEvent = ChannelReported | NodeOpenedChannel | ChannelClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ AssignerMessage = (
     NextAssignment
     | ListPChannels
     | ChannelReported
-    | ChannelOpened
+    | NodeOpenedChannel
     | ChannelClosed
     | PlacementReady
     | ChannelChanged
@@ -265,7 +265,7 @@ class Move:
 
 PlacementMessage = (
     ChannelReported
-    | ChannelOpened
+    | NodeOpenedChannel
     | ChannelClosed
     | NodesChanged
     | AccessChanged

@@ -1,7 +1,7 @@
 """What the coordinator keeps in the metadata store: keys, and values as JSON with a version.
 
 JSON, because it is little data that a person may have to read in an emergency. Never touches the
-store itself. Next: broker/coordinator/ledger.py
+store itself. Next: broker/coordinator/assignment/channel_records.py
 """
 
 import base64
@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from broker.core.assignment import Owner, PChannelMeta
-from broker.core.membership import Member
+from broker.core.cluster.assignment import Owner, PChannelMeta
+from broker.core.cluster.node_leases import Member
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName

@@ -1,7 +1,7 @@
 """The coordinator's subtree, built from what it needs.
 
 Owns the order of starts: who asks comes after whom it asks, and restarts with it (rest_for_one).
-Never opens the store or a node. Next: broker/coordinator/assigner.py
+Never opens the store or a node. Next: broker/coordinator/assignment/assigner.py
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from actors import (
     Overflow,
     SupervisorSpec,
 )
-from broker.coordinator.assigner import Assigner
-from broker.coordinator.balancer import Balancer
-from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
+from broker.coordinator.assignment.assigner import Assigner
+from broker.coordinator.assignment.balancer import Balancer
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.placer import PlacementTiming, Placer
+from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog import Catalog
-from broker.coordinator.commit_tree import CommitsParts, commits_tree
+from broker.coordinator.commit.tree import CommitsParts, commits_tree
 from broker.coordinator.consumption import Consumption
-from broker.coordinator.cut_gate import CutGate
-from broker.coordinator.gate_messages import BROADCASTS, COMMITS, CUT_GATE
-from broker.coordinator.live_nodes import LiveNodes
-from broker.coordinator.oracle import Oracle
-from broker.coordinator.placement import Placement, PlacementTiming
-from broker.coordinator.registrar import ReachNode, Registrar
-from broker.coordinator.window import TickWindow
-from broker.core.balance import Rules
-from broker.core.membership import Patience
+from broker.coordinator.cuts.cut_lock import CutLock
+from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_GATE
+from broker.coordinator.leases.registrar import ReachNode, Registrar
+from broker.coordinator.time.oracle import Oracle
+from broker.coordinator.time.tick_window import TickWindow
+from broker.core.cluster.balance import Rules
+from broker.core.cluster.node_leases import StartupGrace
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
 
@@ -54,7 +54,7 @@ class CoordinatorParts:
     pchannels: Sequence[PChannelName]
     reach: ReachNode | None = None
     lease_s: float = 5.0
-    patience: Patience = Patience()
+    patience: StartupGrace = StartupGrace()
     rules: Rules = Rules()
     balance_s: float = 60.0
     timing: PlacementTiming = field(default_factory=PlacementTiming)
@@ -109,7 +109,7 @@ def _cut_gate(parts: CoordinatorParts) -> ChildSpec:
     """Before all who enter it: when it restarts, they tell it anew what is under way."""
     parties = (*((BROADCASTS,) if parts.broadcast else ()), *((COMMITS,) if parts.commits else ()))
     mailbox = MailboxSpec(bound=16_384, batch_max=1024)
-    return ChildSpec(CUT_GATE, lambda: CutGate(parties), mailbox)
+    return ChildSpec(CUT_GATE, lambda: CutLock(parties), mailbox)
 
 
 def _of_many_channels(parts: CoordinatorParts, path: str) -> tuple[SupervisorSpec, ...]:
@@ -153,7 +153,7 @@ def _placements(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
     def placement(name: PChannelName) -> ChildSpec:
         return ChildSpec(
             name,
-            lambda: Placement(name, parts.store, parts.nodes, assigner_path, parts.timing),
+            lambda: Placer(name, parts.store, parts.nodes, assigner_path, parts.timing),
             MailboxSpec(bound=256, overflow=Overflow.SHED),
             patient=True,
         )

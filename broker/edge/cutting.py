@@ -1,7 +1,7 @@
 """Finds a tick that is closed on every one of some channels, and where it lies on each.
 
 Owns no state. An idle channel is not waited for: its Appender is asked to close a tick now, which
-costs it no write. Next: broker/node/appender.py
+costs it no write. Next: broker/node/append/appender.py
 
 Why this is exact: the tick is at least the newest closed tick of each channel, and an append is
 acknowledged only when its own tick is closed, so whatever was acknowledged before belongs to the
@@ -16,11 +16,11 @@ import anyio
 
 from actors import ActorDied, MailboxFull, StaleTerm
 from broker.core.naming import pchannel_of
-from broker.edge.reach import Reach
+from broker.edge.rpc.proxies import Proxy
 from broker.model.cut import Cut
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick
-from broker.node.messages import CloseTick, Locate, Located
+from broker.node.state.messages import CloseTick, Locate, Located
 
 CHANNELS_MAX: Final = 4096
 CUT_S: Final = 8.0
@@ -36,7 +36,7 @@ Known = Callable[[PChannelName], Awaitable[bool]]
 """Whether the cluster has a pchannel of this name, served now or not."""
 
 
-async def cut(directory: Reach, known: Known, channels: Sequence[str], tick: TimeTick) -> Cut:
+async def cut(directory: Proxy, known: Known, channels: Sequence[str], tick: TimeTick) -> Cut:
     """The cut at `tick`, or with 0 at the newest tick closed on any of the channels now.
 
     A channel between two owners is waited for. Raises Refused: INVALID_ARGUMENT (no channel, no
@@ -67,7 +67,7 @@ class _Reopening(Exception):
     """A channel of the cluster is between two owners."""
 
 
-async def _locate(directory: Reach, known: Known, name: PChannelName) -> Located:
+async def _locate(directory: Proxy, known: Known, name: PChannelName) -> Located:
     located = await directory.ask(Locate(name, None))
     if isinstance(located, Refusal):
         if located.code is StreamingCode.CHANNEL_NOT_EXIST and await known(name):

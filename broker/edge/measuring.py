@@ -1,7 +1,7 @@
 """How much lies on channels in a span of ticks: walks over heads, one for each pchannel.
 
 Owns what one call may cost. A walk that is not done by then says how far it has come.
-Next: broker/core/measuring.py
+Next: broker/core/time/span_count.py
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -11,18 +11,18 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from broker.core.measuring import Enough, Grain, Measuring
 from broker.core.naming import pchannel_of
+from broker.core.time.span_count import Enough, Grain, SpanCount
 from broker.edge.cutting import CHANNELS_MAX, close_up_to
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, TxnId
 from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead
-from broker.node.messages import Located
-from schemas.batch_mark import read_batch_mark
-from schemas.broadcast_header import read_broadcast_header
-from schemas.properties import BATCH, BROADCAST, BadProperty
+from broker.node.state.messages import Located
+from schemas.encoding.varint import Malformed
+from schemas.properties.batch_mark import read_batch_mark
+from schemas.properties.broadcast_header import read_broadcast_header
+from schemas.properties.keys import BATCH, BROADCAST, BadProperty
 from schemas.scan import stored_properties
-from schemas.varint import Malformed
 
 MEASURE_S: Final = 4.0
 """For the walks of one call together; what is measured by then is the answer."""
@@ -79,7 +79,7 @@ async def measure(
     )
     for place, name, after, channels in places:
         span = (after, question.until)
-        measuring = Measuring(channels, span, grain, question.enough, name)
+        measuring = SpanCount(channels, span, grain, question.enough, name)
         walk = _Walk(place, measuring, span, together)
         walk.copies_max = COPIES_MAX // len(places)
         await walk.run(HEADS_MAX // len(places), deadline_s)
@@ -114,7 +114,7 @@ class _Walk:
     def __init__(
         self,
         place: Located,
-        measuring: Measuring,
+        measuring: SpanCount,
         span: tuple[TimeTick, TimeTick],
         together: frozenset[str],
     ) -> None:

@@ -9,24 +9,29 @@ from typing import Protocol
 
 from grpclib.const import Handler
 
-from broker.edge.admin_service import AdminService, DescribeAll, NodeAdminService, ServerFacts
-from broker.edge.assigning import NodeManagerService
-from broker.edge.assignment import AssignmentService
-from broker.edge.broadcast import BroadcastService
-from broker.edge.broadcasts_service import BroadcastsService
-from broker.edge.cluster_service import ClusterReaches, ClusterService
-from broker.edge.collections_service import CollectionsService
-from broker.edge.commits_service import CommitsElsewhere, CommitsService
-from broker.edge.copies_service import CopiesService
-from broker.edge.cursors_service import CursorsService
-from broker.edge.gate import Gate
-from broker.edge.handler import HandlerService
-from broker.edge.holds_service import HoldsService
-from broker.edge.inside import Inside
-from broker.edge.log_service import LogService
-from broker.edge.reach import Reaches
-from broker.edge.state import ServerState, StateService
-from broker.edge.time_sync_service import CutService, TimeSyncService
+from broker.edge.milvus.assignment_service import AssignmentService
+from broker.edge.milvus.broadcast_service import BroadcastService
+from broker.edge.milvus.handler_service import HandlerService
+from broker.edge.milvus.node_manager_service import NodeManagerService
+from broker.edge.milvus.state_service import ServerState, StateService
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxies
+from broker.edge.tidemark.admin_service import (
+    AdminService,
+    DescribeAll,
+    NodeAdminService,
+    ServerFacts,
+)
+from broker.edge.tidemark.broadcasts_service import BroadcastsService
+from broker.edge.tidemark.cluster_service import ClusterProxies, ClusterService
+from broker.edge.tidemark.collections_service import CollectionsService
+from broker.edge.tidemark.commits_service import CommitsElsewhere, CommitsService
+from broker.edge.tidemark.copies_service import CopiesService
+from broker.edge.tidemark.cursors_service import CursorsService
+from broker.edge.tidemark.holds_service import HoldsService
+from broker.edge.tidemark.log_service import LogService
+from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.time_sync_service import CutService, TimeSyncService
 
 
 class Service(Protocol):
@@ -40,15 +45,15 @@ class Offer:
     """What the services of a process ask."""
 
     facts: ServerFacts
-    reaches: Reaches
+    reaches: Proxies
     state: Callable[[], ServerState]
     inside: Inside
 
 
-Role = Callable[[Gate, Offer], Sequence[Service]]
+Role = Callable[[Middleware, Offer], Sequence[Service]]
 
 
-def whole(gate: Gate, offer: Offer) -> Sequence[Service]:
+def whole(gate: Middleware, offer: Offer) -> Sequence[Service]:
     """Coordinator and node in one process."""
     facts, reaches = offer.facts, offer.reaches
     return (
@@ -63,7 +68,7 @@ def whole(gate: Gate, offer: Offer) -> Sequence[Service]:
 def node(coordinator: str) -> Role:
     """A node whose coordinator is another process, at this address."""
 
-    def role(gate: Gate, offer: Offer) -> Sequence[Service]:
+    def role(gate: Middleware, offer: Offer) -> Sequence[Service]:
         facts, reaches = offer.facts, offer.reaches
         return (
             *_of_channels(gate, offer),
@@ -77,10 +82,10 @@ def node(coordinator: str) -> Role:
     return role
 
 
-def coordinator(cluster: ClusterReaches, offsets: DescribeAll) -> Role:
+def coordinator(cluster: ClusterProxies, offsets: DescribeAll) -> Role:
     """A coordinator whose nodes are other processes."""
 
-    def role(gate: Gate, offer: Offer) -> Sequence[Service]:
+    def role(gate: Middleware, offer: Offer) -> Sequence[Service]:
         facts, reaches = offer.facts, offer.reaches
         return (
             *_of_cluster(gate, offer),
@@ -92,7 +97,7 @@ def coordinator(cluster: ClusterReaches, offsets: DescribeAll) -> Role:
     return role
 
 
-def _of_channels(gate: Gate, offer: Offer) -> Sequence[Service]:
+def _of_channels(gate: Middleware, offer: Offer) -> Sequence[Service]:
     facts, directory = offer.facts, offer.reaches.directory
     return (
         HandlerService(gate, directory, facts.wal_name, facts.node_id),
@@ -101,7 +106,7 @@ def _of_channels(gate: Gate, offer: Offer) -> Sequence[Service]:
     )
 
 
-def _of_cluster(gate: Gate, offer: Offer) -> Sequence[Service]:
+def _of_cluster(gate: Middleware, offer: Offer) -> Sequence[Service]:
     reaches = offer.reaches
     return (
         AssignmentService(gate, reaches.assigner, reaches.balancer),

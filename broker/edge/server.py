@@ -8,15 +8,15 @@ import socket
 
 import anyio
 
-from broker.edge.admin_service import ServerFacts
-from broker.edge.gate import Gate
-from broker.edge.headers import Identity
-from broker.edge.inside import Inside
-from broker.edge.limits import EdgeLimits
-from broker.edge.meters import EdgeMeters
-from broker.edge.reach import Reaches
+from broker.edge.milvus.state_service import ServerState
 from broker.edge.roles import Offer, Role, whole
-from broker.edge.state import ServerState
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxies
+from broker.edge.rpc.request_metadata import Identity
+from broker.edge.rpc.stream_meters import EdgeMeters
+from broker.edge.tidemark.admin_service import ServerFacts
+from broker.edge.tidemark.process_view import Inside
 from broker.transport import Listener
 
 LAST_WORDS_SHARE = 0.7
@@ -32,14 +32,14 @@ class EdgeServer:
     def __init__(
         self,
         facts: ServerFacts,
-        reaches: Reaches,
+        reaches: Proxies,
         inside: Inside,
         limits: EdgeLimits | None = None,
         role: Role | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
-        self._gate = gate = Gate(Identity(facts.cluster, facts.node_id), limits)
+        self._gate = gate = Middleware(Identity(facts.cluster, facts.node_id), limits)
         offer = Offer(facts, reaches, self.state, inside)
         self._listener = Listener((role or whole)(gate, offer), limits.listener)
 

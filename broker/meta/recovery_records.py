@@ -1,7 +1,7 @@
 """How the parts of a recovery snapshot are written: keys, and values as JSON with a version.
 
 JSON, because a person may have to read it in an emergency. Owns the format only.
-Next: broker/meta/recovery.py
+Next: broker/meta/stored_recovery.py
 """
 
 import json
@@ -23,7 +23,7 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import AppendedInTxn
-from broker.model.producer import Produced
+from broker.model.producer_numbers import Produced
 from broker.model.snapshot import (
     FinishedTxn,
     SchemaStart,
@@ -63,7 +63,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class SnapshotKeys:
     """Where the parts of one pchannel's snapshot are."""
 
     channel: PChannelName

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from broker.coordinator.broadcast_meters import BroadcastMeters
-from broker.core.batch_commit import CommitState
+from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.core.histogram import Histogram
-from broker.edge.meters import StreamMeter
+from broker.core.txn.batch_commit import CommitState
+from broker.edge.rpc.stream_meters import StreamMeter
 from broker.metrics.view import Extra, View
-from broker.node.appender import REFUSING
-from broker.node.meters import ChannelMeter
-from broker.node.open_channels import OpenChannel
+from broker.node.append.appender import REFUSING
+from broker.node.state.channel_meters import ChannelMeter
+from broker.node.state.open_channels import OpenChannel
 
 PREFIX: Final = "tidemark_"
 Sample = tuple[tuple[str, ...], float | Histogram]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from actors import ActorStatistics, Clock
-from broker.coordinator.broadcast_meters import BroadcastMeters
-from broker.core.kinds import kind_of, pchannel_in
-from broker.edge.meters import EdgeMeters
+from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
+from broker.core.cluster.actor_kinds import kind_of, pchannel_in
+from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.model.damage import Damage
 from broker.model.ids import TICK_LOGICAL_BITS
-from broker.node.meters import ChannelMeter, Meters
-from broker.node.open_channels import OpenChannel, OpenChannels
+from broker.node.state.channel_meters import ChannelMeter, Meters
+from broker.node.state.open_channels import OpenChannel, OpenChannels
 
 Extra = Mapping[str, int | float | str]
 KINDS_MAX = 100

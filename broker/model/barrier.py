@@ -7,7 +7,7 @@ from broker.model.ids import TimeTick
 
 
 class BarrierKind(IntEnum):
-    """Numbers of `tidemark.v1.BarrierKind`; what each passes on: `broker/core/barrier.py`."""
+    """Numbers of `tidemark.v1.BarrierKind`; what each passes on: `broker/core/time/barrier.py`."""
 
     SOFT = 1
     HARD = 2

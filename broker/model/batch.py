@@ -1,14 +1,14 @@
 """Batches as the native protocol carries them: many payloads in one body, what they share once.
 
 It owns the values and their arithmetic. It never looks into a payload: the sizes say where each is.
-Next: broker/core/sequencer.py
+Next: broker/core/log/sequencer.py
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.model.message import NewMessage
-from broker.model.producer import ProducerPart
+from broker.model.producer_numbers import ProducerPart
 
 
 class Codec(IntEnum):

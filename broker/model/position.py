@@ -57,7 +57,7 @@ DeliverFilter = TimeTickGt | TimeTickGte | MessageTypes
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class ReadPosition:
     """Everything below `next_id` is done with, and so is every tick up to `tick`.
 
     But for transactions that are open there: their messages lie from `open_id` on, and are handed

@@ -17,7 +17,7 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import AppendedInTxn
-from broker.model.producer import Produced
+from broker.model.producer_numbers import Produced
 
 
 class VChannelState(Enum):

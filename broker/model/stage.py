@@ -80,7 +80,7 @@ class StagedTxn:
     attempt: int
 
 
-class Word(Enum):
+class TxnCommand(Enum):
     """What the coordinator may say of a staged transaction.
 
     GIVE_UP is a rollback of what no commit has taken hold of; ROLL_BACK is one of what may be

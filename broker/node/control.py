@@ -12,8 +12,8 @@ from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.model.message import Appended, NewMessage
-from broker.node.intake import append
-from broker.node.messages import (
+from broker.node.append.intake import append
+from broker.node.state.messages import (
     AssignChannel,
     CollectStatus,
     Describe,

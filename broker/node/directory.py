@@ -21,12 +21,12 @@ from actors import (
     Ref,
     Terminated,
 )
-from broker.core.kinds import PAUSED
-from broker.core.lifetime import (
+from broker.core.cluster.actor_kinds import PAUSED
+from broker.core.cluster.channel_lifetime import (
     NEVER_SEEN,
     Lifetime,
-    Stage,
-    Waiting,
+    NoAnswerYet,
+    ServingState,
     channel_refusal,
     closed,
     expect,
@@ -36,14 +36,14 @@ from broker.core.lifetime import (
     read_only_refusal,
     settle,
 )
+from broker.core.log.reader_start import starting_cursor
 from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal, pchannel_of
-from broker.core.opening import starting_cursor
 from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
-from broker.node.channel import LOG
+from broker.node.channel_tree import LOG
 from broker.node.keeper import KEEPER, KeeperMessage, MoveTo, StartScanner, channel_spec
-from broker.node.messages import (
+from broker.node.state.messages import (
     AssignChannel,
     ChannelEvent,
     ChannelFailed,
@@ -67,8 +67,8 @@ from broker.node.messages import (
     RemoveChannel,
     ScannerMessage,
 )
-from broker.node.open_channels import OpenChannel
-from broker.node.parts import NodeParts
+from broker.node.state.open_channels import OpenChannel
+from broker.node.state.parts import NodeParts
 
 CHANNELS = "channels"
 PLACE_LOOK_S = 0.05
@@ -84,7 +84,7 @@ class Directory(Actor[DirectoryMessage]):
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
         self._lifetimes: dict[PChannelName, Lifetime] = {}
-        self._asked: dict[PChannelName, list[tuple[Stage, Asked]]] = {}
+        self._asked: dict[PChannelName, list[tuple[ServingState, Asked]]] = {}
         self._moving: dict[PChannelName, tuple[MoveTo, int]] = {}
         """What a Keeper was told last, at its actor term, and has not done yet."""
         self._access: dict[PChannelName, AccessMode] = {}
@@ -104,10 +104,10 @@ class Directory(Actor[DirectoryMessage]):
         for envelope in batch:
             match envelope.message:
                 case AssignChannel(channel):
-                    move = MoveTo(Stage(channel.term, removed=False), channel.access)
+                    move = MoveTo(ServingState(channel.term, removed=False), channel.access)
                     await self._expect(channel.name, move, envelope)
                 case RemoveChannel(name, term):
-                    await self._expect(name, MoveTo(Stage(term, removed=True)), envelope)
+                    await self._expect(name, MoveTo(ServingState(term, removed=True)), envelope)
                 case OpenScanner() as request:
                     await self._open_scanner(request, envelope)
                 case (
@@ -188,7 +188,7 @@ class Directory(Actor[DirectoryMessage]):
     async def _give_up(self) -> None:
         """As if each had been removed at the newest term known here."""
         for name, lifetime in list(self._lifetimes.items()):
-            removal = Stage(lifetime.expected.term, removed=True)
+            removal = ServingState(lifetime.expected.term, removed=True)
             if removal > lifetime.expected:
                 self._lifetimes[name] = replace(lifetime, expected=removal)
                 await self._hand(name, MoveTo(removal))
@@ -202,7 +202,7 @@ class Directory(Actor[DirectoryMessage]):
                 await self._fails(name, term, refusal, final=final)
             case ChannelReleased(name, term):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
-                self._reached(name, Stage(term, removed=True))
+                self._reached(name, ServingState(term, removed=True))
                 self._settle(name)
                 self._parts.observer.closed(self._parts.node_id, name, term)
             case KeeperCameBack(name, actor_term):
@@ -223,12 +223,12 @@ class Directory(Actor[DirectoryMessage]):
     ) -> None:
         """Tell who waits. A final failure also ends the tries, unless a later stage is expected."""
         lifetime = self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
-        self._reached(name, Stage(term, removed=False))
+        self._reached(name, ServingState(term, removed=False))
         self._settle(name)
         if not final:
             return
         self._parts.observer.closed(self._parts.node_id, name, term)
-        removal = Stage(term, removed=True)
+        removal = ServingState(term, removed=True)
         if removal >= lifetime.expected:
             await self._hand(name, MoveTo(removal))
 
@@ -259,14 +259,14 @@ class Directory(Actor[DirectoryMessage]):
             return
         self._context.after(PLACE_LOOK_S, LookForPlace(name))
 
-    def _reached(self, name: PChannelName, stage: Stage) -> None:
+    def _reached(self, name: PChannelName, stage: ServingState) -> None:
         move, _ = self._moving.get(name, (None, 0))
         if move is not None and stage >= move.stage:
             del self._moving[name]
 
     def _serves(self, name: PChannelName, term: Term) -> None:
         self._lifetimes[name] = opened(self._lifetime(name), term)
-        self._reached(name, Stage(term, removed=False))
+        self._reached(name, ServingState(term, removed=False))
         self._settle(name)
         found = self._parts.open_channels.find(name)
         if found is not None and found.channel.term == term:
@@ -276,10 +276,10 @@ class Directory(Actor[DirectoryMessage]):
 
     def _settle(self, name: PChannelName) -> None:
         """Answer those whose stage was reached, failed, or overtaken."""
-        waiting: list[tuple[Stage, Asked]] = []
+        waiting: list[tuple[ServingState, Asked]] = []
         for stage, asked in self._asked.pop(name, []):
             answer = settle(self._lifetime(name), stage)
-            if isinstance(answer, Waiting):
+            if isinstance(answer, NoAnswerYet):
                 waiting.append((stage, asked))
             else:
                 asked.reply(answer)

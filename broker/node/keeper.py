@@ -2,7 +2,7 @@
 
 It owns the subtree's existence and takes the time that takes, so that the Directory never waits.
 It decides nothing: the Directory tells it the stage to move to, and it reports what became of it.
-Next: broker/node/channel.py
+Next: broker/node/channel_tree.py
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from actors import (
     NoSuchActor,
     SupervisorSpec,
 )
-from broker.core.delivery import select
-from broker.core.lifetime import Stage
+from broker.core.cluster.channel_lifetime import ServingState
+from broker.core.log.delivery import select
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
-from broker.model.position import Cursor
-from broker.node.channel import (
+from broker.model.position import ReadPosition
+from broker.node.channel_tree import (
     LOG,
     OPEN_DEADLINE_S,
     RESTARTS_MAX,
@@ -35,7 +35,7 @@ from broker.node.channel import (
     log_spec,
     scanner_spec,
 )
-from broker.node.messages import (
+from broker.node.state.messages import (
     ChannelFailed,
     ChannelReleased,
     CloseScanner,
@@ -44,8 +44,8 @@ from broker.node.messages import (
     OpenScanner,
     ScannerOpened,
 )
-from broker.node.parts import NodeParts
-from broker.node.txn_messages import FinishTxns, GoOnWithTxns
+from broker.node.state.parts import NodeParts
+from broker.node.state.txn_messages import FinishTxns, GoOnWithTxns
 
 KEEPER = "keeper"
 START_TRIES = 20
@@ -62,7 +62,7 @@ class MoveTo:
     `again`: it was served at this term until its whole place was lost; the next one is taken.
     """
 
-    stage: Stage
+    stage: ServingState
     access: AccessMode = AccessMode.READ_WRITE
     again: bool = False
 
@@ -76,7 +76,7 @@ class StartScanner:
 
     asked: Envelope[DirectoryMessage]
     request: OpenScanner
-    cursor: Cursor
+    cursor: ReadPosition
     term: Term
     tries_left: int = START_TRIES
 

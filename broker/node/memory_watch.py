@@ -2,18 +2,18 @@
 
 It looks at what grows on all open pchannels and at the process. It never seals by itself: each
 Appender does that for its own.
-Next: broker/core/segment_sealing.py
+Next: broker/core/segments/segment_sealing.py
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from actors import Actor, ActorError, Context, Envelope
-from broker.core.segment_sealing import Sealing, largest_first, pressure
+from broker.core.segments.segment_sealing import Sealing, largest_first, pressure
 from broker.model.ids import SegmentId
-from broker.node.open_channels import OpenChannel
-from broker.node.parts import NodeParts
-from broker.node.shard_state import SealSegments
+from broker.node.state.open_channels import OpenChannel
+from broker.node.state.parts import NodeParts
+from broker.node.state.shard_state import SealSegments
 
 
 @dataclass(frozen=True, slots=True)

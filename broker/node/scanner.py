@@ -3,7 +3,7 @@
 It keeps no position: each Pull brings a cursor, so a restarted Scanner just serves the next one.
 What it does keep are caches: records read from the log and not yet handed over, and the
 transactions that are open at the cursor, which it reads again when the cursor is another one.
-Next: broker/core/delivery.py
+Next: broker/core/log/delivery.py
 """
 
 import logging
@@ -12,16 +12,23 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
-from broker.core.assembler import Assembler
-from broker.core.delivery import Picked, Selection, announce, deliver, prepare
+from broker.core.log.assembler import Assembler
+from broker.core.log.delivery import Picked, Selection, announce, deliver, prepare
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
-from broker.model.position import Cursor
+from broker.model.position import ReadPosition
 from broker.model.record import Record, Slice
-from broker.node.messages import CloseScanner, Delivery, Patience, Pull, ScannerMessage, Wake
-from broker.node.open_channels import OpenChannel
-from broker.node.parts import NodeParts
-from broker.node.refusals import refusal_of
+from broker.node.state.messages import (
+    CloseScanner,
+    Delivery,
+    IdleTimeout,
+    Pull,
+    ScannerMessage,
+    Wake,
+)
+from broker.node.state.open_channels import OpenChannel
+from broker.node.state.parts import NodeParts
+from broker.node.state.wal_refusals import refusal_of
 from broker.ports.wal import WalError
 
 READ_BYTES_MIN = 64 * 1024
@@ -38,12 +45,12 @@ class _Waiting:
     """A Pull that is not answered yet, and how far it has come."""
 
     envelope: Envelope[ScannerMessage]
-    cursor: Cursor
+    cursor: ReadPosition
     bytes_max: int
     since_s: float
 
 
-_NOBODY = Delivery((), None, Cursor(FIRST_MESSAGE_ID))
+_NOBODY = Delivery((), None, ReadPosition(FIRST_MESSAGE_ID))
 
 
 class Scanner(Actor[ScannerMessage]):
@@ -81,7 +88,7 @@ class Scanner(Actor[ScannerMessage]):
             return
         self._context, self._channel = context, channel
         self._pulled_s = context.clock.monotonic_s()
-        context.every(self._parts.limits.scanner_idle_s / 2, Patience())
+        context.every(self._parts.limits.scanner_idle_s / 2, IdleTimeout())
 
     async def receive(self, batch: Sequence[Envelope[ScannerMessage]]) -> None:
         """Pulls are answered at once, or kept until there is something."""
@@ -92,7 +99,7 @@ class Scanner(Actor[ScannerMessage]):
                     await self._serve()
                 case Wake():
                     await self._serve()
-                case Patience():
+                case IdleTimeout():
                     self._leave_if_forgotten()
                 case CloseScanner():
                     self._context.stop()
@@ -189,7 +196,7 @@ class Scanner(Actor[ScannerMessage]):
         waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
         return assembler
 
-    async def _open_id(self, cursor: Cursor) -> MessageId | Refusal:
+    async def _open_id(self, cursor: ReadPosition) -> MessageId | Refusal:
         """Where the oldest transaction begins that is open at a cursor nobody has looked at yet."""
         if cursor.open_id is not None:
             return cursor.open_id
@@ -256,7 +263,7 @@ class Scanner(Actor[ScannerMessage]):
         in_log = self._channel.tail.read(from_id) is None
         self._cache = [r for r in records if r.next_id > from_id] if in_log else ()
 
-    def _ahead(self, cursor: Cursor) -> Refusal:
+    def _ahead(self, cursor: ReadPosition) -> Refusal:
         offsets = self._channel.offsets()
         return Refusal(
             StreamingCode.INVALID_ARGUMENT,

@@ -10,10 +10,10 @@ Next: broker/node/directory.py
 """
 
 from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
-from broker.node.channel import RESTARTS_MAX
+from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
 from broker.node.memory_watch import MemoryWatch
-from broker.node.parts import NodeParts
+from broker.node.state.parts import NodeParts
 
 
 def node_spec(parts: NodeParts) -> SupervisorSpec:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Readable(Protocol):
+class ReadableFile(Protocol):
     """An open file, for reading. Offsets are absolute; there is no shared position."""
 
     def read(self, offset: int, size: int) -> bytes:
@@ -21,7 +21,7 @@ class Readable(Protocol):
         ...
 
 
-class File(Readable, Protocol):
+class File(ReadableFile, Protocol):
     """An open file, for writing, too."""
 
     def write_durable(self, offset: int, parts: Sequence[bytes]) -> None:

@@ -1,6 +1,6 @@
 """What a stored message says of collections and segments, and how the log writes into it.
 
-Implemented at the rim, in `broker/edge/stored_headers.py`: nobody else sees a wire format. Every
+Implemented at the rim, in `broker/codec/stored_headers.py`: nobody else sees a wire format. Every
 call is pure and cheap enough for the write path of collections (microseconds for an insert).
 """
 

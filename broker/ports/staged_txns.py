@@ -5,14 +5,14 @@ from typing import Protocol
 
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
-from broker.model.stage import BatchCommit, StagedTxn, Word
+from broker.model.stage import BatchCommit, StagedTxn, TxnCommand
 
 
 class StagedTxns(Protocol):
     """Every call ends by itself within about a minute, raises nothing, and may be cancelled."""
 
     async def say(
-        self, word: Word, commit: BatchCommit, txns: Sequence[StagedTxn], /
+        self, word: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """Give each of these transactions, which are of `commit`, the same word, all at once.
 
@@ -28,7 +28,7 @@ class NoStagedTxns:
     """Of a process that is no coordinator."""
 
     async def say(
-        self, _word: Word, _commit: BatchCommit, txns: Sequence[StagedTxn], /
+        self, _word: TxnCommand, _commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """See StagedTxns."""
         nobody = Refusal(StreamingCode.CHANNEL_NOT_EXIST, "this process is no coordinator")

@@ -1,7 +1,7 @@
 """Tells the coordinator which channels this node serves, in order, without anybody waiting for it.
 
 Owns the few events that are on their way. What gets lost here is found by the coordinator's own
-looks. Next: broker/remote/coordinator.py
+looks. Next: broker/remote/remote_coordinator.py
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from broker.model.channel import PChannel
 from broker.model.failure import Refused
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.remote.calls import Calls
-from broker.remote.coordinator import SERVICE
+from broker.remote.remote_coordinator import SERVICE
 from schemas.generated.tidemark import v1
 
 REPORT_S = 2.0

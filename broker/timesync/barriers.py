@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
-from broker.core import tso
-from broker.core.barrier import Verdict
-from broker.core.peers import Lease
+from broker.core.time import tso
+from broker.core.time.barrier import ReportVerdict
+from broker.core.time.barrier_peers import PeerLease
 from broker.model.barrier import BarrierKind
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
@@ -24,12 +24,12 @@ from broker.timesync.messages import (
     Horizon,
     Join,
     Joined,
-    Leave,
+    LeaveBarrier,
     ListBarriers,
-    LookRound,
     NextTicks,
-    Report,
     Reported,
+    ReportTick,
+    SweepBarriers,
 )
 from broker.timesync.watchers import Watchers
 
@@ -72,7 +72,7 @@ class Barriers(Actor[BarrierMessage]):
 
     async def started(self, context: Context[BarrierMessage]) -> None:
         self._context = context
-        context.every(LOOK_ROUND_S, LookRound())
+        context.every(LOOK_ROUND_S, SweepBarriers())
 
     async def receive(self, batch: Sequence[Asked]) -> None:
         for envelope in batch:
@@ -106,12 +106,12 @@ class Barriers(Actor[BarrierMessage]):
         match envelope.message:
             case Join() as join:
                 envelope.reply(self._join(join))
-            case Report() as report:
+            case ReportTick() as report:
                 if report.tick and not self._horizon and len(self._early) < EARLY_MAX:
                     self._early.append(envelope)
                 else:
                     envelope.reply(self._report(report))
-            case Leave() as leave:
+            case LeaveBarrier() as leave:
                 self._leave(leave)
                 envelope.reply(None)
             case NextTicks(barrier, after):
@@ -124,7 +124,7 @@ class Barriers(Actor[BarrierMessage]):
                 envelope.reply(self.feed(ticks))
             case Horizon(tick):
                 self._look_ahead(tick)
-            case LookRound():
+            case SweepBarriers():
                 self._look_round()
             case message:
                 assert_never(message)
@@ -141,7 +141,7 @@ class Barriers(Actor[BarrierMessage]):
         self._check_join(join)
         if sum(map(len, self._groups.values())) >= PEERS_MAX:
             raise Refused(StreamingCode.INNER, f"there are {PEERS_MAX} peers already")
-        lease = Lease(self._context.random.getrandbits(62), join.lease_s, self._now_s())
+        lease = PeerLease(self._context.random.getrandbits(62), join.lease_s, self._now_s())
         group = self._groups.get(join.barrier)
         if group is None:
             if len(self._groups) >= BARRIERS_MAX:
@@ -173,7 +173,7 @@ class Barriers(Actor[BarrierMessage]):
                 f"an interval of {join.interval_ms} ms; it must be 0 to {INTERVAL_MS_MAX}"
             )
 
-    def _report(self, report: Report) -> Reported:
+    def _report(self, report: ReportTick) -> Reported:
         group = self._member_of(report.barrier, report.peer, report.lease_id)
         self._check_tick(report.tick)
         group.hear(report.peer, self._now_s())
@@ -181,9 +181,9 @@ class Barriers(Actor[BarrierMessage]):
             return Reported(group.passed, late=False)
         verdict = group.report(report.peer, report.tick)
         self._tell(group)
-        return Reported(group.passed, late=verdict is Verdict.LATE)
+        return Reported(group.passed, late=verdict is ReportVerdict.LATE)
 
-    def _leave(self, leave: Leave) -> None:
+    def _leave(self, leave: LeaveBarrier) -> None:
         try:
             group = self._member_of(leave.barrier, leave.peer, leave.lease_id)
         except Refused:

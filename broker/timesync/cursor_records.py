@@ -1,6 +1,6 @@
 """Named cursors in the metadata store: one line of JSON each, changed by compare-and-set.
 
-Owns the records. Keeps nothing in memory. Next: broker/core/named_cursor.py
+Owns the records. Keeps nothing in memory. Next: broker/core/time/named_cursor.py
 """
 
 import json
@@ -16,7 +16,7 @@ CURSOR_PREFIX = "cursor/"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedCursor:
     """A cursor and the revision of its record; None and 0 when there is none."""
 
     cursor: NamedCursor | None
@@ -29,25 +29,25 @@ class CursorRecords:
     def __init__(self, store: MetaStore) -> None:
         self._store = store
 
-    async def read(self, name: str) -> Recorded:
+    async def read(self, name: str) -> RecordedCursor:
         """What is recorded now."""
         key = CURSOR_PREFIX + name
         entry = await self._store.get(key)
         if entry is None:
-            return Recorded(None, 0)
-        return Recorded(decode_cursor(key, entry.value), entry.revision)
+            return RecordedCursor(None, 0)
+        return RecordedCursor(decode_cursor(key, entry.value), entry.revision)
 
     async def list(self) -> Sequence[NamedCursor]:
         """All there are, by name."""
         entries = await self._store.list(CURSOR_PREFIX)
         return [decode_cursor(key, entry.value) for key, entry in entries]
 
-    async def save(self, before: Recorded, cursor: NamedCursor) -> None:
+    async def save(self, before: RecordedCursor, cursor: NamedCursor) -> None:
         """Replace exactly `before`; Conflict when the record is another by now."""
         key = CURSOR_PREFIX + cursor.name
         await self._store.write({key: encode_cursor(cursor)}, expect={key: before.revision})
 
-    async def drop(self, before: Recorded, name: str) -> None:
+    async def drop(self, before: RecordedCursor, name: str) -> None:
         """Remove exactly `before`; Conflict when the record is another by now."""
         key = CURSOR_PREFIX + name
         await self._store.write({}, deletes=[key], expect={key: before.revision})

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
-from broker.core.named_cursor import (
+from broker.core.time.named_cursor import (
     future_refusal,
     move_refusal,
     moved,
@@ -22,7 +22,7 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import CursorView, NamedCursor
 from broker.ports.closed_ticks import ClosedTicks
 from broker.ports.meta import Conflict, MetaError, MetaStore
-from broker.timesync.cursor_records import CursorRecords, Recorded
+from broker.timesync.cursor_records import CursorRecords, RecordedCursor
 from broker.timesync.messages import (
     CursorMessage,
     DropCursor,
@@ -113,7 +113,7 @@ class Cursors(Actor[CursorMessage]):
             return
         raise MetaError(f"cursor {name!r}: lost {ATTEMPTS_MAX} races to drop it")
 
-    async def _found(self, name: str) -> tuple[NamedCursor, Recorded]:
+    async def _found(self, name: str) -> tuple[NamedCursor, RecordedCursor]:
         _check(name_refusal(name))
         recorded = await self._records.read(name)
         if recorded.cursor is None:

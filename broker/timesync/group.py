@@ -1,15 +1,15 @@
 """One named barrier at work: the rule, the members with their leases, what passed lately.
 
 Owns all of that and no time of its own. Pure but for the numbers it is given.
-Next: broker/core/barrier.py
+Next: broker/core/time/barrier.py
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from broker.core.barrier import Barrier, HardList, HardMinimum, SoftMinimum, Verdict
-from broker.core.peers import Lease, Peers
+from broker.core.time.barrier import Barrier, HardList, HardMinimum, ReportVerdict, SoftMinimum
+from broker.core.time.barrier_peers import PeerLease, Peers
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
@@ -24,7 +24,7 @@ class Group:
     """See the module. `idle_since_s`: since when it has no peers; None while it has some."""
 
     def __init__(
-        self, name: str, kind: BarrierKind, interval: int, founders: Mapping[str, Lease]
+        self, name: str, kind: BarrierKind, interval: int, founders: Mapping[str, PeerLease]
     ) -> None:
         """`interval`, in ticks, is for a soft one. ValueError without founders."""
         self.name = name
@@ -53,7 +53,7 @@ class Group:
         """The newest tick a member has reported."""
         return self._rule.newest(peer)
 
-    def join(self, peer: str, lease: Lease) -> None:
+    def join(self, peer: str, lease: PeerLease) -> None:
         """A new member, or a member that starts anew."""
         self._peers.join(peer, lease)
         self._rule.join(peer)
@@ -75,7 +75,7 @@ class Group:
         """A member is there."""
         self._peers.hear(peer, now_s)
 
-    def report(self, peer: str, tick: TimeTick) -> Verdict:
+    def report(self, peer: str, tick: TimeTick) -> ReportVerdict:
         """A member says how far it is."""
         verdict = self._rule.report(peer, tick)
         self._collect()

@@ -51,7 +51,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Report(Request[Reported]):
+class ReportTick(Request[Reported]):
     """The peer has come to `tick`; 0 only says that it is there. May be sent again.
 
     Refused: INVALID_REQUEST_SEQ when it does not take part (any more): join again;
@@ -66,7 +66,7 @@ class Report(Request[Reported]):
 
 
 @dataclass(frozen=True, slots=True)
-class Leave(Request[None]):
+class LeaveBarrier(Request[None]):
     """Take part no longer; nothing happens when the lease is not the peer's."""
 
     barrier: str
@@ -117,11 +117,13 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True)
-class LookRound:
+class SweepBarriers:
     """A timer: remove the overdue, and let go of those who have watched for long."""
 
 
-BarrierMessage = Join | Report | Leave | NextTicks | ListBarriers | Feed | Horizon | LookRound
+BarrierMessage = (
+    Join | ReportTick | LeaveBarrier | NextTicks | ListBarriers | Feed | Horizon | SweepBarriers
+)
 
 
 @dataclass(frozen=True, slots=True)

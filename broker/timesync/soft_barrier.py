@@ -9,8 +9,8 @@ Next: broker/timesync/barriers.py
 from collections.abc import Mapping, Sequence
 
 from actors import Context
-from broker.core import tso
-from broker.core.peers import Lease
+from broker.core.time import tso
+from broker.core.time.barrier_peers import PeerLease
 from broker.model.barrier import BarrierKind
 from broker.model.ids import PChannelName, TimeTick
 from broker.timesync.barriers import Barriers
@@ -35,7 +35,7 @@ class SoftBarrier(Barriers):
 
     async def started(self, context: Context[BarrierMessage]) -> None:
         await super().started(context)
-        founders: dict[str, Lease] = {name: self._lease() for name in self._pchannels}
+        founders: dict[str, PeerLease] = {name: self._lease() for name in self._pchannels}
         interval = tso.compose(self._timing.interval_ms, 0)
         self._cluster = Group(CLUSTER_BARRIER, BarrierKind.SOFT, interval, founders)
         self._groups[CLUSTER_BARRIER] = self._cluster
@@ -57,5 +57,5 @@ class SoftBarrier(Barriers):
         self._tell(cluster)
         return cluster.passed
 
-    def _lease(self) -> Lease:
-        return Lease(PCHANNEL_LEASE_ID, self._timing.pchannel_lease_s, self._now_s())
+    def _lease(self) -> PeerLease:
+        return PeerLease(PCHANNEL_LEASE_ID, self._timing.pchannel_lease_s, self._now_s())

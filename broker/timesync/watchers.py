@@ -21,7 +21,7 @@ WATCHES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class BarrierWatch:
     """Somebody who wants what passes after `after`."""
 
     envelope: Envelope[BarrierMessage]
@@ -34,7 +34,7 @@ class Watchers:
     """In the order of asking, which is the order of `until_s`."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Watch] = deque()
+        self._waiting: deque[BarrierWatch] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,11 +47,11 @@ class Watchers:
             cause = f"more than {WATCHES_MAX} watch barriers here"
             envelope.fail(Refused(StreamingCode.INNER, cause))
             return
-        self._waiting.append(Watch(envelope, barrier, after, now_s + WATCH_S))
+        self._waiting.append(BarrierWatch(envelope, barrier, after, now_s + WATCH_S))
 
     def tell(self, barrier: str, passing: Callable[[TimeTick], Passing | None]) -> None:
         """Answer those who watch this barrier with what is `passing` after their tick."""
-        still: deque[Watch] = deque()
+        still: deque[BarrierWatch] = deque()
         for watch in self._waiting:
             news = passing(watch.after) if watch.barrier == barrier else None
             if news is None:

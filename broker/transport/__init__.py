@@ -7,7 +7,7 @@ goes out. It is also the only package that reaches below grpclib's public surfac
 fails loudly when grpclib or h2 change there.
 """
 
-from broker.transport.calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
+from broker.transport.batch_calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
 from broker.transport.codec import MessageCodec
 from broker.transport.dialling import Channel
 from broker.transport.listener import Listener, ListenerLimits

@@ -3,7 +3,7 @@
 
 Owns: one stream's arrived bytes, its splitter, and the cutting of outgoing bytes into DATA frames
 within the flow-control windows. Never knows what a message means, never opens a connection.
-Next: broker/transport/calls.py
+Next: broker/transport/batch_calls.py
 
 Why it may hold no more than it says: a peer can have at most the stream's receive window in
 `Arrivals` (bytes are acknowledged only when taken), and one message of at most `limit_bytes` in
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import grpclib.protocol
 
 from broker.transport.data_frames import processed, put_data, send_window
-from schemas.frames import FrameSplitter, frames
+from schemas.encoding.frames import FrameSplitter, frames
 
 SLICE_BYTES_MAX = 256 * 1024
 """Handed to the socket in one write; between two slices other streams get their turn."""
@@ -118,8 +118,8 @@ class Arrivals:
 class BatchStream:
     """One stream; at most one task reads it and at most one writes it at a time.
 
-    `limit_bytes` bounds one incoming message; a longer one raises `schemas.frames.FrameTooLarge`
-    from its 5 header bytes, or comes as a `schemas.frames.Oversize` after `pass_over`. `stall_s`
+    `limit_bytes` bounds one incoming message; a longer one raises `FrameTooLarge`
+    from its 5 header bytes, or comes as a `Oversize` after `pass_over`. `stall_s`
     bounds the wait for the rest of a half-arrived message.
     """
 

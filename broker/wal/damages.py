@@ -1,7 +1,7 @@
 """The damaged places of the logs that this process has met since it started.
 
 Owns the list, bounded; filled from the threads that read. It repairs nothing and refuses nobody.
-Next: broker/wal/segmented/wal.py
+Next: broker/wal/segmented/segmented_wal.py
 """
 
 import threading

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.ports.wal import Corrupt, UnknownFormat
+from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from broker.wal.segmented.recovery import Recovered, Recovery
 from broker.wal.segmented.scan import records_in
-from broker.wal.segmented.segment import Segment
+from broker.wal.segmented.segment import LogSegment
 from broker.wal.segmented.settings import DEFAULTS
 
 
@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class InspectionReport:
     """What `verify` found. `leftovers` are files that no owner will ever read."""
 
     logs: int
@@ -59,8 +59,8 @@ class _Folder:
 
     path: Path
     files: "_UntouchedFiles"
-    found: Recovered
-    segments: tuple[Segment, ...]
+    found: RecoveredLog
+    segments: tuple[LogSegment, ...]
     damages: tuple[Row, ...]
 
 
@@ -73,7 +73,7 @@ def dump(path: Path) -> Iterator[Row]:
         yield from _rows(folder)
 
 
-def verify(path: Path) -> Report:
+def verify(path: Path) -> InspectionReport:
     """Read everything at `path` and check it. Raises FileNotFoundError."""
     folders = list(_folders(path))
     records = messages = 0
@@ -85,7 +85,7 @@ def verify(path: Path) -> Report:
             else:
                 records, messages = records + 1, messages + row.messages
     segments = [segment for folder in folders for segment in folder.segments]
-    return Report(
+    return InspectionReport(
         logs=len(folders),
         segments=len(segments),
         records=records,
@@ -109,14 +109,14 @@ def _folders(path: Path) -> Iterator[_Folder]:
 
 def _look(path: Path, only: str = "") -> _Folder:
     files, damages = _UntouchedFiles(path.parent), list[Row]()
-    recovery = Recovery(
+    recovery = LogRecovery(
         files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
     )
     try:
         found = recovery.run()
     except UnknownFormat as damage:
         damages.append(_damaged(damage))
-        found = Recovered()
+        found = RecoveredLog()
     return _Folder(
         path,
         files,
@@ -135,7 +135,7 @@ def _rows(folder: _Folder) -> Iterator[Row]:
                 yield row
 
 
-def _segment_rows(folder: _Folder, segment: Segment) -> Iterator[Row]:
+def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     name = f"{folder.path.name}/{segment.name.log_file}"
     damages = list[Row]()
     file = folder.files.open(name)

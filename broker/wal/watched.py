@@ -1,6 +1,6 @@
 """A log driver with an eye on its openings: is there a log that no further try would open?
 
-It changes nothing of what the driver does. Next: broker/wal/segmented/wal.py
+It changes nothing of what the driver does. Next: broker/wal/segmented/segmented_wal.py
 """
 
 from broker.model.ids import PChannelName, Term

@@ -18,7 +18,7 @@ import pytest
 from actors import ActorStatistics
 from broker.app import Broker
 from broker.client import connect
-from broker.core.kinds import ONE_OF_MANY, shape_of
+from broker.core.cluster.actor_kinds import ONE_OF_MANY, shape_of
 from broker.core.naming import pchannel_names
 from tests.chaos.whole_load import Load, until
 from tests.local_broker import local_broker
@@ -72,7 +72,7 @@ ROOT = "/root"
 """It is never killed."""
 
 PASSING = {"/root/coordinator/commits/tasks/*"}
-"""These live for milliseconds; tests/broker/coordinator/test_committer.py kills them."""
+"""These live for milliseconds; tests/broker/coordinator/commit/test_committer.py kills them."""
 
 told = logging.getLogger("tests.chaos")
 

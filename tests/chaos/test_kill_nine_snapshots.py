@@ -16,17 +16,17 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client, Message, TidemarkError, connect
+from broker.codec.stored_headers import StoredHeaders
+from broker.core.log.log_recovery import RecoveryState
 from broker.core.naming import pchannel_names
-from broker.core.recovery import RecoveryState
-from broker.core.transaction import Transactions
-from broker.edge.stored_headers import StoredHeaders
-from broker.meta.recovery import StoredRecovery
+from broker.core.txn.transactions import Transactions
 from broker.meta.sqlite import SqliteMetaStore
+from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import Term
 from broker.model.message import MessageType
 from broker.model.snapshot import SegmentState, Snapshot, VChannelState
-from broker.node.limits import NodeLimits
-from broker.node.replay import Replay, begin, effect_of, read_through
+from broker.node.recovery.replay import Replay, begin, effect_of, read_through
+from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Log
 from broker.wal.segmented import OsFiles, SegmentedSettings, SegmentedWal
 from schemas.generated.milvus.proto import messages

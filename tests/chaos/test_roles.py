@@ -8,7 +8,7 @@ import pytest
 
 from broker.client import connect
 from broker.config import split_address
-from broker.coordinator.leadership import lead
+from broker.coordinator.leases.leadership import lead
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused
 from broker.remote.calls import Calls

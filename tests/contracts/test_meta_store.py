@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.meta.memory import MemoryMetaStore
+from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
 

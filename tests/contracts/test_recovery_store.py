@@ -1,4 +1,4 @@
-"""What a recovery store promises, over each metadata driver; see `broker/ports/recovery.py`."""
+"""What a recovery store promises, over each metadata driver: `broker/ports/recovery_store.py`."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.meta.memory import MemoryMetaStore
-from broker.meta.recovery import StoredRecovery
+from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
+from broker.meta.stored_recovery import StoredRecovery
 from broker.model.effect import SegmentLevel
 from broker.model.ids import (
     CollectionId,
@@ -22,7 +22,7 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import AppendedInTxn
-from broker.model.producer import Produced
+from broker.model.producer_numbers import Produced
 from broker.model.snapshot import (
     Change,
     FinishedTxn,
@@ -37,7 +37,7 @@ from broker.model.snapshot import (
 )
 from broker.model.txn import TxnContext
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.recovery import Superseded
+from broker.ports.recovery_store import Superseded
 from tests.broker.meta.flaky import Flaky
 
 P = PChannelName("by-dev-rootcoord-dml_1")

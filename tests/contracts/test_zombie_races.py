@@ -20,9 +20,9 @@ from actors.testing import VirtualClock, run_seeded
 from broker.model.ids import PChannelName, Term
 from broker.model.record import Record
 from broker.ports.wal import Fenced, Log, WriterFailed
-from broker.wal.memory import MemoryWal
+from broker.wal.memory_wal import MemoryWal
 from broker.wal.segmented import OsFiles, SegmentedWal
-from broker.wal.segmented.wal import Opened
+from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
 from tests.broker.wal.some_records import group
 from tests.contracts.turns import SharedDisk, Turns

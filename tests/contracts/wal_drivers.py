@@ -10,7 +10,7 @@ import pytest
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
 from broker.ports.wal import Log, Wal
-from broker.wal.memory import MemoryWal
+from broker.wal.memory_wal import MemoryWal
 from broker.wal.segmented import OsFiles, SegmentedSettings, SegmentedWal
 from tests.broker.wal.faulty_files import FaultyFiles
 

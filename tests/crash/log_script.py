@@ -9,7 +9,7 @@ from broker.model.record import Record
 from broker.ports.wal import Retention, WalError
 from broker.wal.segmented import SegmentedSettings, SegmentedWal
 from broker.wal.segmented.log import remove_segments
-from broker.wal.segmented.wal import Opened
+from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles, PowerCut
 from tests.broker.wal.some_records import group
 

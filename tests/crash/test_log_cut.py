@@ -10,8 +10,8 @@ import pytest
 from broker.model.ids import Term
 from broker.model.record import Record
 from broker.wal.segmented import OsFiles, SegmentedWal
+from broker.wal.segmented.segmented_wal import Opened
 from broker.wal.segmented.settings import SegmentedSettings
-from broker.wal.segmented.wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles, copy_of
 from tests.broker.wal.some_records import record
 from tests.crash.log_script import CHANNEL, everything

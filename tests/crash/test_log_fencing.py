@@ -13,8 +13,8 @@ from broker.model.ids import Term
 from broker.model.record import Record
 from broker.ports.wal import Fenced
 from broker.wal.segmented import SegmentedWal
-from broker.wal.segmented.records import encode
-from broker.wal.segmented.wal import Opened
+from broker.wal.segmented.record_format import encode
+from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
 from tests.broker.wal.some_records import group
 from tests.crash.log_script import CHANNEL, TINY, everything

@@ -7,7 +7,7 @@ import pytest
 
 from broker.model.ids import MessageId, TimeTick
 from broker.ports.wal import OutOfRange, WalError
-from broker.wal.segmented.wal import Opened
+from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import FaultyFiles, PowerCut
 from tests.broker.wal.some_records import seek_in
 from tests.crash.log_script import Life

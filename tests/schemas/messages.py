@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from schemas.fields import field, fields
-from schemas.varint import Malformed, varint
+from schemas.encoding.fields import field, fields
+from schemas.encoding.varint import Malformed, varint
 
 SERVER_KEYS = ("_tt", "_lc", "_lcs", "_wt", "_np")
 CLIENT_KEYS = ("_t", "_v", "_h", "_vc", "_btt", "_tx", "_bh", "_rh", "tidemark.key", "a", "")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.arrow_columns import encode_schema
-from schemas.arrow_ipc import BadArrow
-from schemas.arrow_json import rows_as_json
-from schemas.arrow_rows import Bounds, check_rows, encode_rows, select_columns
+from schemas.arrow.columns import encode_schema
+from schemas.arrow.ipc import BadArrow
+from schemas.arrow.json_rows import rows_as_json
+from schemas.arrow.rows import Bounds, check_rows, encode_rows, select_columns
 
 SCHEMA = pa.schema(
     [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.fields import field
+from schemas.encoding.fields import field
 from schemas.generated.milvus.proto import common, messages, streaming
 from schemas.wire import (
     Closed,

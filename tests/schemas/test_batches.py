@@ -21,8 +21,8 @@ from schemas.batches import (
     shared_properties,
     stamp,
 )
+from schemas.encoding.varint import Malformed
 from schemas.generated.tidemark import v1
-from schemas.varint import Malformed
 
 TEXT = st.text(max_size=20)
 WORDS = st.lists(st.integers(0, 2**32 - 1), max_size=20)

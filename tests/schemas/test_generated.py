@@ -11,7 +11,7 @@ from schemas.generated.tidemark import v1
 IMPORT_ALL = """
 import sys
 import schemas.generated.milvus.proto.streaming, schemas.generated.tidemark.v1
-import schemas.generated.google.rpc, schemas.wire, schemas.properties
+import schemas.generated.google.rpc, schemas.wire, schemas.properties.keys
 print(sorted({"google.protobuf", "grpc"} & set(sys.modules)))
 """
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.base64_text import base64_text, read_base64
-from schemas.fields import field
+from schemas.encoding.base64_text import base64_text, read_base64
+from schemas.encoding.fields import field
+from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto.streaming import CreateProducerRequest
 from schemas.handshake import CreateHeader, create_header, read_create_header
-from schemas.varint import Malformed
 from tests.schemas import messages
 
 

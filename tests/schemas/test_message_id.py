@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto.common import WalName as Generated
 from schemas.message_id import (
     AnyId,
@@ -13,7 +14,6 @@ from schemas.message_id import (
     message_id_text,
     read_message_id,
 )
-from schemas.varint import Malformed
 from tests.schemas import messages
 
 int32s = st.integers(-(2**31), 2**31 - 1)

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import entries, scan
-from schemas.fields import field
+from schemas import scan
+from schemas.encoding import entries
+from schemas.encoding.fields import field
+from schemas.encoding.varint import varint
 from schemas.generated.milvus.proto.common import ImmutableMessage
 from schemas.generated.milvus.proto.messages import Message
 from schemas.generated.milvus.proto.streaming import (
@@ -13,7 +15,6 @@ from schemas.generated.milvus.proto.streaming import (
     ProduceMessageRequest,
     ProduceRequest,
 )
-from schemas.varint import varint
 from schemas.wire import (
     SERVER_KEYS,
     Close,

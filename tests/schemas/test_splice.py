@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.base36 import base36
+from schemas.encoding.base36 import base36
 from schemas.generated.milvus.proto.common import ImmutableMessage, MsgType, WalName
 from schemas.generated.milvus.proto.msg import TimeTickMsg
 from schemas.generated.milvus.proto.streaming import ConsumeResponse, ProduceResponse

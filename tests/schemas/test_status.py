@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.fields import field
+from schemas.encoding.fields import field
+from schemas.encoding.varint import Malformed
 from schemas.generated.google.protobuf import Any
 from schemas.generated.google.rpc import Status
 from schemas.generated.milvus.proto.streaming import StreamingCode
@@ -15,7 +16,6 @@ from schemas.status import (
     read_status_details,
     status_details,
 )
-from schemas.varint import Malformed
 
 errors = st.builds(
     StreamingError, st.sampled_from([int(code) for code in StreamingCode]), st.text()

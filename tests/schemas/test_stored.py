@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.base64_text import base64_text
+from schemas.encoding.base64_text import base64_text
+from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto import common
 from schemas.stored import header_of, payload_of, stored_form, with_header
-from schemas.varint import Malformed
 from tests.schemas import messages
 
 

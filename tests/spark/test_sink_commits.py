@@ -12,9 +12,9 @@ import pytest
 from broker.client import Client, StagedPart, TidemarkError
 from broker.model.stage import StageName
 from broker.spark.gateway import gateway_here
-from broker.spark.sink import StreamWriter
-from broker.spark.sink_options import SinkOptions, parse_sink
-from broker.spark.staged_rows import abort, commit, stage
+from broker.spark.sink.sink_options import SinkOptions, parse_sink
+from broker.spark.sink.staged_rows import abort, commit, stage
+from broker.spark.sink.writers import StreamWriter
 from tests.broker_process import BrokerProcess, free_port
 from tests.spark.conftest import WithClient, run_with_client
 

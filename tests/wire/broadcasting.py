@@ -9,23 +9,23 @@ import anyio
 import grpc.aio
 import pytest
 
-from broker.coordinator.broadcast_messages import ListBroadcasts, ListLocks
+from broker.coordinator.broadcast.messages import ListBroadcasts, ListLocks
 from broker.core.naming import pchannel_of
-from broker.edge.reach import Reach
+from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import StreamingCode as Code
 from broker.model.message import Delivered
 from broker.model.position import FromAll
-from broker.node.messages import CloseScanner, Delivery, Locate, OpenScanner, Pull
+from broker.node.state.messages import CloseScanner, Delivery, Locate, OpenScanner, Pull
 from broker.ports.callbacks import Callbacks
-from schemas.broadcast_header import (
+from schemas.generated.milvus.proto import common, messages
+from schemas.generated.milvus.proto import streaming as wire
+from schemas.properties.broadcast_header import (
     BroadcastHeader,
     HeaderKey,
     read_broadcast_header,
     write_broadcast_header,
 )
-from schemas.generated.milvus.proto import common, messages
-from schemas.generated.milvus.proto import streaming as wire
-from schemas.properties import TIME_TICK
+from schemas.properties.keys import TIME_TICK
 from schemas.wire import rocksmq_id_text
 from tests.wire.peer import Peer, connected, ended
 from tests.wire.small_broker import SmallBroker, small_broker
@@ -62,7 +62,7 @@ class World:
 
     async def on(self, vchannel: str) -> list["Stored"]:
         """What a consumer of this vchannel gets."""
-        directory = Reach(lambda: self.broker.system.find(DIRECTORY))
+        directory = Proxy(lambda: self.broker.system.find(DIRECTORY))
         name = pchannel_of(vchannel)
         end = (await directory.demand(Locate(name, None))).view.offsets().next_id
         opened = await directory.demand(OpenScanner(name, None, vchannel, FromAll()))

@@ -8,32 +8,32 @@ from typing import Any
 import anyio
 
 from actors import NoSuchActor, Ref, SupervisorSpec, System
-from broker.coordinator.broadcast_tree import BroadcastParts
-from broker.coordinator.commit_tree import CommitsParts
-from broker.coordinator.founding import found_cluster
-from broker.coordinator.live_nodes import LiveNodes
-from broker.coordinator.observer import NodeNews
-from broker.coordinator.oracle import OracleTicks
-from broker.coordinator.row_schemas import StoredRowSchemas
-from broker.coordinator.terms import StoredTerms
+from broker.codec.broadcast_copies import NodeCopies
+from broker.codec.staged_votes import NodeStagedTxns
+from broker.codec.stored_headers import StoredHeaders
+from broker.coordinator.assignment.founding import found_cluster
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.observer import NodeNews
+from broker.coordinator.assignment.stored_terms import StoredTerms
+from broker.coordinator.broadcast.tree import BroadcastParts
+from broker.coordinator.commit.tree import CommitsParts
+from broker.coordinator.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
-from broker.edge.admin_service import ServerFacts
-from broker.edge.broadcast_copies import NodeCopies
-from broker.edge.inside import Inside
-from broker.edge.limits import EdgeLimits
-from broker.edge.reach import Reach, Reaches
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
-from broker.edge.staged_words import NodeStagedTxns
-from broker.edge.stored_headers import StoredHeaders
-from broker.meta.memory import MemoryMetaStore
-from broker.meta.recovery import StoredRecovery
+from broker.edge.tidemark.admin_service import ServerFacts
+from broker.edge.tidemark.process_view import Inside
+from broker.meta.memory_store import MemoryMetaStore
+from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId, PChannelName
-from broker.node.closed_ticks import LocalClosedTicks
 from broker.node.control import LocalNode
-from broker.node.limits import NodeLimits
-from broker.node.messages import CollectStatus
-from broker.node.parts import NodePorts, node_parts
+from broker.node.node_closed_ticks import LocalClosedTicks
+from broker.node.state.messages import CollectStatus
+from broker.node.state.node_limits import NodeLimits
+from broker.node.state.parts import NodePorts, node_parts
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
@@ -41,7 +41,7 @@ from broker.ports.nodes import NodeControl
 from broker.ports.wal import Wal
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
-from broker.wal.memory import MemoryWal
+from broker.wal.memory_wal import MemoryWal
 
 NODE = NodeId(1)
 CLUSTER = "by-dev"
@@ -170,23 +170,23 @@ async def _all_at(
     return dict.fromkeys(names, node)
 
 
-def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Reaches:
-    return Reaches(
-        directory=Reach(find("/root/node/directory")),
-        assigner=Reach(find("/root/coordinator/assigner")),
-        catalog=Reach(find("/root/coordinator/catalog")),
-        soft_barrier=Reach(find("/root/timesync/soft_barrier")),
-        hard_barrier=Reach(find("/root/timesync/hard_barrier")),
-        cursors=Reach(find("/root/timesync/cursors")),
-        broadcaster=Reach(find("/root/coordinator/broadcaster/locks")),
-        cut_gate=Reach(find("/root/coordinator/cut_gate")),
-        balancer=Reach(find("/root/coordinator/balancer")),
-        committer=Reach(find("/root/coordinator/commits/committer")),
-        consumption=Reach(find("/root/coordinator/consumption")),
+def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
+    return Proxies(
+        directory=Proxy(find("/root/node/directory")),
+        assigner=Proxy(find("/root/coordinator/assigner")),
+        catalog=Proxy(find("/root/coordinator/catalog")),
+        soft_barrier=Proxy(find("/root/timesync/soft_barrier")),
+        hard_barrier=Proxy(find("/root/timesync/hard_barrier")),
+        cursors=Proxy(find("/root/timesync/cursors")),
+        broadcaster=Proxy(find("/root/coordinator/broadcaster/locks")),
+        cut_gate=Proxy(find("/root/coordinator/cut_gate")),
+        balancer=Proxy(find("/root/coordinator/balancer")),
+        committer=Proxy(find("/root/coordinator/commits/committer")),
+        consumption=Proxy(find("/root/coordinator/consumption")),
     )
 
 
-async def _until_all_serve(directory: Reach, count: int) -> None:
+async def _until_all_serve(directory: Proxy, count: int) -> None:
     with anyio.fail_after(60):
         while len((await directory.demand(CollectStatus())).channels) < count:
             await anyio.lowlevel.checkpoint()

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.meta.memory import MemoryMetaStore
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import StreamingCode as Code
-from broker.node.limits import NodeLimits
+from broker.node.state.node_limits import NodeLimits
 from schemas.generated.tidemark import v1
-from schemas.properties import BARRIER_TICK, TXN
-from schemas.txn_context import TxnContext, begin_header
+from schemas.properties.keys import BARRIER_TICK, TXN
+from schemas.properties.txn_context import TxnContext, begin_header
 from schemas.wire import Produced, ProduceFailed, produce_request, scan_produce_response
 from tests.wire.peer import Peer, connected, insert
 from tests.wire.small_broker import P0, V0, small_broker

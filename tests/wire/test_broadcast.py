@@ -4,20 +4,20 @@ import anyio
 import grpc.aio
 import pytest
 
-from broker.coordinator.broadcast_messages import ListBroadcasts, ListLocks
-from broker.edge.broadcast_request import KEYS_MAX, VCHANNELS_MAX
+from broker.coordinator.broadcast.messages import ListBroadcasts, ListLocks
+from broker.edge.milvus.broadcast_request import KEYS_MAX, VCHANNELS_MAX
 from broker.model.broadcast import Broadcast, Broadcasted
 from broker.model.failure import StreamingCode as Code
 from broker.ports.callbacks import FailedForGood
-from schemas.broadcast_header import (
+from schemas.generated.milvus.proto import common, messages
+from schemas.generated.milvus.proto import streaming as wire
+from schemas.properties.broadcast_header import (
     BroadcastHeader,
     HeaderKey,
     read_broadcast_header,
     write_broadcast_header,
 )
-from schemas.generated.milvus.proto import common, messages
-from schemas.generated.milvus.proto import streaming as wire
-from schemas.properties import REPLICATE
+from schemas.properties.keys import REPLICATE
 from schemas.wire import rocksmq_id
 from tests.wire.broadcasting import (
     ANSWER_S,

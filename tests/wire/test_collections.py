@@ -6,14 +6,14 @@ from typing import Protocol
 
 import pytest
 
-from broker.meta.memory import MemoryMetaStore
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import StreamingCode as Code
-from broker.wal.memory import MemoryWal
+from broker.wal.memory_wal import MemoryWal
 from schemas.generated.milvus.proto import messages, msg, schema
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1
-from schemas.properties import TXN
-from schemas.txn_context import TxnContext
+from schemas.properties.keys import TXN
+from schemas.properties.txn_context import TxnContext
 from schemas.wire import (
     Consumed,
     Produced,

@@ -9,9 +9,9 @@ import anyio.lowlevel
 import pytest
 
 from broker.model.failure import StreamingCode as Code
-from broker.node.limits import NodeLimits
-from broker.node.messages import CloseScanner
-from broker.wal.memory import Fault, MemoryWal
+from broker.node.state.messages import CloseScanner
+from broker.node.state.node_limits import NodeLimits
+from broker.wal.memory_wal import Fault, MemoryWal
 from schemas.generated.google.protobuf import Empty
 from schemas.generated.milvus.proto import common, messages
 from schemas.generated.milvus.proto import streaming as wire

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas import properties, wire
-from schemas.base64_text import base64_text, read_base64
+from schemas import wire
+from schemas.encoding.base64_text import base64_text, read_base64
 from schemas.generated.google.protobuf import Any, Empty
 from schemas.generated.google.rpc import Status
 from schemas.generated.milvus.proto import common, messages, msg, streaming
@@ -15,6 +15,8 @@ from schemas.message_id import (
     PulsarId,
     WoodpeckerId,
 )
+from schemas.properties import keys
+from schemas.properties.txn_context import KEEPALIVE_INFINITE_MS, TxnContext
 from schemas.status import (
     StreamingError,
     grpc_code,
@@ -22,7 +24,6 @@ from schemas.status import (
     status_details,
     streaming_error,
 )
-from schemas.txn_context import KEEPALIVE_INFINITE_MS, TxnContext
 
 PCHANNEL = "by-dev-rootcoord-dml_0"
 TICK = 455000000000000001
@@ -53,15 +54,15 @@ def test_the_create_consumer_header_is_the_go_clients() -> None:
 )
 def test_transaction_contexts_are_gos(keepalive_ms: int, text: str) -> None:
     context = TxnContext(1, keepalive_ms)
-    assert properties.TXN.encode(context) == text
-    assert properties.TXN.decode(text) == context
+    assert keys.TXN.encode(context) == text
+    assert keys.TXN.decode(text) == context
     generated = messages.TxnContext(txn_id=1, keepalive_milliseconds=keepalive_ms)
     assert base64_text(bytes(generated)) == text
 
 
 def test_an_empty_header_is_the_empty_string() -> None:
-    assert properties.HEADER.encode(bytes(messages.TimeTickMessageHeader())) == ""
-    assert properties.HEADER.decode("") == b""
+    assert keys.HEADER.encode(bytes(messages.TimeTickMessageHeader())) == ""
+    assert keys.HEADER.decode("") == b""
 
 
 def test_insert_headers_are_gos() -> None:
@@ -80,8 +81,8 @@ def test_insert_headers_are_gos() -> None:
         collection_id=100,
         partitions=[messages.PartitionSegmentAssignment(partition_id=1, rows=1)],
     )
-    assert properties.HEADER.encode(bytes(assigned)) == "CAESCggCEAMYBCICCAU="
-    assert properties.HEADER.encode(bytes(fresh)) == "CGQSBAgBEAE="
+    assert keys.HEADER.encode(bytes(assigned)) == "CAESCggCEAMYBCICCAU="
+    assert keys.HEADER.encode(bytes(fresh)) == "CGQSBAgBEAE="
 
 
 def test_a_broadcast_header_is_gos() -> None:
@@ -95,7 +96,7 @@ def test_a_broadcast_header_is_gos() -> None:
             messages.ResourceKey(domain=messages.ResourceDomain.ResourceDomainCluster, shared=True),
         ],
     )
-    assert properties.BROADCAST.encode(bytes(header)) == (
+    assert keys.BROADCAST.encode(bytes(header)) == (
         "CAcSHWJ5LWRldi1yb290Y29vcmQtZG1sXzBfdmNjaGFuEhxieS1kZXYtcm9vdGNvb3JkLWRtbF8xXzEwMHYw"
         "Gg4IAhIKZGVmYXVsdDpjMRoECH8YAQ=="
     )
@@ -109,7 +110,7 @@ def test_a_replicate_header_is_gos() -> None:
         time_tick=TICK,
         vchannel="src-rootcoord-dml_0_100v0",
     )
-    assert properties.REPLICATE.encode(bytes(header)) == (
+    assert keys.REPLICATE.encode(bytes(header)) == (
         "CgNzcmMSBgoCMnMQARoGCgIyaRABIIGAtubtgp+oBioZc3JjLXJvb3Rjb29yZC1kbWxfMF8xMDB2MA=="
     )
 
@@ -181,8 +182,8 @@ def test_an_empty_map_value_is_written() -> None:
     ],
 )
 def test_base_36_is_gos(number: int, text: str) -> None:
-    assert properties.TIME_TICK.encode(number) == text
-    assert properties.TIME_TICK.decode(text) == number
+    assert keys.TIME_TICK.encode(number) == text
+    assert keys.TIME_TICK.decode(text) == number
     assert wire.base36(number).decode() == text
 
 

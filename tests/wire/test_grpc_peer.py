@@ -4,7 +4,7 @@ import anyio
 import grpc.aio
 import pytest
 
-from broker.node.limits import NodeLimits
+from broker.node.state.node_limits import NodeLimits
 from schemas.generated.google.protobuf import Empty
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed, Produced, scan_consume_response, scan_produce_response

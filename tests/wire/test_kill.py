@@ -5,8 +5,8 @@ import anyio.lowlevel
 import grpc
 import pytest
 
-from broker.edge.inside import Inside
-from broker.edge.killing import kill
+from broker.edge.tidemark.killing import kill
+from broker.edge.tidemark.process_view import Inside
 from broker.model.failure import Refused
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.tidemark import v1

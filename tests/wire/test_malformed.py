@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.edge.limits import EdgeLimits
+from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.model.failure import StreamingCode as Code
 from broker.transport import ListenerLimits
-from schemas.frames import frame
+from schemas.encoding.frames import frame
 from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
 from schemas.status import read_status_details
 from schemas.wire import Produced, ProduceFailed, scan_produce_response

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 
 from broker.client import connect
-from broker.client.admin import Admin
+from broker.client.cluster.admin import Admin
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed
 from tests.local_broker import local_broker

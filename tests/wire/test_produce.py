@@ -5,7 +5,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from broker.edge.limits import EdgeLimits
+from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.milvus.proto import streaming
 from schemas.wire import (

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from broker.model.failure import StreamingCode as Code
-from schemas.arrow_columns import encode_schema
-from schemas.arrow_rows import decode_rows, encode_rows
+from schemas.arrow.columns import encode_schema
+from schemas.arrow.rows import decode_rows, encode_rows
 from schemas.batches import ARROW_ROWS, Landed, scan_read_response
 from schemas.generated.tidemark import v1
 from tests.wire.peer import Peer

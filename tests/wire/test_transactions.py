@@ -8,8 +8,8 @@ import pytest
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.milvus.proto import messages
 from schemas.generated.milvus.proto import streaming as wire
-from schemas.properties import TXN
-from schemas.txn_context import TxnContext, begin_header
+from schemas.properties.keys import TXN
+from schemas.properties.txn_context import TxnContext, begin_header
 from schemas.wire import (
     Consumed,
     Produced,

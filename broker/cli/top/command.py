@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from broker.cli.session import USAGE, address_of, fail, with_client
-from broker.cli.showing import show
+from broker.cli.show.actor_tree import summary_of
+from broker.cli.show.questions import show
 from broker.cli.top import rows
 from broker.cli.top.look import Rates, take
-from broker.cli.tree import summary_of
 
 
 def show_once(server: str) -> None:

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from broker.cli.tables import natural_order
+from broker.cli.show.tables import natural_order
 from broker.cli.top.look import Look, Rates
 from broker.client import ActorInfo, ChannelInfo
-from broker.core.kinds import kind_of, pchannel_in
+from broker.core.cluster.actor_kinds import kind_of, pchannel_in
 
 TICK_LOGICAL_BITS = 18
 GONE = "-"

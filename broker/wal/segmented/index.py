@@ -16,7 +16,7 @@ from typing import Self
 from google_crc32c import value as crc32c
 
 from broker.model.ids import MessageId, Term, TimeTick
-from broker.wal.segmented.segment import HEADER_BYTES, Segment, SegmentName
+from broker.wal.segmented.segment import HEADER_BYTES, LogSegment, SegmentName
 
 _MAGIC = b"TideIndx"
 _VERSION = 1
@@ -62,7 +62,7 @@ class SparseIndex:
         at = bisect_right(self._offsets, offset, hi=len(self._ids)) - 1
         return self._offsets[at] if at >= 0 else HEADER_BYTES
 
-    def encode(self, segment: Segment) -> bytes:
+    def encode(self, segment: LogSegment) -> bytes:
         """The stored form, for a segment sealed as described by `segment`."""
         columns = b"".join(_little_endian(c) for c in (self._ids, self._ticks, self._offsets))
         fields = _FIELDS.pack(
@@ -73,7 +73,7 @@ class SparseIndex:
     @classmethod
     def decode(
         cls, data: bytes, name: SegmentName, salt: int, spacing_bytes: int
-    ) -> tuple[Self, Segment] | None:
+    ) -> tuple[Self, LogSegment] | None:
         """The index and the seal it was stored with; None when damaged or of another version."""
         if len(data) < _PREFIX.size + _FIELDS.size:
             return None
@@ -88,7 +88,7 @@ class SparseIndex:
             column.frombytes(data[start + 8 * count * number : start + 8 * count * (number + 1)])
             if sys.byteorder == "big":
                 column.byteswap()
-        return index, Segment(name, salt, end, MessageId(next_id), TimeTick(tick), Term(term))
+        return index, LogSegment(name, salt, end, MessageId(next_id), TimeTick(tick), Term(term))
 
 
 def _little_endian(column: "array[int]") -> bytes:

@@ -13,18 +13,18 @@ from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.record import Record
 from broker.ports.wal import Closed, LogBounds, Retention, WalError
 from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.log_opening import FIRST_SUFFIX, mark_name
 from broker.wal.segmented.reader import Reader
-from broker.wal.segmented.recovery import FIRST_SUFFIX, mark_name
-from broker.wal.segmented.segment import Segment
+from broker.wal.segmented.segment import LogSegment
 from broker.wal.segmented.worker import Worker
-from broker.wal.segmented.writer import Place, Writer
+from broker.wal.segmented.writer import LogPlace, Writer
 
 
 class SegmentedLog:
     """Implements `ports.wal.Log`."""
 
     def __init__(
-        self, place: Place, claim: Claim, writer: Writer, reader: Reader, worker: Worker
+        self, place: LogPlace, claim: Claim, writer: Writer, reader: Reader, worker: Worker
     ) -> None:
         self._place, self._claim = place, claim
         self._writer, self._reader, self._worker = writer, reader, worker
@@ -108,7 +108,7 @@ def _call_back(loop: asyncio.AbstractEventLoop, when_written: Callable[[], None]
         pass  # the loop is closed: nobody waits any more
 
 
-def remove_segments(place: Place, gone: Sequence[Segment]) -> None:
+def remove_segments(place: LogPlace, gone: Sequence[LogSegment]) -> None:
     """The mark first: whatever of the rest a crash leaves undone, the log begins there."""
     files, folder, mark = place.files, place.folder, mark_name(gone[-1].next_id)
     files.open(f"{folder}/{mark}", create=True).close()
@@ -122,7 +122,7 @@ def remove_segments(place: Place, gone: Sequence[Segment]) -> None:
     files.sync_folder(folder)
 
 
-def _remove_if_there(place: Place, path: str) -> None:
+def _remove_if_there(place: LogPlace, path: str) -> None:
     try:
         place.files.remove(path)
     except FileNotFoundError:

@@ -15,7 +15,8 @@ from broker.ports.files import File
 from broker.ports.wal import Corrupt, OutOfRange, UnknownFormat
 from broker.wal.segmented.handles import Recent
 from broker.wal.segmented.index import SparseIndex
-from broker.wal.segmented.records import (
+from broker.wal.segmented.log_opening import read_all
+from broker.wal.segmented.record_format import (
     FRAME_BYTES,
     BadRecord,
     Stored,
@@ -23,10 +24,9 @@ from broker.wal.segmented.records import (
     length_at,
     record_at,
 )
-from broker.wal.segmented.recovery import read_all
 from broker.wal.segmented.scan import OnDamage, frames_from, next_record
-from broker.wal.segmented.segment import Segment, SegmentName, Snapshot
-from broker.wal.segmented.writer import Active, Place, store_index
+from broker.wal.segmented.segment import LogSegment, LogView, SegmentName
+from broker.wal.segmented.writer import Active, LogPlace, store_index
 
 _PLACES_MAX = 256
 T = TypeVar("T")
@@ -38,8 +38,8 @@ class Reader:
     def __init__(
         self,
         channel: str,
-        place: Place,
-        snapshot: Callable[[], Snapshot],
+        place: LogPlace,
+        snapshot: Callable[[], LogView],
         active: Callable[[], Active],
         on_damage: OnDamage,
     ) -> None:
@@ -83,13 +83,13 @@ class Reader:
             at += 1
         return min(reached, until_id)
 
-    def forget(self, segments: Sequence[Segment]) -> None:
+    def forget(self, segments: Sequence[LogSegment]) -> None:
         """Let go of segments that were removed."""
         for segment in segments:
             self._open.drop(segment.name)
             self._indexes.drop(segment.name)
 
-    def keep_index(self, segment: Segment, index: SparseIndex) -> None:
+    def keep_index(self, segment: LogSegment, index: SparseIndex) -> None:
         """Take over the index of a segment that was just sealed."""
         self._indexes.put(segment.name, index)
 
@@ -101,7 +101,7 @@ class Reader:
     def open_files(self) -> int:
         return len(self._open)
 
-    def _locate(self, from_id: MessageId) -> tuple[tuple[Segment, ...], int]:
+    def _locate(self, from_id: MessageId) -> tuple[tuple[LogSegment, ...], int]:
         snapshot = self._snapshot()
         next_id = snapshot.active.next_id
         if not snapshot.first_id <= from_id <= next_id:
@@ -110,7 +110,7 @@ class Reader:
         at = bisect_right(segments, from_id, key=lambda s: s.base_id) - 1
         return segments, at if from_id < next_id else len(segments)
 
-    def _with_file(self, segment: Segment, use: Callable[[File], T]) -> T:
+    def _with_file(self, segment: LogSegment, use: Callable[[File], T]) -> T:
         try:
             return use(self._file(segment.name))
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class Reader:
             raise missing from None
 
     def _read_segment(
-        self, segment: Segment, from_id: MessageId, bytes_max: int, file: File
+        self, segment: LogSegment, from_id: MessageId, bytes_max: int, file: File
     ) -> Sequence[Record]:
         offset = self._places.find((segment.name, from_id))
         slack = FRAME_BYTES + (0 if offset else self._spacing)
@@ -147,7 +147,7 @@ class Reader:
         self._places.put((segment.name, from_id), offset)
         return records
 
-    def _start_of(self, window: Window, segment: Segment, message_id: MessageId) -> int:
+    def _start_of(self, window: Window, segment: LogSegment, message_id: MessageId) -> int:
         offset = self._index(segment).offset_of_id(message_id)
         try:
             for at, frame in frames_from(window, offset, segment.end):
@@ -158,7 +158,7 @@ class Reader:
         return segment.end
 
     def _record(
-        self, window: Window, offset: int, segment: Segment, expected: MessageId
+        self, window: Window, offset: int, segment: LogSegment, expected: MessageId
     ) -> Stored | None:
         try:
             stored = record_at(window, offset, segment.salt)
@@ -169,7 +169,7 @@ class Reader:
             self._on_damage(Corrupt(window.path, bad.offset, bad.reason))
             return next_record(window, offset + 1, segment.salt, expected)
 
-    def _seek_segment(self, segment: Segment, tick: TimeTick, file: File) -> MessageId:
+    def _seek_segment(self, segment: LogSegment, tick: TimeTick, file: File) -> MessageId:
         window = Window(file, self._path(segment.name), segment.end, self._spacing)
         start = self._index(segment).offset_of_tick(tick)
         for _, frame in frames_from(window, start, segment.end):
@@ -178,7 +178,7 @@ class Reader:
         return segment.next_id
 
     def _advance_segment(
-        self, segment: Segment, from_id: MessageId, bytes_max: int, must_move: bool, file: File
+        self, segment: LogSegment, from_id: MessageId, bytes_max: int, must_move: bool, file: File
     ) -> tuple[MessageId, int]:
         window = Window(file, self._path(segment.name), segment.end, self._spacing)
         start = self._start_of(window, segment, from_id)
@@ -196,7 +196,7 @@ class Reader:
             reached = MessageId(frame.next_id)
         return reached, 0
 
-    def _index(self, segment: Segment) -> SparseIndex:
+    def _index(self, segment: LogSegment) -> SparseIndex:
         active = self._active()
         if active.header.name == segment.name:
             return active.index
@@ -206,7 +206,7 @@ class Reader:
             self._indexes.put(segment.name, index)
         return index
 
-    def _load_index(self, segment: Segment) -> SparseIndex:
+    def _load_index(self, segment: LogSegment) -> SparseIndex:
         try:
             data = read_all(self._place.files, f"{self._place.folder}/{segment.name.index_file}")
         except FileNotFoundError:
@@ -216,7 +216,7 @@ class Reader:
             return decoded[0]
         return self._rebuild_index(segment)
 
-    def _rebuild_index(self, segment: Segment) -> SparseIndex:
+    def _rebuild_index(self, segment: LogSegment) -> SparseIndex:
         index = SparseIndex(self._spacing)
         window = Window(
             self._file(segment.name), self._path(segment.name), segment.end, self._spacing
@@ -243,5 +243,5 @@ class Reader:
         return f"{self._place.folder}/{name.log_file}"
 
 
-def _segments(snapshot: Snapshot) -> tuple[Segment, ...]:
+def _segments(snapshot: LogView) -> tuple[LogSegment, ...]:
     return (*snapshot.sealed, snapshot.active)

@@ -1,16 +1,16 @@
 """Walking over records: what follows what, where a log ends, and what lies behind damage.
 
 Reads only. Knows nothing of folders or owners; `recovery.py` asks it about a tail, `reader.py`
-about a place. Next: broker/wal/segmented/recovery.py
+about a place. Next: broker/wal/segmented/log_opening.py
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from broker.ports.files import Readable
+from broker.ports.files import ReadableFile
 from broker.ports.wal import Corrupt
 from broker.wal.segmented.index import SparseIndex
-from broker.wal.segmented.records import (
+from broker.wal.segmented.record_format import (
     MAGIC,
     BadRecord,
     Frame,
@@ -19,17 +19,17 @@ from broker.wal.segmented.records import (
     frame_at,
     record_at,
 )
-from broker.wal.segmented.segment import HEADER_BYTES, Segment, SegmentHeader
+from broker.wal.segmented.segment import HEADER_BYTES, LogSegment, SegmentHeader
 
 SCAN_CHUNK_BYTES = 1 << 20
 OnDamage = Callable[[Corrupt], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class SegmentTail:
     """What a scan found of a segment, and the index it made on the way."""
 
-    segment: Segment
+    segment: LogSegment
     index: SparseIndex
 
 
@@ -39,15 +39,15 @@ def refuse(damage: Corrupt) -> None:
 
 
 def scan_tail(
-    file: Readable, path: str, header: SegmentHeader, index: SparseIndex, on_damage: OnDamage
-) -> Tail:
+    file: ReadableFile, path: str, header: SegmentHeader, index: SparseIndex, on_damage: OnDamage
+) -> SegmentTail:
     """Find the end of a segment that nobody sealed: the first bad record, if nothing follows it.
 
     A torn group, zeros and leftovers end the log. A bad record that had been durable, as good ones
     behind it prove, is damage: told to `on_damage`, and left out when that returns.
     """
     window = Window(file, path, file.size(), SCAN_CHUNK_BYTES)
-    tail = Segment(
+    tail = LogSegment(
         header.name,
         header.salt,
         HEADER_BYTES,
@@ -61,18 +61,18 @@ def scan_tail(
         except BadRecord as bad:
             behind = _behind_damage(window, bad, tail)
             if behind is None:
-                return Tail(tail, index)
+                return SegmentTail(tail, index)
             on_damage(Corrupt(path, bad.offset, bad.reason))
             stored = behind
         record = stored.record
         index.add(record.base_id, record.base_tick, stored.offset)
-        tail = Segment(
+        tail = LogSegment(
             tail.name, tail.salt, stored.end, record.next_id, record.last_tick, record.term
         )
 
 
 def records_in(
-    file: Readable, path: str, segment: Segment, on_damage: OnDamage
+    file: ReadableFile, path: str, segment: LogSegment, on_damage: OnDamage
 ) -> Iterator[Stored]:
     """Every intact record of a sealed segment; each damaged stretch goes to `on_damage`."""
     window = Window(file, path, segment.end, SCAN_CHUNK_BYTES)
@@ -126,7 +126,7 @@ def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored |
     return None
 
 
-def _next_in_tail(window: Window, tail: Segment) -> Stored:
+def _next_in_tail(window: Window, tail: LogSegment) -> Stored:
     stored = record_at(window, tail.end, tail.salt)
     record = stored.record
     _refuse_gap(stored, tail.next_id)
@@ -135,7 +135,7 @@ def _next_in_tail(window: Window, tail: Segment) -> Stored:
     return stored
 
 
-def _behind_damage(window: Window, bad: BadRecord, tail: Segment) -> Stored | None:
+def _behind_damage(window: Window, bad: BadRecord, tail: LogSegment) -> Stored | None:
     """The next good record, if one proves that what is missing here had been durable."""
     first = stored = next_record(window, bad.offset + 1, tail.salt, tail.next_id)
     while stored is not None:

@@ -118,7 +118,7 @@ class SegmentHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class LogSegment:
     """A segment as readers see it: records in [HEADER_BYTES, end), ids in [base, next_id)."""
 
     name: SegmentName
@@ -138,12 +138,12 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LogView:
     """The durable log at one moment. The writer replaces it; readers hold on to theirs."""
 
-    sealed: tuple[Segment, ...]
+    sealed: tuple[LogSegment, ...]
     sealed_bytes: int
-    active: Segment
+    active: LogSegment
 
     @property
     def first_id(self) -> MessageId:

@@ -17,20 +17,20 @@ from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError
 from broker.wal.segmented.allocation import Blank, Blanks, commit
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
-from broker.wal.segmented.records import BODY_BYTES_MAX, encode
+from broker.wal.segmented.record_format import BODY_BYTES_MAX, encode
 from broker.wal.segmented.segment import (
     HEADER_BYTES,
     Link,
-    Segment,
+    LogSegment,
+    LogView,
     SegmentHeader,
     SegmentName,
-    Snapshot,
 )
 from broker.wal.segmented.settings import SegmentedSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """Where a log lives, and who does its slow work."""
 
     files: Files
@@ -64,13 +64,13 @@ class Writer:
     """Append-only. After Fenced or WriterFailed every further append raises the same error."""
 
     def __init__(
-        self, place: Place, claim: Claim, blanks: Blanks, active: Active, snapshot: Snapshot
+        self, place: LogPlace, claim: Claim, blanks: Blanks, active: Active, snapshot: LogView
     ) -> None:
         self._place, self._claim, self._blanks, self._active = place, claim, blanks, active
         self._final: WalError | None = None
         self._publishing = threading.Lock()
         self.snapshot = snapshot
-        self.on_sealed: Callable[[Segment, SparseIndex], None] = _nobody_listens
+        self.on_sealed: Callable[[LogSegment, SparseIndex], None] = _nobody_listens
         self.statistics = WriterStatistics(segments_started=1)
 
     @property
@@ -112,7 +112,7 @@ class Writer:
 
     def let_go(
         self, before_id: MessageId, retention: Retention, now_ms: int
-    ) -> tuple[Segment, ...]:
+    ) -> tuple[LogSegment, ...]:
         """Forget the sealed segments that may go, oldest first; the caller removes their files."""
         with self._publishing:
             now = self.snapshot
@@ -126,7 +126,7 @@ class Writer:
                     break
                 gone, left_bytes = gone + 1, left_bytes - segment.size_bytes
             kept = now.sealed[gone:]
-            self.snapshot = Snapshot(kept, sum(s.size_bytes for s in kept), now.active)
+            self.snapshot = LogView(kept, sum(s.size_bytes for s in kept), now.active)
             return now.sealed[:gone]
 
     def seal_old(self, age_ms_max: int, now_ms: int) -> None:
@@ -215,10 +215,10 @@ class Writer:
             self._active.index.add(record.base_id, record.base_tick, end)
             end += length
         last = records[-1]
-        grown = Segment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
+        grown = LogSegment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
         with self._publishing:
             now = self.snapshot
-            self.snapshot = Snapshot(now.sealed, now.sealed_bytes, grown)
+            self.snapshot = LogView(now.sealed, now.sealed_bytes, grown)
         self.statistics.groups += 1
         self.statistics.records += len(records)
         self.statistics.written_bytes += end - active.end
@@ -235,7 +235,7 @@ class Writer:
         settings = self._place.settings
         return min(self._active.capacity * settings.growth, settings.segment_bytes)
 
-    def _roll(self, blank: Blank) -> tuple[Active, Segment]:
+    def _roll(self, blank: Blank) -> tuple[Active, LogSegment]:
         """Start the next segment; gives back the one before, to be sealed and closed."""
         sealed, old = self.snapshot.active, self._active
         link = Link(sealed.name, sealed.end)
@@ -244,13 +244,13 @@ class Writer:
         self._active = active
         with self._publishing:
             now = self.snapshot
-            self.snapshot = Snapshot(
+            self.snapshot = LogView(
                 (*now.sealed, sealed), now.sealed_bytes + sealed.size_bytes, fresh
             )
         self.statistics.segments_started += 1
         return old, sealed
 
-    def _seal_and_close(self, old: Active, sealed: Segment) -> None:
+    def _seal_and_close(self, old: Active, sealed: LogSegment) -> None:
         try:
             self._seal(old, sealed)
         except OSError:
@@ -258,18 +258,18 @@ class Writer:
         finally:
             old.file.close()
 
-    def _seal(self, active: Active, sealed: Segment) -> None:
+    def _seal(self, active: Active, sealed: LogSegment) -> None:
         active.file.truncate(sealed.end)
         store_index(self._place, active.index, sealed)
 
 
-def _nobody_listens(_sealed: Segment, _index: SparseIndex) -> None:
+def _nobody_listens(_sealed: LogSegment, _index: SparseIndex) -> None:
     """Until a reader is there."""
 
 
 def start_segment(
-    place: Place, blank: Blank, claim: Claim, before: Segment, link: Link | None
-) -> tuple[Active, Segment]:
+    place: LogPlace, blank: Blank, claim: Claim, before: LogSegment, link: Link | None
+) -> tuple[Active, LogSegment]:
     """Make a blank the newest segment behind `before`, durable, and empty."""
     name = SegmentName(claim.term, before.next_id)
     header = SegmentHeader(
@@ -281,12 +281,12 @@ def start_segment(
         blank.file.close()
         raise
     index = SparseIndex(place.settings.index_spacing_bytes)
-    fresh = Segment(
+    fresh = LogSegment(
         name, header.salt, HEADER_BYTES, before.next_id, before.last_tick, before.last_term
     )
     return Active(header, blank.file, blank.capacity, index), fresh
 
 
-def store_index(place: Place, index: SparseIndex, sealed: Segment) -> None:
+def store_index(place: LogPlace, index: SparseIndex, sealed: LogSegment) -> None:
     """Write a sealed segment's index beside it."""
     place.files.replace(f"{place.folder}/{sealed.name.index_file}", index.encode(sealed))

@@ -12,7 +12,7 @@ import structlog
 
 from actors import Actor, ChildSpec, Envelope, Request, SupervisorSpec, System
 from broker.app.logs import configure_logs
-from broker.edge.reach import Reach
+from broker.edge.rpc.proxies import Proxy
 
 Configure = Callable[..., io.StringIO]
 
@@ -64,7 +64,7 @@ async def test_lines_of_a_killed_actor_carry_its_path_and_its_new_term(
 ) -> None:
     written = configured()
     async with System(SupervisorSpec("root", children=(ChildSpec("speaker", Speaker),))) as system:
-        speaker = Reach(lambda: system.find("/root/speaker"))
+        speaker = Proxy(lambda: system.find("/root/speaker"))
         await speaker.ask(Say("before"))
         system.kill("/root/speaker")
         await speaker.ask(Say("after"))

@@ -22,11 +22,11 @@ from broker.model.failure import StreamingCode
 from broker.model.message import MessageType
 from broker.transport import Listener, ListenerLimits, ServerBatchStream
 from schemas.batches import ScannedBatch, append_landed, append_refused, scan_append_request
+from schemas.encoding.varint import varint
 from schemas.generated.milvus.proto import streaming
 from schemas.generated.tidemark import v1
+from schemas.properties.txn_context import TxnContext
 from schemas.status import StreamingError, grpc_code, status_details
-from schemas.txn_context import TxnContext
-from schemas.varint import varint
 from schemas.wire import (
     Close,
     ScannedProduce,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from broker.client import Client, connect
-from broker.client.row_scanner import MESSAGE_ID
+from broker.client.read.row_scanner import MESSAGE_ID
 from tests.local_broker import local_broker
 
 GUARD_S = 60.0

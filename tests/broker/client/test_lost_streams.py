@@ -13,16 +13,16 @@ from broker.client import (
     DeadlineExceeded,
     Deadlines,
     ForkedClient,
-    Limits,
     Message,
     OutcomeUnknown,
     OutOfRange,
     Scanner,
+    SendLimits,
     ServerFailed,
     ServerRefusal,
     connect,
 )
-from broker.client.retry import Verdict, append_verdict
+from broker.client.net.retry_rules import RetryVerdict, append_verdict
 from broker.model.failure import StreamingCode
 from broker.model.message import MessageType
 from tests.broker.client.scripted import (
@@ -37,7 +37,7 @@ from tests.broker.client.scripted import (
 SHORT = Deadlines(append_s=1.5, close_s=0.2)
 """What is sent within it is sent on a slow machine, too."""
 REFUSALS = [code for code in StreamingCode if code is not StreamingCode.OK]
-RETRIED = [code for code in REFUSALS if append_verdict(code) is not Verdict.SURFACE]
+RETRIED = [code for code in REFUSALS if append_verdict(code) is not RetryVerdict.SURFACE]
 
 
 @pytest.fixture
@@ -247,14 +247,14 @@ async def test_a_refused_append_is_retried_or_surfaced_as_its_code_says(
 ) -> None:
     broker.refusals.append(code)
     async with connect(broker.address) as log:
-        if append_verdict(code) is Verdict.SURFACE:
+        if append_verdict(code) is RetryVerdict.SURFACE:
             with pytest.raises(ServerRefusal) as raised:
                 await log.append(VCHANNEL, b"a")
             assert raised.value.code is code
             assert broker.log == []
         else:
             assert (await log.append(VCHANNEL, b"a")).id == 1
-    rerouted = append_verdict(code) is Verdict.REROUTE
+    rerouted = append_verdict(code) is RetryVerdict.REROUTE
     assert broker.reports == ([(PCHANNEL, 2)] if rerouted else [])
     if rerouted:
         assert broker.opened_terms == [2, 3]
@@ -323,7 +323,7 @@ async def test_an_append_refused_until_its_deadline_says_what_the_server_said(
 
 async def test_waiting_for_room_ends_at_the_deadline(broker: ScriptedBroker) -> None:
     broker.silent = True
-    limits = Limits(appends_max=1)
+    limits = SendLimits(appends_max=1)
     async with connect(broker.address, deadlines=SHORT, limits=limits) as log:
         results = await asyncio.gather(
             log.append(VCHANNEL, b"a"),

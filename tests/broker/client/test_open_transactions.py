@@ -10,7 +10,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from broker.client import Client, Cut, Txn, connect
-from broker.client.start import Start, Until
+from broker.client.read.start import Start, Until
 from tests.local_broker import local_broker
 
 VCHANNEL = "by-dev-rootcoord-dml_0_7v0"

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.outbox import Limits, Outbox, Pending
-from broker.client.retry import Verdict, append_verdict, may_be_written
+from broker.client.append.outbox import Outbox, PendingAppend, SendLimits
+from broker.client.net.retry_rules import RetryVerdict, append_verdict, may_be_written
 from broker.model.failure import StreamingCode
 
 CODES = [code for code in StreamingCode if code is not StreamingCode.OK]
@@ -43,7 +43,7 @@ class Server:
         told = self.outbox.refused(request_id, code, "", resend=True)
         assert told is not None
         assert told[0] is append_verdict(code)
-        if told[0] is Verdict.SURFACE:
+        if told[0] is RetryVerdict.SURFACE:
             self.ended.add(number)
 
 
@@ -51,10 +51,10 @@ class Server:
 def test_only_a_lost_reply_doubles_and_only_what_no_retry_mends_surfaces(
     count: int, fates: list[str | tuple[StreamingCode, bool]]
 ) -> None:
-    outbox: Outbox[int] = Outbox(Limits())
+    outbox: Outbox[int] = Outbox(SendLimits())
     server = Server(outbox)
     for number in range(count):
-        outbox.offer(Pending(bytes([number]), 1.0, number))
+        outbox.offer(PendingAppend(bytes([number]), 1.0, number))
     while fates and outbox.to_send:
         for request_id, message in outbox.take(1 << 20):
             server.handle(request_id, message[0], fates.pop() if fates else "request lost")

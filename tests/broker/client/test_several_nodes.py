@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from broker.client import Client, connect
-from broker.client.admin import Admin
+from broker.client.cluster.admin import Admin
 from tests.broker_process import BrokerProcess
 from tests.roles_processes import node_pids, owners, until
 

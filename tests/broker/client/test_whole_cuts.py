@@ -18,7 +18,7 @@ from broker.client import (
     TidemarkError,
     connect,
 )
-from broker.coordinator.leadership import lead
+from broker.coordinator.leases.leadership import lead
 from broker.meta.sqlite import SqliteMetaStore
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker

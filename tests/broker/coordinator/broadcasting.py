@@ -18,16 +18,16 @@ from actors import (
     System,
 )
 from actors.testing import VirtualClock
-from broker.coordinator.broadcast_book import BroadcasterLimits
-from broker.coordinator.broadcast_messages import ListLocks, LockView, StartBroadcast
-from broker.coordinator.broadcast_records import BroadcastRecords
-from broker.coordinator.broadcast_task import BroadcastTiming
-from broker.coordinator.broadcast_tree import BroadcastParts, broadcaster_tree
-from broker.coordinator.cut_gate import CutGate
-from broker.coordinator.gate_messages import BROADCASTS, CUT_GATE
-from broker.core.broadcast_task import Task, TaskState
+from broker.coordinator.broadcast.book import BroadcasterLimits
+from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
+from broker.coordinator.broadcast.broadcast_task import BroadcastTiming
+from broker.coordinator.broadcast.messages import ListLocks, LockView, StartBroadcast
+from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
+from broker.coordinator.cuts.cut_lock import CutLock
+from broker.coordinator.cuts.messages import BROADCASTS, CUT_GATE
+from broker.core.cluster.broadcast_state import Task, TaskState
 from broker.core.naming import pchannel_of
-from broker.meta.memory import MemoryMetaStore
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.broadcast import Broadcast, Broadcasted, Copy, ResourceKey
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
@@ -245,7 +245,7 @@ def cluster_parts(
         timing=timing or BroadcastTiming(),
         limits=limits or BroadcasterLimits(),
     )
-    gate = ChildSpec(CUT_GATE, lambda: CutGate((BROADCASTS,)), MailboxSpec(bound=1024))
+    gate = ChildSpec(CUT_GATE, lambda: CutLock((BROADCASTS,)), MailboxSpec(bound=1024))
     children = (gate, broadcaster_tree(store, parts, "/root"))
     spec = SupervisorSpec("root", REST_FOR_ONE, children)
     system = System(spec, clock=VirtualClock(), random=random.Random(1))

@@ -8,9 +8,9 @@ import anyio
 
 from actors import Clock, System
 from actors.testing import VirtualClock
-from broker.coordinator.live_nodes import LiveNodes
-from broker.coordinator.observer import NodeNews
-from broker.coordinator.terms import StoredTerms
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.observer import NodeNews
+from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel

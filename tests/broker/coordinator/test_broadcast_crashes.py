@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from actors.testing import run_seeded
-from broker.core.broadcast_task import TaskState
+from broker.core.cluster.broadcast_state import TaskState
 from broker.model.broadcast import Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId
 from tests.broker.coordinator.broadcasting import (

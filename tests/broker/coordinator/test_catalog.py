@@ -18,9 +18,9 @@ from broker.coordinator.messages import (
     GetCollection,
     ListCollections,
 )
-from broker.coordinator.row_schemas import StoredRowSchemas
+from broker.coordinator.stored_row_schemas import StoredRowSchemas
 from broker.core.naming import pchannel_of
-from broker.meta.memory import MemoryMetaStore
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId

@@ -4,14 +4,14 @@ import pytest
 
 from actors import System
 from actors.testing import VirtualClock
+from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.consumption import consumption_paused
-from broker.coordinator.live_nodes import LiveNodes
 from broker.coordinator.messages import PauseConsumers
-from broker.meta.memory import MemoryMetaStore
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused
 from tests.broker.coordinator.fakes import ShakyStore
 from tests.broker.coordinator.following import seeded
-from tests.broker.coordinator.test_registrar import World
+from tests.broker.coordinator.leases.test_registrar import World
 
 CONSUMPTION = "/coordinator/consumption"
 

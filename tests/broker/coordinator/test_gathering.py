@@ -1,17 +1,17 @@
 """The start of a cluster: the first node that comes does not get everything."""
 
 from actors.testing import VirtualClock
-from broker.coordinator.live_nodes import LiveNodes
-from broker.coordinator.placement import PlacementTiming
-from broker.core.balance import Rules
-from broker.core.membership import Patience
-from broker.meta.memory import MemoryMetaStore
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.placer import PlacementTiming
+from broker.core.cluster.balance import Rules
+from broker.core.cluster.node_leases import StartupGrace
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.ids import NodeId
 from tests.broker.coordinator.fakes import NAMES
 from tests.broker.coordinator.following import all_assigned, follow_until, seeded, terms_in
-from tests.broker.coordinator.test_registrar import LEASE_S, World
+from tests.broker.coordinator.leases.test_registrar import LEASE_S, World
 
-GRACE = Patience(grace_s=2.0)
+GRACE = StartupGrace(grace_s=2.0)
 
 
 def shares(world: World) -> list[int]:
@@ -49,7 +49,7 @@ def test_a_single_node_gets_everything_when_the_grace_is_over() -> None:
 def test_as_many_as_are_expected_are_waited_for_a_minute() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        async with await world.start(patience=Patience(expected=2), lease_s=99.0) as system:
+        async with await world.start(patience=StartupGrace(expected=2), lease_s=99.0) as system:
             await world.register(system, 1)
             await clock.sleep(59.0)
             assert shares(world) == [0, 0]
@@ -87,7 +87,7 @@ def test_a_cluster_that_starts_again_waits_for_those_who_owned_channels_and_no_l
 def test_when_only_the_coordinator_starts_again_a_lost_nodes_channels_do_not_wait() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        slow = Patience(grace_s=50.0)
+        slow = StartupGrace(grace_s=50.0)
         async with await world.start(patience=GRACE, lease_s=60.0) as system:
             await world.register(system, 1)
             await world.register(system, 2)

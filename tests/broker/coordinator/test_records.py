@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator import records
-from broker.core.assignment import Owner, PChannelMeta
+from broker.core.cluster.assignment import Owner, PChannelMeta
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName

@@ -11,17 +11,17 @@ import pytest
 
 from actors import MailboxFull
 from actors.testing import run_seeded
-from broker.core import tso
+from broker.core.time import tso
 from broker.edge import cutting
 from broker.edge.cutting import CHANNELS_MAX
-from broker.edge.reach import Reach
+from broker.edge.rpc.proxies import Proxy
 from broker.model.cut import Cut
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import Appended
-from broker.node.limits import NodeLimits
-from broker.node.messages import CloseTick
-from broker.wal.memory import Fault, MemoryWal
+from broker.node.state.messages import CloseTick
+from broker.node.state.node_limits import NodeLimits
+from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import DIRECTORY, Reader, World, message, running_node
 
 NAMES = tuple([PChannelName(f"by-dev-rootcoord-dml_{number}") for number in range(3)])
@@ -29,7 +29,7 @@ NEWEST = TimeTick(0)
 
 
 async def cut(world: World, channels: Sequence[str], tick: TimeTick) -> Cut:
-    return await cutting.cut(Reach(lambda: world.system.find(DIRECTORY)), known, channels, tick)
+    return await cutting.cut(Proxy(lambda: world.system.find(DIRECTORY)), known, channels, tick)
 
 
 async def known(name: PChannelName) -> bool:

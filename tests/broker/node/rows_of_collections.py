@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from broker.edge.stored_headers import StoredHeaders
+from broker.codec.stored_headers import StoredHeaders
 from broker.model.effect import Effect
 from broker.model.ids import CollectionId, MessageId, PartitionId
 from broker.model.message import MessageType, NewMessage
 from broker.model.txn import TxnContext
-from schemas.base64_text import base64_text
+from schemas.encoding.base64_text import base64_text
 from schemas.generated.milvus.proto import common, messages, msg, schema
 from tests.broker.node.world import PCHANNEL, World
 

@@ -14,7 +14,7 @@ from broker.model.ids import NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended
 from broker.model.position import FromLatest
 from broker.node.control import LocalNode
-from broker.node.messages import (
+from broker.node.state.messages import (
     AssignChannel,
     CloseScanner,
     CollectStatus,
@@ -27,7 +27,7 @@ from broker.node.messages import (
     OpenScanner,
     ScannerOpened,
 )
-from broker.wal.memory import MemoryLog, MemoryWal
+from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import (
     DIRECTORY,
     NODE,

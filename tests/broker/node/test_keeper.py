@@ -9,7 +9,7 @@ from actors.testing import run_seeded
 from broker.model.ids import TxnId
 from broker.model.message import AppendedInTxn, NewMessage
 from broker.model.txn import TxnContext
-from broker.node.limits import NodeLimits
+from broker.node.state.node_limits import NodeLimits
 from tests.broker.node.world import (
     DIRECTORY,
     PCHANNEL,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.delivery import select
-from broker.core.txn_limits import TxnLimits
+from broker.core.log.delivery import select
+from broker.core.txn.txn_limits import TxnLimits
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TxnId
 from broker.model.message import (
@@ -29,12 +29,12 @@ from broker.model.message import (
 from broker.model.position import MessageTypes
 from broker.model.record import Record
 from broker.model.txn import TxnContext
-from broker.node.intake import append
-from broker.node.limits import NodeLimits
-from broker.node.messages import AppendOutcome, Located
-from broker.wal.memory import Fault, MemoryWal
-from tests.broker.core.test_assembler import naive
-from tests.broker.core.test_transaction import check_log
+from broker.node.append.intake import append
+from broker.node.state.messages import AppendOutcome, Located
+from broker.node.state.node_limits import NodeLimits
+from broker.wal.memory_wal import Fault, MemoryWal
+from tests.broker.core.log.test_assembler import naive
+from tests.broker.core.txn.test_transactions import check_log
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
 
 LIMITS = NodeLimits(

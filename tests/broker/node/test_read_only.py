@@ -6,8 +6,8 @@ from actors.testing import run_seeded
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import Term, TimeTick
-from broker.node.messages import AssignChannel, CloseTick, CollectStatus, Locate, NodeStatus
-from broker.wal.memory import MemoryWal
+from broker.node.state.messages import AssignChannel, CloseTick, CollectStatus, Locate, NodeStatus
+from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 
 

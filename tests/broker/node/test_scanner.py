@@ -9,13 +9,13 @@ from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, ClosedTick, Delivered
-from broker.model.position import Cursor, FromLatest, MessageTypes, StartFrom, TimeTickGte
+from broker.model.position import FromLatest, MessageTypes, ReadPosition, StartFrom, TimeTickGte
 from broker.model.record import Record
 from broker.model.txn import TxnContext
-from broker.node.limits import NodeLimits
-from broker.node.messages import Delivery, Pull, ScannerOpened
+from broker.node.state.messages import Delivery, Pull, ScannerOpened
+from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Corrupt, Retention
-from broker.wal.memory import MemoryLog, MemoryWal
+from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
 
 
@@ -184,11 +184,11 @@ def test_damage_is_reported_by_file_and_offset() -> None:
                 await world.append(message("x"))
                 await world.clock.sleep(0.3)
             scanner = await opened(world)
-            answer = await scanner.scanner.ask(Pull(Cursor(MessageId(2)), 100), deadline_s=9)
+            answer = await scanner.scanner.ask(Pull(ReadPosition(MessageId(2)), 100), deadline_s=9)
             assert isinstance(answer, Refusal)
             assert answer.code is StreamingCode.UNRECOVERABLE
             assert "by-dev/seg-1: damaged at byte 4096" in answer.cause
-            after = await scanner.scanner.ask(Pull(Cursor(MessageId(6)), 100), deadline_s=9)
+            after = await scanner.scanner.ask(Pull(ReadPosition(MessageId(6)), 100), deadline_s=9)
             assert isinstance(after, Delivery)
 
     run_seeded(8, scenario)

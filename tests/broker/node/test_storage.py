@@ -9,11 +9,11 @@ from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.message import Appended
-from broker.model.position import Cursor, FromLatest, StartFrom
-from broker.node.limits import NodeLimits
-from broker.node.messages import Delivery, Pull, ScannerOpened
+from broker.model.position import FromLatest, ReadPosition, StartFrom
+from broker.node.state.messages import Delivery, Pull, ScannerOpened
+from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Corrupt, Retention, WalError, WriterFailed
-from broker.wal.memory import Fault, MemoryLog, MemoryWal
+from broker.wal.memory_wal import Fault, MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 
 
@@ -177,7 +177,7 @@ def test_removed_data_is_an_error_with_the_range_and_never_silence() -> None:
             await world.clock.sleep(2)
             offsets = await world.offsets()
             assert offsets.first_id > 10
-            answer = await opened.scanner.ask(Pull(Cursor(MessageId(3)), 1000), deadline_s=9)
+            answer = await opened.scanner.ask(Pull(ReadPosition(MessageId(3)), 1000), deadline_s=9)
             assert isinstance(answer, Refusal)
             assert answer.code is StreamingCode.UNRECOVERABLE
             assert f"[{offsets.first_id}, " in answer.cause
@@ -195,7 +195,7 @@ def test_an_id_that_is_not_written_yet_is_refused() -> None:
             await world.assign()
             opened = await world.open_scanner()
             assert isinstance(opened, ScannerOpened)
-            answer = await opened.scanner.ask(Pull(Cursor(MessageId(99)), 1000), deadline_s=9)
+            answer = await opened.scanner.ask(Pull(ReadPosition(MessageId(99)), 1000), deadline_s=9)
             assert isinstance(answer, Refusal)
             assert answer.code is StreamingCode.INVALID_ARGUMENT
 

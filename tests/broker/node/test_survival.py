@@ -11,8 +11,8 @@ from actors.testing import run_seeded
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import Appended
 from broker.model.position import TimeTickGt
-from broker.node.limits import NodeLimits
-from broker.wal.memory import Fault, MemoryWal
+from broker.node.state.node_limits import NodeLimits
+from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import OTHER, PCHANNEL, Reader, World, message, running_node
 
 SMALL_TAIL = NodeLimits(tail_bytes_max=4_000, tail_age_s=0.5, read_ahead_bytes_max=70_000)

@@ -8,13 +8,13 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.txn_limits import TxnLimits
+from broker.core.txn.txn_limits import TxnLimits
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import AppendedInTxn, Delivered, DeliveredInTxn, NewMessage
 from broker.model.txn import TxnContext
-from broker.node.limits import NodeLimits
-from broker.wal.memory import Fault, MemoryWal
+from broker.node.state.node_limits import NodeLimits
+from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
 
 LIMITS = NodeLimits(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
 from broker.ports.wal import Corrupt
-from broker.wal.memory import MemoryLog, MemoryWal
+from broker.wal.memory_wal import MemoryLog, MemoryWal
 
 
 class WatchedLog(MemoryLog):

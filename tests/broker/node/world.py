@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 
 from actors import ActorError, Clock, Strategy, SupervisorSpec, System
 from actors.testing import VirtualClock
-from broker.edge.stored_headers import StoredHeaders
-from broker.meta.memory import MemoryMetaStore
-from broker.meta.recovery import StoredRecovery
+from broker.codec.stored_headers import StoredHeaders
+from broker.meta.memory_store import MemoryMetaStore
+from broker.meta.stored_recovery import StoredRecovery
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, ClosedTick, Delivered, NewMessage
-from broker.model.position import Cursor, DeliverFilter, DeliverPolicy, FromAll
-from broker.node.intake import append
-from broker.node.limits import NodeLimits
-from broker.node.messages import (
+from broker.model.position import DeliverFilter, DeliverPolicy, FromAll, ReadPosition
+from broker.node.append.intake import append
+from broker.node.state.messages import (
     AppendOutcome,
     AssignChannel,
     Delivery,
@@ -30,12 +29,13 @@ from broker.node.messages import (
     RemoveChannel,
     ScannerOpened,
 )
-from broker.node.parts import NodeParts, NodePorts, node_parts
+from broker.node.state.node_limits import NodeLimits
+from broker.node.state.parts import NodeParts, NodePorts, node_parts
 from broker.node.tree import node_spec
-from broker.ports.recovery import RecoveryStore
+from broker.ports.recovery_store import RecoveryStore
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
-from broker.wal.memory import MemoryWal
+from broker.wal.memory_wal import MemoryWal
 
 PCHANNEL = PChannelName("by-dev-rootcoord-dml_0")
 OTHER = PChannelName("by-dev-rootcoord-dml_1")
@@ -182,7 +182,7 @@ class Reader:
     ) -> None:
         self._world, self._vchannel, self._filters = world, vchannel, filters
         self._opened: ScannerOpened | None = None
-        self.cursor = Cursor(MessageId(1))
+        self.cursor = ReadPosition(MessageId(1))
         self.messages: list[Delivered] = []
         self.ticks: list[ClosedTick] = []
         self.events: list[Delivered | ClosedTick] = []

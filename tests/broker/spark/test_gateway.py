@@ -7,7 +7,7 @@ import pytest
 
 from broker.client import BadAddress, Client, ConnectionLost
 from broker.spark.gateway import Gateway
-from broker.spark.progress import Progress
+from broker.spark.source.progress_report import ProgressReporter
 from tests.broker_process import BrokerProcess, free_port
 
 WAIT_S_MAX = 60
@@ -36,7 +36,7 @@ def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each try may take two seconds, and the query waits for it."""
-    gateway, progress = Gateway(f"127.0.0.1:{free_port()}", "by-dev"), Progress("nightly")
+    gateway, progress = Gateway(f"127.0.0.1:{free_port()}", "by-dev"), ProgressReporter("nightly")
     for tick in range(7, 12):
         progress.processed(gateway, ["by-dev-rootcoord-dml_0_1v0"], tick)  # no error
     assert [it.getMessage()[:34] for it in caplog.records if it.name == "tidemark.spark"] == [

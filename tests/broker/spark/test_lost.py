@@ -12,10 +12,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker.client import Client, connect
-from broker.spark.options import parse
 from broker.spark.refusals import DataLoss
-from broker.spark.stream_reader import StreamReader
-from broker.spark.subscription import Subscribed, declared
+from broker.spark.source.source_options import parse
+from broker.spark.source.stream_reader import StreamReader
+from broker.spark.source.subscribed import Subscribed, declared
 from tests.local_broker import local_broker
 
 V = "by-dev-rootcoord-dml_0_1v0"

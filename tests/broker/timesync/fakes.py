@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from actors import System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
-from broker.core import tso
 from broker.core.naming import pchannel_names
-from broker.meta.memory import MemoryMetaStore
+from broker.core.time import tso
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
@@ -16,8 +16,8 @@ from broker.timesync.messages import (
     ListBarriers,
     NextTicks,
     Passing,
-    Report,
     Reported,
+    ReportTick,
 )
 from broker.timesync.timing import TimesyncTiming
 from broker.timesync.tree import TimesyncParts, timesync_tree
@@ -72,7 +72,7 @@ class World:
     async def report(
         self, barrier: str, peer: str, lease_id: int, tick: int, path: str = HARD
     ) -> Reported:
-        report = Report(barrier, peer, lease_id, TimeTick(tick))
+        report = ReportTick(barrier, peer, lease_id, TimeTick(tick))
         return await self.system.find(path).ask(report, deadline_s=WITHIN_S)
 
     async def next_ticks(self, barrier: str, after: int = 0, path: str = HARD) -> Passing | None:

@@ -9,7 +9,7 @@ from broker.model.barrier import BarrierKind
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.timesync import barriers
-from broker.timesync.messages import CLUSTER_BARRIER, Feed, Join, Leave, Passing, Reported
+from broker.timesync.messages import CLUSTER_BARRIER, Feed, Join, LeaveBarrier, Passing, Reported
 from broker.timesync.watchers import WATCHES_MAX
 from tests.broker.timesync.fakes import HARD, SOFT, WITHIN_S, World, play, tick_at
 
@@ -136,11 +136,11 @@ def test_who_leaves_lets_the_others_pass_and_a_foreign_lease_removes_nobody() ->
         a, b = await world.join("q", "a"), await world.join("q", "b")
         await world.report("q", "a", a, tick_at(0.1))
         barrier = world.system.find(HARD)
-        await barrier.ask(Leave("q", "b", b + 1), deadline_s=WITHIN_S)
-        await barrier.ask(Leave("other", "b", b), deadline_s=WITHIN_S)
+        await barrier.ask(LeaveBarrier("q", "b", b + 1), deadline_s=WITHIN_S)
+        await barrier.ask(LeaveBarrier("other", "b", b), deadline_s=WITHIN_S)
         assert (await world.barriers())["q"].tick == 0
-        await barrier.ask(Leave("q", "b", b), deadline_s=WITHIN_S)
-        await barrier.ask(Leave("q", "b", b), deadline_s=WITHIN_S)
+        await barrier.ask(LeaveBarrier("q", "b", b), deadline_s=WITHIN_S)
+        await barrier.ask(LeaveBarrier("q", "b", b), deadline_s=WITHIN_S)
         assert (await world.barriers())["q"].tick == tick_at(0.1)
 
     play(1, scenario)
@@ -278,7 +278,7 @@ def test_a_barrier_without_peers_is_forgotten_in_the_end() -> None:
     async def scenario(world: World) -> None:
         a = await world.join("q", "a")
         await world.report("q", "a", a, tick_at(0.1))
-        await world.system.find(HARD).ask(Leave("q", "a", a), deadline_s=WITHIN_S)
+        await world.system.find(HARD).ask(LeaveBarrier("q", "a", a), deadline_s=WITHIN_S)
         await world.clock.sleep(barriers.FORGET_S - 10)
         assert (await world.barriers())["q"].tick == tick_at(0.1)
         await world.clock.sleep(20)

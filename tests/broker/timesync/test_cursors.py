@@ -7,8 +7,8 @@ import pytest
 
 from actors import Ref, System
 from actors.testing import VirtualClock, run_seeded
-from broker.core.named_cursor import CURSORS_MAX
-from broker.meta.memory import MemoryMetaStore
+from broker.core.time.named_cursor import CURSORS_MAX
+from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.model.named_cursor import CursorView, NamedCursor

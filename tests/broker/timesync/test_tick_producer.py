@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from broker.core import tso
+from broker.core.time import tso
 from broker.timesync.messages import CLUSTER_BARRIER
 from tests.broker.timesync.fakes import (
     HARD,

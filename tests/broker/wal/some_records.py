@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from broker.model.batch import BatchPart, Codec, Keys
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
-from broker.model.producer import ProducerPart
+from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.model.txn import TxnPart
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.model.batch import BatchPart, Codec, Keys
-from broker.model.producer import ProducerPart
+from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
-from broker.wal.segmented.records import BadRecord, Window, encode, record_at
+from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at
 from tests.broker.wal.faulty_files import FaultyFiles
 from tests.broker.wal.some_records import batched, in_txn, record
 

@@ -9,9 +9,9 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.wal.segmented import SegmentedSettings, SegmentedWal
-from broker.wal.segmented.records import BadRecord, Window, encode, record_at, salt_of
+from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at, salt_of
 from broker.wal.segmented.segment import HEADER_BYTES
-from broker.wal.segmented.wal import Opened
+from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
 from tests.broker.wal.some_records import batched, group, in_txn, record
 

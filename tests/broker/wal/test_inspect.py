@@ -7,7 +7,7 @@ import pytest
 from broker.model.ids import PChannelName, Term
 from broker.wal.inspect import dump, verify
 from broker.wal.segmented import OsFiles, SegmentedSettings, SegmentedWal
-from broker.wal.segmented.wal import Opened
+from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import AtOnce
 from tests.broker.wal.some_records import group
 

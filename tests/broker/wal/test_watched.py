@@ -4,7 +4,7 @@ import pytest
 
 from broker.model.ids import PChannelName, Term
 from broker.ports.wal import Corrupt, Fenced, UnknownFormat, WalError
-from broker.wal.memory import MemoryLog, MemoryWal
+from broker.wal.memory_wal import MemoryLog, MemoryWal
 from broker.wal.watched import WatchedWal
 
 NAME = PChannelName("by-dev-rootcoord-dml_0")

@@ -13,10 +13,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.client import Client, Cut, Received, TidemarkError
-from broker.client.batch_start import BatchStart
-from broker.client.row_scanner import MESSAGE_ID, TIME_TICK
+from broker.client.read.batch_start import BatchStart
+from broker.client.read.row_scanner import MESSAGE_ID, TIME_TICK
 from broker.model.message import MessageType
-from schemas.properties import WAL_TERM
+from schemas.properties.keys import WAL_TERM
 from tests.chaos.storm.history import Reading, Seen
 from tests.chaos.storm.recorder import Recorder
 from tests.chaos.storm.workload import NAME, schema_of_rows

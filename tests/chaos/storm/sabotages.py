@@ -11,18 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.client.batch_subscription import BatchSubscription
-from broker.client.numbered import NumberedOutbox
-from broker.client.progress import Progress
-from broker.core import assembler, sequencer, tso
-from broker.core.producers import GroupNumbers
-from broker.core.resource_locks import ResourceLocks
-from broker.edge.broadcast_copies import NodeCopies
+from broker.client.append.numbered_outbox import NumberedOutbox
+from broker.client.read.batch_subscription import BatchSubscription
+from broker.client.read.vchannel_progress import VChannelProgress
+from broker.codec.broadcast_copies import NodeCopies
+from broker.core.cluster.resource_locks import ResourceLocks
+from broker.core.log import assembler, sequencer
+from broker.core.log.numbered_producers import GroupNumbers
+from broker.core.time import tso
 from broker.model.ids import TimeTick
 from broker.model.message import MessageType
 from broker.model.position import StartFrom, TimeTickGt
 from broker.model.record import Record
-from broker.node.tenure import Tenure
+from broker.node.state.write_lease import WriteLease
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.os_files import OsFile, OsFiles
 from broker.wal.segmented.writer import Writer
@@ -100,15 +101,15 @@ def _skips_in_batches() -> Sequence[Patch]:
 
 
 def _skips_in_messages() -> Sequence[Patch]:
-    resume = Progress.resume
+    resume = VChannelProgress.resume
 
-    def beyond(progress: Progress) -> Any:
+    def beyond(progress: VChannelProgress) -> Any:
         policy, wanted = resume(progress)
         if isinstance(policy, StartFrom) and isinstance(wanted, TimeTickGt):
             return policy, TimeTickGt(wanted.tick + 1)  # type: ignore[arg-type]
         return policy, wanted
 
-    return [(Progress, "resume", beyond)]
+    return [(VChannelProgress, "resume", beyond)]
 
 
 # ---- the log ------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ def _checks_no_claim() -> Sequence[Patch]:
 
 
 def _checks_no_lease() -> Sequence[Patch]:
-    return [(Tenure, "holds", lambda *_: True)]
+    return [(WriteLease, "holds", lambda *_: True)]
 
 
 def _syncs_later() -> Sequence[Patch]:

@@ -21,7 +21,7 @@ from broker.client import (
     TransactionExpired,
     Txn,
 )
-from broker.client.stage import StagedPart
+from broker.client.txn.stage import StagedPart
 from tests.chaos.storm.history import CutTaken, Operation, Outcome, Place
 from tests.chaos.storm.recorder import NeverEnded, Recorder, outcome_of
 

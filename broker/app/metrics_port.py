@@ -1,0 +1,60 @@
+"""The port that tells Prometheus how this process does: when it is wanted, and from what.
+
+Owns the choice. Next: broker/metrics/exposition.py
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from actors import System, SystemClock
+from broker.app.start_failures import CannotStart
+from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
+from broker.edge.server import EdgeServer
+from broker.metrics.exposition import HOST, PATH, exposed
+from broker.metrics.view import Sources
+from broker.model.damage import Damage
+from broker.node.state.channel_meters import Meters
+from broker.node.state.open_channels import OpenChannels
+from broker.node.state.parts import NodeParts
+
+
+def sources_of(
+    system: System,
+    edge: EdgeServer,
+    parts: NodeParts | None = None,
+    damages: Callable[[], Sequence[Damage]] = tuple,
+    broadcasts: BroadcastMeters | None = None,
+) -> Sources:
+    """Where the figures of a process come from.
+
+    Without `parts` it is no node, without `broadcasts` no coordinator.
+    """
+    return Sources(
+        statistics=system.statistics,
+        channels=parts.open_channels if parts else OpenChannels(0),
+        meters=parts.meters if parts else Meters(),
+        edge=edge.meters,
+        broadcasts=broadcasts,
+        damages=damages,
+        connections=lambda: edge.connections,
+        open_calls=lambda: edge.open_calls,
+        clock=SystemClock(),
+    )
+
+
+@asynccontextmanager
+async def metrics_served(sources: Sources, port: int | None) -> AsyncIterator[str]:
+    """The URL while the block runs; "" when no port is wanted. Raises CannotStart."""
+    if port is None:
+        yield ""
+        return
+    try:
+        serving = exposed(sources, port)
+        chosen = await serving.__aenter__()
+    except OSError as error:
+        cause = f"metrics cannot be served on {HOST}:{port}: {error.strerror or error}"
+        raise CannotStart(f"{cause}; pass another --metrics-port") from error
+    try:
+        yield f"http://{HOST}:{chosen}{PATH}"
+    finally:
+        await serving.__aexit__(None, None, None)

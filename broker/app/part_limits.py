@@ -1,0 +1,70 @@
+"""What each part may take and how fast it goes, from the settings. Owns the mapping only."""
+
+from broker.config import Settings
+from broker.core.cluster.balance import Rules
+from broker.core.txn.txn_limits import TxnLimits
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.node.state.node_limits import NodeLimits
+from broker.ports.wal import Retention
+from broker.timesync.timing import TimesyncTiming
+from broker.transport import ListenerLimits
+
+
+def node_limits(settings: Settings) -> NodeLimits:
+    """Of the node."""
+    return NodeLimits(
+        message_bytes_max=settings.message_bytes_max,
+        tick_interval_s=settings.tick_interval_ms / 1000,
+        tail_bytes_max=settings.tail_bytes_max,
+        tail_total_bytes_max=settings.tail_total_bytes_max,
+        tail_age_s=settings.tail_age_s,
+        txns=TxnLimits(
+            open_max=settings.open_txns_max,
+            txn_bytes_max=settings.txn_bytes_max,
+            open_bytes_max=settings.open_txn_bytes_max,
+            keepalive_default_ms=settings.txn_keepalive_ms,
+            keepalive_max_ms=settings.txn_keepalive_ms_max,
+            age_ms_max=settings.txn_age_ms_max,
+            stage_idle_ms=settings.stage_idle_ms,
+            stage_age_ms_max=settings.stage_age_ms_max,
+        ),
+        pause_consumption=settings.pause_consumption,
+        snapshot_period_s=settings.snapshot_period_s,
+        snapshot_records=settings.snapshot_records,
+        snapshot_look_s=min(settings.snapshot_period_s, 1.0),
+        require_collection=settings.require_collection,
+        retention=Retention(settings.retention_bytes, settings.retention_ms),
+    )
+
+
+def balance_rules(settings: Settings) -> Rules:
+    """Of the layout of pchannels over nodes."""
+    return Rules(
+        allow_rebalance=settings.allow_rebalance,
+        min_interval_ms=round(settings.min_rebalance_interval_s * 1000),
+        lag_ms_max=settings.rebalance_lag_ms_max,
+        count_fair=settings.balance_policy == "pchannel_count_fair",
+    )
+
+
+def timesync_timing(settings: Settings) -> TimesyncTiming:
+    """Of the cluster's time."""
+    return TimesyncTiming(
+        poll_s=settings.tick_interval_ms / 1000,
+        interval_ms=settings.soft_tick_interval_ms,
+        pchannel_lease_s=settings.silent_pchannel_s,
+    )
+
+
+def edge_limits(settings: Settings) -> EdgeLimits:
+    """Of the port."""
+    return EdgeLimits(
+        message_bytes_max=settings.message_bytes_max,
+        frame_bytes_max=settings.frame_bytes_max,
+        produce_inflight_bytes_max=settings.produce_inflight_bytes_max,
+        consume_credit_bytes=settings.consume_credit_bytes,
+        idle_peer_s=settings.idle_peer_s,
+        listener=ListenerLimits(
+            connections_max=settings.connections_max, idle_peer_s=settings.idle_peer_s
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The command groups: one file for each group of `tidemark GROUP COMMAND`."""

@@ -1,0 +1,63 @@
+"""What `tidemark cursors` prints: one row a cursor.
+
+Owns what the table tells. Next: broker/client/cluster/cursor.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from broker.cli.session import with_client
+from broker.cli.show.questions import TICK_LOGICAL_BITS, print_json, show, show_fitted
+from broker.cli.show.tables import Column, moment, natural_order, short_moment
+from broker.client import Client, CursorView
+
+
+def show_cursors(server: str, *, as_json: bool) -> None:
+    """One row each, by name."""
+    found = with_client(server, Client.cursors)
+    if as_json:
+        return print_json([asdict(it) for it in found])
+    at = [it.tick >> TICK_LOGICAL_BITS for it in found]
+    moved = [it.moved_ms for it in found]
+    newest = max(moved, default=0)
+    return show_fitted(
+        [
+            Column("cursor", [it.name for it in found]),
+            Column(
+                "processed up to", list(map(moment, at)), [short_moment(it, newest) for it in at]
+            ),
+            Column("tick", [str(it.tick) for it in found], leaves=2),
+            Column("lag ms", [f"{it.lag_ms:,}" for it in found]),
+            Column("behind closed ms", [_behind(it) for it in found]),
+            Column("moved", list(map(moment, moved)), leaves=1),
+            Column("channels", ["\n".join(_channels(it.channels)) for it in found], leaves=3),
+        ]
+    )
+
+
+def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> None:
+    """Have it done and say so."""
+
+    async def move(client: Client) -> CursorView:
+        return await client.cursor(name).move(tick, targets)
+
+    moved = with_client(server, move)
+    show(f"cursor {name} is at tick {moved.tick} on {len(moved.channels)} channels")
+
+
+def drop_cursor(server: str, name: str) -> None:
+    """Have it done and say so."""
+
+    async def drop(client: Client) -> None:
+        await client.cursor(name).drop()
+
+    with_client(server, drop)
+    show(f"cursor {name} dropped")
+
+
+def _behind(cursor: CursorView) -> str:
+    return f"{cursor.behind_ms:,}" if cursor.closed_tick else "unknown"
+
+
+def _channels(names: Sequence[str]) -> list[str]:
+    return sorted(names, key=natural_order)

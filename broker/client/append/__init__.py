@@ -1,0 +1,1 @@
+"""Appending: from the caller to one pchannel, and back with the acknowledgement."""

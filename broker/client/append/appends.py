@@ -1,0 +1,176 @@
+"""From messages to acknowledgements: finds the producer, waits for the answer.
+
+It owns the producers of each pchannel that was ever appended to: one that gathers batches, for
+plain messages, and one that sends single messages as Milvus does, for the steps of transactions and
+for what means something to the log itself.
+Next: broker/client/append/batch_producer.py
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from broker.client.append.batch_producer import BatchProducer, Gathering, SharedBatch, Ticket
+from broker.client.append.by_pchannel import ByPChannel
+from broker.client.append.landing import (
+    Offered,
+    abandon,
+    all_landed,
+    batch_of,
+    landed,
+    landed_or_failed,
+)
+from broker.client.append.outbox import SendLimits
+from broker.client.append.producer import Producer
+from broker.client.append.sendable import Ready, check_batch, is_plain, ready, shared_of
+from broker.client.append.txn_appends import TxnAppends
+from broker.client.batch import AppendedBatch
+from broker.client.cluster.targets import Shards
+from broker.client.errors import AppendsFailed, BadTarget, TidemarkError
+from broker.client.message import Appended, Key, Message, key_bytes
+from broker.client.net.network import Network
+from broker.model.ids import PChannelName, VChannelName
+
+
+class Appends:
+    """What one client appends."""
+
+    def __init__(
+        self,
+        network: Network,
+        tasks: TaskGroup,
+        limits: SendLimits,
+        gathering: Gathering,
+        *,
+        resend: bool,
+    ) -> None:
+        self.compression = gathering.compression
+        self._now_s = asyncio.get_running_loop().time
+
+        def single(name: PChannelName) -> Producer:
+            return Producer(name, network, limits, resend=resend)
+
+        def batches(name: PChannelName) -> BatchProducer:
+            new_name = network.new_name
+            return BatchProducer(name, network, limits, gathering, new_name, resend=resend)
+
+        self._single = ByPChannel(single, tasks)
+        self._batches = ByPChannel(batches, tasks)
+        self.of_txns = TxnAppends(self._single, self._batches, self._now_s, gathering.bytes_max)
+
+    async def one(
+        self, shards: Shards, message: Message, deadline_s: float, level: int = 0
+    ) -> Appended:
+        """Append one message, to the shard of its key."""
+        vchannel = shards.choose(message.key)
+        offered = await self._offer(ready(message, vchannel, deadline_s, level), deadline_s)
+        return await (landed(*offered) if isinstance(offered, tuple) else offered)
+
+    def soon(
+        self, shards: Shards, message: Message, deadline_s: float, level: int
+    ) -> Awaitable[Ticket]:
+        """Take one plain message in, when there is room for it: to be awaited at once."""
+        if not is_plain(message):
+            raise BadTarget(f"a message of type {message.type} is appended by itself: use append")
+        vchannel = shards.choose(message.key)
+        shared = shared_of(vchannel, message, deadline_s, level)
+        return self._gather(message, shared, deadline_s)
+
+    async def batch(
+        self, shared: SharedBatch, payloads: Sequence[bytes], keys: Sequence[Key | None] | None
+    ) -> AppendedBatch:
+        """Append all as one batch."""
+        check_batch(payloads, keys)
+        given = [None if key is None else key_bytes(key) for key in keys or [None] * len(payloads)]
+        producer = self._batches.of(shared.vchannel)
+        deadline_at_s = self._now_s() + shared.deadline_s
+        if not producer.has_room:
+            await producer.wait_for_room(deadline_at_s)
+        pending = producer.offer_batch(shared, payloads, given, deadline_at_s)
+        return batch_of(await landed(shared.vchannel, pending), len(payloads))
+
+    async def rows(
+        self,
+        pieces: Iterable[tuple[VChannelName, int, bytes]],
+        properties: Mapping[str, str],
+        deadline_s: float,
+        level: int = 0,
+        txn: str = "",
+    ) -> list[AppendedBatch]:
+        """Append batches of Arrow rows, each a number of rows and its body; wait for all.
+
+        `txn`: the transaction that the rows are bodies of.
+        When some failed and others did not: AppendsFailed; when none landed: the first error. What
+        comes after a piece that cannot be made or sent is not tried.
+        """
+        deadline_at_s = self._now_s() + deadline_s
+        offered: list[Offered | TidemarkError] = []
+        counts: list[int] = []
+        try:
+            try:
+                for vchannel, count, body in pieces:
+                    counts.append(count)
+                    plain = Message(b"", properties=properties)
+                    shared = shared_of(vchannel, plain, deadline_s, level, txn)
+                    producer = self._batches.of(vchannel)
+                    if not producer.has_room:
+                        await producer.wait_for_room(deadline_at_s)
+                    pending = producer.offer_rows(shared, body, count, deadline_at_s)
+                    offered.append((vchannel, pending))
+            except TidemarkError as error:
+                offered.append(error)
+                counts = [*counts, 0][: len(offered)]
+            results = [await landed_or_failed(it) for it in offered]
+        except asyncio.CancelledError:
+            abandon(offered)
+            raise
+        return all_landed(results, counts)
+
+    async def _gather(self, message: Message, shared: SharedBatch, deadline_s: float) -> Ticket:
+        producer = self._batches.of(shared.vchannel)
+        if not producer.has_room:
+            await producer.wait_for_room(self._now_s() + deadline_s)
+        return producer.gather(shared, message)
+
+    async def many(
+        self, shards: Shards, messages: Iterable[Message], deadline_s: float
+    ) -> list[Appended]:
+        """Append all, wait for all, give the results in order; AppendsFailed when any failed."""
+        work = [ready(it, shards.choose(it.key), deadline_s) for it in messages]
+        offered: list[Offered | TidemarkError] = []
+        try:
+            for each in work:
+                result = await self._offer_or_fail(each, deadline_s)
+                offered.append(result)
+            results = [await landed_or_failed(it) for it in offered]
+        except asyncio.CancelledError:
+            abandon(offered)
+            raise
+        good = [it for it in results if isinstance(it, Appended)]
+        if len(good) < len(results):
+            raise AppendsFailed(results)
+        return good
+
+    async def finish(self, deadline_s: float) -> None:
+        """Take nothing more in, and wait for the answers that are still on their way."""
+        producers = [*self._single.all(), *self._batches.all()]
+        for producer in producers:
+            producer.close()
+        with anyio.move_on_after(deadline_s):
+            for producer in producers:
+                await producer.ended.wait()
+
+    async def _offer(self, work: Ready, deadline_s: float) -> Offered:
+        message, vchannel, how = work
+        if isinstance(how, SharedBatch):
+            return await self._gather(message, how, deadline_s)
+        producer = self._single.of(vchannel)
+        return vchannel, await producer.offer_when_room(how, self._now_s() + deadline_s)
+
+    async def _offer_or_fail(self, work: Ready, deadline_s: float) -> Offered | TidemarkError:
+        try:
+            return await self._offer(work, deadline_s)
+        except TidemarkError as error:
+            return error

@@ -1,0 +1,1 @@
+"""What a program asks of the cluster: collections, barriers, cursors, positions, health."""

@@ -1,0 +1,104 @@
+"""The ticks that pass a barrier, one after the other, over as many streams as it takes.
+
+Owns the stream's reopening and the narrow queue to the program.
+Next: broker/client/cluster/time_sync.py
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from types import TracebackType
+
+import anyio
+from anyio.abc import TaskGroup
+
+from broker.client.errors import ClosedClient, ServerRefusal, TidemarkError
+from broker.client.net.backoff import Backoff
+from broker.client.net.rendezvous import NothingMore, Rendezvous, TakerLeft
+from broker.model.ids import TimeTick
+
+OpenStream = Callable[[TimeTick], AsyncGenerator[TimeTick, None]]
+"""The ticks after one, until the stream breaks."""
+
+
+class Watch:
+    """`async for tick in barrier.watch():` goes on for ever, over broken connections and restarts.
+
+    Each tick is larger than the one before. A soft barrier shows the newest tick only; a hard one
+    every tick, as long as the watcher is less than 1024 behind. Leave early by `async with` or
+    `aclose`. Not for two tasks at once. Raises what the server refuses for good.
+    """
+
+    def __init__(self, stream: OpenStream, tasks: TaskGroup, after: TimeTick) -> None:
+        self._stream = stream
+        self._tasks = tasks
+        self._seen = after
+        self._started = self._ended = False
+        self._scope = anyio.CancelScope()
+        self._failure: TidemarkError | None = None
+        self._ready: Rendezvous[TimeTick] = Rendezvous()
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> TimeTick:
+        if not self._started:
+            self._started = True
+            self._tasks.start_soon(self._run)
+        try:
+            return await self._ready.take()
+        except NothingMore:
+            raise self._failure or ClosedClient("the client is closed") from None
+        except TakerLeft:
+            raise ClosedClient("the watch is closed") from None
+
+    async def aclose(self) -> None:
+        """End the stream; always returns, and may be called again."""
+        self._close()
+
+    async def __aenter__(self) -> "Watch":
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def __del__(self) -> None:
+        """A watch that was only dropped does not leave its stream open."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._started and not self._ended:
+            self._scope.cancel()
+        elif not self._started:
+            self._started = self._ended = True
+        self._ready.leave()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._follow()
+        finally:
+            self._ended = True
+            self._ready.end()
+
+    async def _follow(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                async with aclosing(self._stream(self._seen)) as ticks:
+                    async for tick in ticks:
+                        backoff = backoff.succeeded()
+                        if tick > self._seen:
+                            self._seen = tick
+                            await self._ready.put([tick])
+                            await self._ready.until_taken()
+            except TidemarkError as error:
+                if isinstance(error, ServerRefusal) and not error.retriable:
+                    self._failure = error
+                    return
+                backoff = backoff.failed()
+            await anyio.sleep(backoff.delay_s(1.0))

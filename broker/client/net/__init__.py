@@ -1,0 +1,1 @@
+"""Connections, channel assignments, and the retry rules that every call shares."""

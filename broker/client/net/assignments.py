@@ -1,0 +1,145 @@
+"""Follows the coordinator's assignment table in the background, and tells waiters of changes.
+
+It owns the AssignmentDiscover stream and reopens it for as long as the client lives. It never
+opens anything else.
+Next: broker/client/append/producer.py
+"""
+
+import random
+from collections import deque
+
+import anyio
+
+from broker.client.errors import BadTarget, DeadlineExceeded, ServerRefusal, TidemarkError
+from broker.client.net.assignment_table import AssignmentTable, Location
+from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
+from broker.client.net.connection import Connection, Conversation
+from broker.client.net.milvus_frames import DISCOVER, read_assignment, report_error
+from broker.client.net.race import until_first
+from broker.model.channel import Assignment, PChannel
+from broker.model.ids import PChannelName
+
+REPORTS_MAX = 1024
+WRITE_S = 5.0
+READ_ONLY_S = 0.5
+"""Who writes learns so soon what it waits for, and goes on waiting if it likes."""
+
+
+class Assignments:
+    """Answers where a pchannel is served, now or as soon as it is."""
+
+    def __init__(self, connection: Connection, *, open_s: float, spread: random.Random) -> None:
+        self._connection = connection
+        self._open_s = open_s
+        self._spread = spread
+        self._table = AssignmentTable()
+        self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
+        self._changed = anyio.Event()
+        self._reports: deque[bytes] = deque(maxlen=REPORTS_MAX)
+        self._report_waits = anyio.Event()
+        self._last_error: TidemarkError | None = None
+
+    async def follow(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            try:
+                async with self._connection.converse(DISCOVER, deadline_s=self._open_s) as stream:
+                    await self._converse(stream)
+            except TidemarkError as error:
+                self._last_error = error
+                self._backoff = self._backoff.failed()
+                self._announce()
+            await anyio.sleep(self._backoff.delay_s(self._spread.random()))
+
+    async def ready(self, deadline_s: float) -> None:
+        """Until the first table has come; raises what went wrong at the first attempt."""
+        with anyio.move_on_after(deadline_s):
+            while not self._table.known:
+                if self._last_error is not None:
+                    raise self._last_error
+                await self._changed.wait()
+            return
+        raise DeadlineExceeded(f"{self._connection.address} did not answer in {deadline_s} s")
+
+    async def locate(
+        self, name: PChannelName, *, deadline_s: float, writes: bool = False
+    ) -> Location:
+        """Where `name` is served; waits up to `deadline_s` seconds while nobody serves it.
+
+        `writes`: a node that serves it read-only does not count, and is waited for shortly.
+        """
+        self._check(name)
+        found: Location | None = None
+        with anyio.move_on_after(deadline_s) as waiting:
+            while True:
+                found = self._table.find(name)
+                if found is not None:
+                    if not (writes and found.is_read_only):
+                        return found
+                    told_s = anyio.current_time() + READ_ONLY_S
+                    waiting.deadline = min(waiting.deadline, told_s)
+                await self._changed.wait()
+        if found is not None:
+            cause = f"pchannel {name!r} is read-only: `tidemark streaming enable` ends that"
+            raise DeadlineExceeded(cause)
+        cause = f"; last error: {self._last_error}" if self._last_error else ""
+        raise DeadlineExceeded(f"no node served pchannel {name!r} for {deadline_s} s{cause}")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all nodes that serve anything now, sorted."""
+        return self._table.addresses
+
+    def report(self, channel: PChannel, error: ServerRefusal) -> None:
+        """Tell the coordinator, once for each incarnation, that `channel` is not where it says."""
+        if self._table.should_report(channel):
+            self._reports.append(report_error(channel, error.code, error.cause))
+            self._report_waits.set()
+
+    async def wait_change(self, channel: PChannel, delay_s: float) -> None:
+        """Until the table has a newer incarnation of `channel`, or `delay_s` seconds are over."""
+        with anyio.move_on_after(delay_s):
+            await self.until_newer(channel)
+
+    async def until_newer(self, channel: PChannel) -> None:
+        """Until the table has a newer incarnation of `channel`."""
+        while True:
+            found = self._table.find(channel.name)
+            if found is not None and found.channel.term > channel.term:
+                return
+            await self._changed.wait()
+
+    def _check(self, name: PChannelName) -> None:
+        """A pchannel that only moves is missing too, so the prefix decides and not the table."""
+        prefix = self._table.control_host.rpartition("_")[0]
+        if prefix and name.rpartition("_")[0] != prefix:
+            raise BadTarget(f"{name!r} is no channel of this cluster; its pchannels are {prefix}_N")
+
+    async def _converse(self, stream: Conversation) -> None:
+        self._table.stream_opened()
+        await until_first(lambda: self._read_tables(stream), lambda: self._send_reports(stream))
+
+    async def _read_tables(self, stream: Conversation) -> None:
+        """The first table must come soon; after it silence only means that nothing changed."""
+        for message in await stream.read(self._open_s):
+            self._take(read_assignment(message))
+        self._backoff = self._backoff.succeeded()
+        while True:
+            for message in await stream.read(None):
+                self._take(read_assignment(message))
+
+    async def _send_reports(self, stream: Conversation) -> None:
+        while True:
+            await self._report_waits.wait()
+            self._report_waits = anyio.Event()
+            while self._reports:
+                await stream.write(self._reports.popleft(), WRITE_S)
+
+    def _take(self, table: Assignment | None) -> None:
+        if table is not None and self._table.accept(table):
+            self._last_error = None
+            self._announce()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

@@ -1,0 +1,252 @@
+"""One HTTP/2 connection to one server: calls and streams with deadlines, and errors with types.
+
+It owns the gRPC channel and the translation of every way a call can end. It never tries again.
+Next: broker/client/net/assignments.py
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol, Self, TypeVar
+
+from grpclib.config import Configuration
+from grpclib.const import Cardinality, Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from h2.exceptions import ProtocolError as H2ProtocolError
+
+from broker.client.errors import (
+    BadAddress,
+    ConnectionLost,
+    DeadlineExceeded,
+    ProtocolBroken,
+    ServerRefusal,
+    TidemarkError,
+    UnknownRefusal,
+    refusal,
+)
+from broker.model.failure import StreamingCode
+from broker.transport import (
+    CallStatus,
+    Channel,
+    ClientBatchStream,
+    MessageCodec,
+    Stalled,
+    StreamGone,
+    open_call,
+)
+from broker.transport.codec import RawDetailsCodec
+from schemas.encoding.frames import FrameTooLarge
+from schemas.status import read_status_details
+from schemas.wire import Malformed
+
+STREAM_WINDOW_BYTES = 1024 * 1024
+"""What one stream may have unread: the memory that a reader which stopped reading holds."""
+
+CONNECTION_WINDOW_BYTES = 2**31 - 1
+"""No bound of its own: readers that stopped must not stop the other streams of the connection."""
+
+PING_EVERY_S = 10.0
+PING_ANSWER_S = 20.0
+RESPONSE_BYTES_MAX = 64 * 1024 * 1024
+STALL_S = 15.0
+
+NO_METADATA: Mapping[str, str] = {}
+
+
+class Wire(Protocol):
+    """A generated message class."""
+
+    def __bytes__(self) -> bytes: ...
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self: ...
+
+
+W = TypeVar("W", bound=Wire)
+
+
+class Connection:
+    """A server at `address`; connects when first used and again when it broke.
+
+    Raises BadAddress when `address` is not HOST:PORT.
+    """
+
+    def __init__(self, address: str, *, cluster: str) -> None:
+        host, port = _host_and_port(address)
+        self.address = address
+        self._cluster = cluster
+        self._channel = Channel(
+            host,
+            port,
+            codec=MessageCodec(),
+            status_details_codec=RawDetailsCodec(),
+            config=Configuration(
+                http2_stream_window_size=STREAM_WINDOW_BYTES,
+                http2_connection_window_size=CONNECTION_WINDOW_BYTES,
+                # A peer that is gone without a word is noticed by pings, as Milvus's clients do.
+                _keepalive_time=PING_EVERY_S,
+                _keepalive_timeout=PING_ANSWER_S,
+                _keepalive_permit_without_calls=True,
+                _http2_max_pings_without_data=0,
+                _http2_min_sent_ping_interval_without_data=PING_EVERY_S,
+            ),
+        )
+
+    async def call(
+        self, path: str, request: Wire, response_type: type[W], *, deadline_s: float
+    ) -> W:
+        """One request, one response. Raises what `errors` has for the way it failed."""
+        with _translated(self.address):
+            async with (
+                asyncio.timeout(deadline_s),
+                self._channel.request(
+                    path,
+                    Cardinality.UNARY_UNARY,
+                    type(request),
+                    response_type,
+                    metadata=self._metadata(NO_METADATA),
+                ) as call,
+            ):
+                await call.send_message(request, end=True)
+                answer = await call.recv_message()
+            if answer is None:
+                raise ProtocolBroken(f"{self.address}: {path} ended without an answer")
+            return answer
+
+    @asynccontextmanager
+    async def converse(
+        self, path: str, metadata: Mapping[str, str] = NO_METADATA, *, deadline_s: float
+    ) -> AsyncIterator["Conversation"]:
+        """Open a stream; `deadline_s` bounds the opening. Leaving resets what is still open."""
+        opening = open_call(
+            self._channel,
+            path,
+            self._metadata(metadata),
+            limit_bytes=RESPONSE_BYTES_MAX,
+            stall_s=STALL_S,
+        )
+        with _translated(self.address):
+            async with asyncio.timeout(deadline_s) as opened, opening as stream:
+                opened.reschedule(None)
+                yield Conversation(stream)
+
+    def close(self) -> None:
+        """Cut the connection; every stream on it ends at once."""
+        self._channel.close()
+
+    def _metadata(self, more: Mapping[str, str]) -> dict[str, str]:
+        return {"cluster": self._cluster, **more}
+
+
+class Conversation:
+    """One open bidirectional stream. One task reads it, one writes it."""
+
+    def __init__(self, stream: ClientBatchStream) -> None:
+        self._stream = stream
+
+    async def read(self, deadline_s: float | None) -> list[bytes]:
+        """All messages that have arrived, at least one.
+
+        The end of the stream, however it comes, is raised; DeadlineExceeded after `deadline_s`
+        seconds without a message.
+        """
+        if deadline_s is None:
+            messages = await self._stream.read_batch()
+        else:
+            messages = await self._read_within(deadline_s)
+        if not messages:
+            raise _ended(self._stream.status())
+        return messages
+
+    async def _read_within(self, deadline_s: float) -> list[bytes]:
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._stream.read_batch()
+        except TimeoutError:
+            raise DeadlineExceeded(f"nothing came from the server for {deadline_s} s") from None
+
+    async def write(self, framed: bytes, deadline_s: float) -> None:
+        """Send framed messages; returns when they are with the socket."""
+        await self._stream.write_framed(framed, deadline_s=deadline_s)
+
+    async def room(self) -> int:
+        """Wait until the server takes bytes; how many it takes now."""
+        return await self._stream.room()
+
+    def room_now(self) -> int:
+        """How many bytes the server takes at once."""
+        return self._stream.room_now()
+
+    def write_at_once(self, framed: bytes) -> bool:
+        """`write` if that need not wait; else False, and nothing is sent. Between two writes."""
+        return self._stream.write_at_once(framed)
+
+    async def end(self) -> None:
+        """Say that nothing more will be sent."""
+        await self._stream.end()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadAddress(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def _translated(address: str) -> Iterator[None]:
+    """What grpclib, h2, the transport and the system raise becomes one of the client's errors."""
+    task = asyncio.current_task()
+    cancelling = task.cancelling() if task else 0
+    try:
+        yield
+    except Exception as error:
+        # grpclib wakes a task by cancelling it and then raises something else. The task's count
+        # of cancellations stays up, which would confuse every later deadline.
+        while task is not None and task.cancelling() > cancelling:
+            task.uncancel()
+        translated = _translation(error, address)
+        if translated is None:
+            raise
+        # The inner traceback of a refusal is about our plumbing; the refusal itself says it all.
+        told = isinstance(translated, ServerRefusal) and not isinstance(translated, UnknownRefusal)
+        raise translated from None if told else error
+
+
+def _translation(error: Exception, address: str) -> TidemarkError | None:
+    match error:
+        case GRPCError(status=status, message=message, details=details):
+            return _ended(CallStatus(status.value, message or "", details or b""))
+        case StreamGone() | StreamTerminatedError() | Stalled() | ProtocolError():
+            return ConnectionLost(f"{address}: {error}")
+        case H2ProtocolError():
+            return ConnectionLost(f"{address}: {type(error).__name__} {error}")
+        case TimeoutError():
+            return DeadlineExceeded(f"{address} did not answer in time")
+        case OSError():
+            return ConnectionLost(f"cannot reach {address}: {error.strerror or error}")
+        case FrameTooLarge() | Malformed():
+            return ProtocolBroken(f"{address}: {error}")
+        case _:
+            return None
+
+
+def _ended(status: CallStatus) -> TidemarkError:
+    """A call's end as an error; an end without a reason counts as a lost connection."""
+    try:
+        details = read_status_details(status.details)
+    except Malformed:
+        details = None
+    if details is not None:
+        return refusal(details.code, details.cause)
+    match status.code:
+        case Status.OK.value:
+            return ConnectionLost("the server ended the stream")
+        case Status.UNAVAILABLE.value | Status.CANCELLED.value:
+            return ConnectionLost(status.message or "the server is not available")
+        case Status.DEADLINE_EXCEEDED.value:
+            return DeadlineExceeded(status.message or "the server took too long")
+        case Status.UNIMPLEMENTED.value:
+            return ProtocolBroken("the server does not offer this call; is it a Tidemark broker?")
+        case _:
+            return refusal(StreamingCode.UNKNOWN, status.message)

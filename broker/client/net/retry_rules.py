@@ -1,0 +1,75 @@
+"""What the client does with each code the server may answer: one table, nothing else.
+
+The facts are those of Milvus's resumable producer, with two differences: a request that is invalid
+by itself, or made for an outdated schema, goes back to the caller at once (newer Milvus clients do
+the same), and what is tried again on a healthy stream waits for a backoff first.
+"""
+
+from enum import Enum
+
+from broker.model.failure import StreamingCode
+
+
+class RetryVerdict(Enum):
+    """What becomes of an append that was refused."""
+
+    SURFACE = "the caller gets the error"
+    AGAIN = "sent again on the same stream, after a backoff"
+    REOPEN = "sent again on a new stream"
+    REROUTE = "reported as sent to the wrong node, then sent again where the channel is now"
+
+
+_APPEND: dict[StreamingCode, RetryVerdict] = {
+    StreamingCode.CHANNEL_NOT_EXIST: RetryVerdict.REROUTE,
+    StreamingCode.CHANNEL_FENCED: RetryVerdict.REOPEN,
+    StreamingCode.ON_SHUTDOWN: RetryVerdict.REOPEN,
+    StreamingCode.INVALID_REQUEST_SEQ: RetryVerdict.REOPEN,
+    StreamingCode.UNMATCHED_CHANNEL_TERM: RetryVerdict.REROUTE,
+    StreamingCode.IGNORED_OPERATION: RetryVerdict.SURFACE,
+    StreamingCode.INNER: RetryVerdict.AGAIN,
+    StreamingCode.INVALID_ARGUMENT: RetryVerdict.SURFACE,
+    StreamingCode.TRANSACTION_EXPIRED: RetryVerdict.SURFACE,
+    StreamingCode.INVALID_TRANSACTION_STATE: RetryVerdict.SURFACE,
+    StreamingCode.UNRECOVERABLE: RetryVerdict.SURFACE,
+    StreamingCode.RESOURCE_ACQUIRED: RetryVerdict.AGAIN,
+    StreamingCode.REPLICATE_VIOLATION: RetryVerdict.SURFACE,
+    StreamingCode.WAL_NAME_MISMATCH: RetryVerdict.AGAIN,
+    StreamingCode.SCHEMA_VERSION_MISMATCH: RetryVerdict.SURFACE,
+    StreamingCode.UNKNOWN: RetryVerdict.AGAIN,
+}
+
+_WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHED_CHANNEL_TERM})
+
+_MAYBE_WRITTEN = frozenset({StreamingCode.CHANNEL_FENCED, StreamingCode.UNKNOWN})
+
+_FINAL_FOR_READERS = frozenset(
+    {
+        StreamingCode.INVALID_ARGUMENT,
+        StreamingCode.UNRECOVERABLE,
+        StreamingCode.WAL_NAME_MISMATCH,
+        StreamingCode.REPLICATE_VIOLATION,
+    }
+)
+
+
+def append_verdict(code: StreamingCode) -> RetryVerdict:
+    """For one append that was refused on a healthy stream."""
+    return _APPEND.get(code, RetryVerdict.AGAIN)
+
+
+def may_be_written(code: StreamingCode) -> bool:
+    """An append refused like this may be in the log all the same: its writer died or failed.
+
+    Every other code is the answer to something that was not stored, and never will be.
+    """
+    return code in _MAYBE_WRITTEN
+
+
+def is_wrong_node(code: StreamingCode) -> bool:
+    """The assignment the client acted on is outdated: report it, wait for a newer one."""
+    return code in _WRONG_NODE
+
+
+def ends_reader(code: StreamingCode) -> bool:
+    """Opening the same consumer again would be refused again."""
+    return code in _FINAL_FOR_READERS

@@ -1,0 +1,1 @@
+"""Reading: subscriptions to vchannels, and the scanners that a program iterates over."""

@@ -1,0 +1,91 @@
+"""Where a read of batches starts and ends, as one subscription for each pchannel.
+
+It asks the server what it must and opens nothing; "latest" and "now" become positions here, once.
+Next: broker/client/read/batch_subscription.py
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from broker.client.cluster.offsets import Offsets
+from broker.client.cluster.targets import Shards
+from broker.client.errors import BadTarget, OutOfRange
+from broker.client.net.network import Network
+from broker.client.read.batch_subscription import BatchRange, BatchSubscription, Begin, Only
+from broker.core.naming import is_physical, pchannel_of
+from broker.model.channel import ChannelOffsets
+from broker.model.cut import Cut
+from broker.model.ids import PChannelName, VChannelName
+from schemas.batches import Position
+
+BatchStart = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
+BatchUntil = Literal["now"] | int | Cut
+
+
+async def plan_batches(
+    network: Network,
+    offsets: Offsets,
+    shards: Shards,
+    bounds: tuple[BatchStart, BatchUntil | None],
+    only: Only,
+) -> Sequence[BatchSubscription]:
+    """Raises OutOfRange for an id that is not in the log, BadTarget for what means nothing."""
+    by_pchannel: dict[PChannelName, list[VChannelName]] = {}
+    for name in shards.vchannels:
+        by_pchannel.setdefault(pchannel_of(name), []).append(name)
+    start, until = bounds
+    if isinstance(start, int) and len(by_pchannel) > 1:
+        raise BadTarget("one id cannot start several pchannels: each has ids of its own")
+    for pchannel in by_pchannel:
+        await network.assignments.locate(pchannel, deadline_s=network.open_s)
+    held = await offsets.describe(by_pchannel)
+    return [
+        BatchSubscription(
+            network,
+            offsets,
+            BatchRange(
+                pchannel=pchannel,
+                vchannels=() if any(map(is_physical, names)) else tuple(names),
+                start=_begin(start, held[pchannel], names),
+                collection=shards.collection,
+                until_tick=_until(until, held[pchannel]),
+                only=only,
+            ),
+        )
+        for pchannel, names in by_pchannel.items()
+    ]
+
+
+def _begin(start: BatchStart, held: ChannelOffsets, names: Sequence[str]) -> Begin:
+    match start:
+        case "all":
+            return Begin()
+        case "latest":
+            return Begin(id=held.next_id)
+        case int():
+            if not held.first_id <= start <= held.next_id:
+                raise OutOfRange(held.name, start, held.first_id, held.next_id)
+            return Begin(id=start)
+        case ("tick", int(tick)):
+            return Begin(tick=tick)
+        case Cut(tick, ends):
+            known = [ends[name] for name in names if name in ends]
+            if not known:
+                return Begin(tick=tick + 1)
+            return Begin(after=Position(known[0], tick, 0, 0))
+    raise BadTarget(
+        f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"
+    )
+
+
+def _until(until: BatchUntil | None, held: ChannelOffsets) -> int:
+    match until:
+        case None:
+            return 0
+        case "now":
+            return held.closed_tick
+        case Cut():
+            return until.tick
+        case int():
+            return until
+    raise BadTarget(f"{until!r} is no end; use 'now', a time tick or a cut")

@@ -1,0 +1,144 @@
+"""Turns the frames of a Consume stream into batches for the reader.
+
+Pure. It drops what the reader has seen, hides what is not a message, keeps a transaction until it
+is whole, and knows where a bounded read ends. Next: broker/client/read/vchannel_progress.py
+"""
+
+from dataclasses import dataclass
+
+from broker.client.errors import ProtocolBroken, refusal
+from broker.client.message import Batch, Received
+from broker.client.read.vchannel_progress import VChannelProgress
+from broker.core.log.seen_broadcasts import SeenBroadcasts
+from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
+from broker.model.message import MessageType
+from schemas.properties.broadcast_header import read_broadcast_id
+from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a bounded read stops: before message `id`, or at a time tick not below `tick`.
+
+    `tick` was closed when everything below `id` was durable, so both stop at the same place, and
+    the second one also where no message follows. What has a larger tick does not belong to the
+    read, whatever its id: a transaction is at the tick of its commit.
+    """
+
+    id: MessageId
+    tick: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """What one reader wants of one vchannel; an empty `vchannel` is the whole pchannel."""
+
+    pchannel: PChannelName
+    vchannel: VChannelName
+    collection: str | None = None
+    types: frozenset[int] | None = None
+    with_ticks: bool = False
+    end: End | None = None
+    ignore_pause: bool = False
+
+
+class Decoder:
+    """For one reader of one vchannel, over all its streams."""
+
+    def __init__(self, wanted: MessageFilter, progress: VChannelProgress) -> None:
+        self._wanted = wanted
+        self._progress = progress
+        self._broadcasts = SeenBroadcasts()
+        self._txn: list[Received] = []
+        """What has come of a transaction whose commit has not; kept when the stream breaks."""
+        self.done = False
+        """The end of a bounded read was reached; nothing after it is handed over."""
+
+    @property
+    def closed_tick(self) -> TimeTick:
+        """Nothing with a tick up to it is still to come. What follows the end is not closed."""
+        closed_tick, end = self._progress.closed_tick, self._wanted.end
+        return closed_tick if end is None else min(closed_tick, end.tick)
+
+    def feed(self, frames: list[bytes]) -> Batch | None:
+        """The new messages in these frames; None when there is nothing to hand over.
+
+        Raises ProtocolBroken on bytes that mean nothing.
+        """
+        before_tick = self._progress.closed_tick
+        messages: list[Received] = []
+        try:
+            for frame in frames:
+                answer = scan_consume_response(frame)
+                if isinstance(answer, Consumed):
+                    self._take(answer, messages)
+                    if self.done:
+                        break
+                elif isinstance(answer, VChannelRefused):
+                    raise refusal(answer.code, answer.cause)
+        except (Malformed, ValueError) as error:
+            raise ProtocolBroken(f"{self._wanted.pchannel}: {error}") from error
+        closed_tick = self.closed_tick
+        if not messages and not (self._wanted.with_ticks and closed_tick > before_tick):
+            return None
+        return Batch(self._wanted.vchannel, self._wanted.collection, messages, closed_tick)
+
+    def _take(self, consumed: Consumed, messages: list[Received]) -> None:
+        tags = consumed.properties
+        kind = int(tags.get("_t", "0"))
+        in_txn = "_tx" in tags and kind != MessageType.COMMIT_TXN
+        end = self._wanted.end
+        # A transaction belongs to the range that holds its commit.
+        if end is not None and not in_txn and consumed.message_id >= end.id and "_np" not in tags:
+            self.done = True
+            return
+        if kind == MessageType.TIME_TICK:
+            self._take_tick(consumed, messages)
+            return
+        if end is not None and consumed.tick > end.tick:
+            self.done = True
+            return
+        self._take_message(consumed, kind, messages, in_txn=in_txn)
+
+    def _take_message(
+        self, consumed: Consumed, kind: int, messages: list[Received], *, in_txn: bool
+    ) -> None:
+        new = self._progress.admit(
+            MessageId(consumed.message_id),
+            TimeTick(consumed.tick),
+            MessageId(consumed.last_confirmed_id),
+            whole=not in_txn,
+        )
+        if not new or ("_bh" in consumed.properties and self._is_again(consumed)):
+            return
+        if kind == MessageType.COMMIT_TXN:
+            messages += self._txn
+            self._txn = []
+        elif kind == MessageType.BEGIN_TXN:
+            self._txn = []
+        else:
+            (self._txn if in_txn else messages).append(self._received(consumed, kind))
+
+    def _is_again(self, copy: Consumed) -> bool:
+        """A copy that a coordinator appended a second time, because it died after the first."""
+        broadcast_id = BroadcastId(read_broadcast_id(copy.properties["_bh"]))
+        vchannel = copy.properties.get("_vc", "")
+        return not self._broadcasts.is_first(vchannel, broadcast_id, copy.message_id)
+
+    def _take_tick(self, consumed: Consumed, messages: list[Received]) -> None:
+        tick, end = TimeTick(consumed.tick), self._wanted.end
+        new = self._progress.close(tick, MessageId(consumed.last_confirmed_id))
+        self.done = end is not None and tick >= end.tick
+        if new and self._wanted.with_ticks:
+            messages.append(self._received(consumed, MessageType.TIME_TICK))
+
+    def _received(self, consumed: Consumed, kind: int) -> Received:
+        return Received(
+            consumed.payload,
+            MessageId(consumed.message_id),
+            TimeTick(consumed.tick),
+            consumed.properties.get("_vc", ""),
+            self._wanted.collection,
+            kind,
+            consumed.properties,
+        )

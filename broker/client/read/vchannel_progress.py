@@ -1,0 +1,94 @@
+"""How far a reader has come on one vchannel, and where a new stream has to start.
+
+Pure. It makes sure that a reader sees every message once, whatever the streams do: a new stream
+starts at the last confirmed id of the last thing that was whole, asks for larger ticks only, and
+what comes a second time is recognised here.
+
+Why two positions: the messages of a transaction share the tick of its commit. While a transaction
+is half delivered its tick is not settled, so a new stream must deliver it again from its begin,
+and the part the reader had is dropped by (tick, id).
+Next: broker/client/read/subscription.py
+"""
+
+from broker.model.ids import MessageId, TimeTick
+from broker.model.position import (
+    DeliverFilter,
+    DeliverPolicy,
+    FromAll,
+    StartFrom,
+    TimeTickGt,
+    TimeTickGte,
+)
+
+
+class VChannelProgress:
+    """One vchannel, one reader. `closed_tick`: nothing with a tick up to it is still to come."""
+
+    __slots__ = (
+        "_floor_tick",
+        "_last_confirmed_id",
+        "_policy",
+        "_seen_id",
+        "_seen_tick",
+        "_settled_tick",
+        "closed_tick",
+        "done_id",
+    )
+
+    def __init__(self, policy: DeliverPolicy, floor_tick: TimeTick = TimeTick(0)) -> None:
+        """`floor_tick`: the smallest tick wanted; 0 for any."""
+        self._policy = policy
+        self._floor_tick = floor_tick
+        self._settled_tick = TimeTick(0)
+        self._last_confirmed_id = MessageId(0)
+        self._seen_tick = TimeTick(0)
+        self._seen_id = MessageId(0)
+        self.closed_tick = TimeTick(0)
+        self.done_id = MessageId(policy.id - 1 if isinstance(policy, StartFrom) else 0)
+        """Every message with an id up to this one was handed over, or is not for this reader."""
+
+    def restart(self) -> None:
+        """The id to resume from is gone, but nothing that was unseen: begin at the first."""
+        self._policy = FromAll()
+        self._floor_tick = TimeTick(self._settled_tick + 1)
+        self._settled_tick = TimeTick(0)
+
+    def resume(self) -> tuple[DeliverPolicy, DeliverFilter | None]:
+        """The policy and the tick filter that the next stream must be opened with."""
+        if self._settled_tick:
+            return StartFrom(self._last_confirmed_id), TimeTickGt(self._settled_tick)
+        if self._floor_tick:
+            return self._policy, TimeTickGte(self._floor_tick)
+        return self._policy, None
+
+    def admit(
+        self, id: MessageId, tick: TimeTick, last_confirmed_id: MessageId, *, whole: bool
+    ) -> bool:
+        """Whether a message that is not a time tick is new to the reader; remembers that it came.
+
+        Call it for each message in the order of the stream, with the message's own `_lc`. `whole`
+        is False for the messages of a transaction before its commit.
+        """
+        if tick < self._seen_tick or (tick == self._seen_tick and id <= self._seen_id):
+            return False
+        self._seen_tick = tick
+        self._seen_id = id
+        if whole:
+            self._settled_tick = tick
+            self._last_confirmed_id = last_confirmed_id
+            done_id = id if id == last_confirmed_id else last_confirmed_id - 1
+            self.done_id = MessageId(max(self.done_id, done_id))
+        return True
+
+    def close(self, tick: TimeTick, last_confirmed_id: MessageId) -> bool:
+        """A time tick came; False when it says nothing new."""
+        if tick <= self.closed_tick:
+            return False
+        self.closed_tick = tick
+        self.done_id = MessageId(max(self.done_id, last_confirmed_id - 1))
+        if tick > self._settled_tick:
+            self._settled_tick = tick
+            self._last_confirmed_id = last_confirmed_id
+        if tick > self._seen_tick:
+            self._seen_tick, self._seen_id = tick, MessageId(0)
+        return True

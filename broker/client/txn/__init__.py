@@ -1,0 +1,1 @@
+"""Transactions on one vchannel, and staged batches across many."""

@@ -1,0 +1,281 @@
+"""Rows that one attempt at one part of a batch writes: in the log, durable, and read by nobody yet.
+
+It owns the transactions that hold them, as many as their size asks for. It never commits: the
+sealed part goes to whoever commits the whole batch.
+Next: broker/client/txn/batch_commits.py
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Unpack
+
+import anyio
+
+from broker.client.append.appends import Appends
+from broker.client.append.row_pieces import Piece, split_rows
+from broker.client.batch import AppendedBatch
+from broker.client.cluster.targets import Shards
+from broker.client.errors import (
+    BadTransaction,
+    InvalidArgument,
+    TidemarkError,
+    TransactionExpired,
+)
+from broker.client.message import Appended, Key, Kind, Message
+from broker.client.txn.atomic import AGAIN_PAUSE_S
+from broker.client.txn.txn import Txn
+from broker.model.ids import VChannelName
+from broker.model.stage import StageName
+
+TXN_BYTES: Final = 16 * 1024 * 1024
+"""A transaction that holds so much gets no more; the broker takes twice as much in one."""
+LOT_BYTES: Final = 8 * 1024 * 1024
+"""Rows are cut up and sent in lots of about so much."""
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""What packed rows may take unpacked, in one piece."""
+MESSAGE_EXTRA_BYTES: Final = 512
+"""Counted for what a message has beside its payload and its own properties."""
+NO_PROPERTIES: Mapping[str, str] = {}
+
+Resolve = Callable[[str], Awaitable[Shards]]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """What one stage wrote, sealed: small, and picklable, so that it can travel to the driver.
+
+    `txns`: the vchannel and the id of each transaction; empty when nothing was appended.
+    """
+
+    app: str
+    batch: int
+    part: int
+    attempt: int
+    txns: tuple[tuple[str, int], ...]
+
+
+class Stage:
+    """One attempt at one part of a batch; made by `Client.stage`. For any number of vchannels.
+
+    As `async with`, leaving it unsealed gives up what it wrote. Everything raises
+    TransactionExpired when the broker has waited too long for the next row or the commit; then the
+    part is to be written again, as another attempt.
+    """
+
+    def __init__(
+        self, appends: Appends, resolve: Resolve, name: StageName, deadline_s: float
+    ) -> None:
+        self._appends = appends
+        self._resolve = resolve
+        self._name = name
+        self._deadline_s = deadline_s
+        self._txns: list[Txn] = []
+        self._filling: dict[VChannelName, tuple[Txn, int]] = {}
+        self._beginning: dict[VChannelName, anyio.Lock] = {}
+        self._ended = False
+
+    async def append(
+        self,
+        target: str,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Stage one message; returns when it would survive a power cut.
+
+        The tick it will be read with is that of the commit. Unrecoverable when the pchannel holds
+        as much that is not committed as it may: make the batches smaller. Otherwise as
+        `Client.append`; after OutcomeUnknown the stage cannot be sealed any more.
+        """
+        message = Message(payload, key, properties, **kind)
+        (landed,) = await self.append_messages(target, [message], deadline_s=deadline_s)
+        return landed
+
+    async def append_messages(
+        self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """Stage many, each on the shard of its key; results in their order, or the first error."""
+        self._check_open()
+        everything = list(messages)
+        shards = await self._resolve(target)
+        places: dict[VChannelName, list[int]] = {}
+        for index, message in enumerate(everything):
+            places.setdefault(shards.choose(message.key), []).append(index)
+        results: dict[int, Appended] = {}
+        for vchannel, indexes in places.items():
+            mine = [everything[index] for index in indexes]
+            for txn, start, end in await self._spread(vchannel, [_size(it) for it in mine]):
+                landed = await txn.append_messages(mine[start:end], deadline_s=deadline_s)
+                results.update(zip(indexes[start:end], landed, strict=True))
+        return [results[index] for index in range(len(everything))]
+
+    async def append_batch(
+        self,
+        target: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
+        shards = await self._resolve(target)
+        vchannel = shards.choose_for_batch(target, keyed=keys is not None)
+        size = sum(map(len, payloads)) + MESSAGE_EXTRA_BYTES
+        txn = await self.txn_for(vchannel, size)
+        return await txn.append_batch(
+            payloads, keys=keys, properties=properties, deadline_s=deadline_s
+        )
+
+    async def append_arrow(
+        self,
+        target: str,
+        rows: Any,
+        *,
+        key: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Stage the rows of a `pyarrow` RecordBatch or Table, as `Client.append_arrow`.
+
+        When it fails some of them may be in the stage: give it up.
+        """
+        shards = await self._resolve(target)
+        within_s = deadline_s or self._deadline_s
+        landed: list[AppendedBatch] = []
+        lot: dict[Txn, list[Piece]] = {}
+        held = 0
+        for piece in split_rows(rows, shards, key, self._appends.compression):
+            size = PIECE_BYTES if self._appends.compression else len(piece[2])
+            txn = await self.txn_for(piece[0], size)
+            lot.setdefault(txn, []).append(piece)
+            held += size
+            if held >= LOT_BYTES:
+                landed += await _all_of(lot, properties, within_s)
+                lot, held = {}, 0
+        return landed + await _all_of(lot, properties, within_s)
+
+    async def seal(self) -> StagedPart:
+        """Append no more; what the commit of the batch needs to know of it.
+
+        Raises OutcomeUnknown when it is not known whether all of it was written: give it up.
+        """
+        self._check_open()
+        for txn in self._txns:
+            txn.check_whole()
+        for txn in self._txns:
+            txn.seal()
+        self._ended = True
+        name = self._name
+        txns = tuple((str(it.vchannel), it.id) for it in self._txns)
+        return StagedPart(name.app, name.batch, name.part, name.attempt, txns)
+
+    async def discard(self) -> None:
+        """Give up what was written; what cannot be reached now expires by itself."""
+        self._ended = True
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for txn in self._txns:
+                    tasks.start_soon(_given_up, txn)
+
+    async def __aenter__(self) -> "Stage":
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if not self._ended:
+            await self.discard()
+
+    async def txn_for(self, vchannel: VChannelName, size: int) -> Txn:
+        """The transaction that the next `size` bytes on this vchannel belong to."""
+        self._check_open()
+        async with self._beginning.setdefault(vchannel, anyio.Lock()):
+            txn, held = self._filling.get(vchannel, (None, 0))
+            if txn is None or held + size > TXN_BYTES:
+                txn, held = await self._begin(vchannel), 0
+            self._filling[vchannel] = (txn, held + size)
+            return txn
+
+    async def _spread(self, vchannel: VChannelName, sizes: list[int]) -> list[tuple[Txn, int, int]]:
+        """Which transactions take which messages, in order."""
+        spread: list[tuple[Txn, int, int]] = []
+        for index, size in enumerate(sizes):
+            txn = await self.txn_for(vchannel, size)
+            if spread and spread[-1][0] is txn:
+                spread[-1] = (txn, spread[-1][1], index + 1)
+            else:
+                spread.append((txn, index, index + 1))
+        return spread
+
+    async def _begin(self, vchannel: VChannelName) -> Txn:
+        async def resolved() -> VChannelName:
+            return vchannel
+
+        until_s = anyio.current_time() + self._deadline_s
+        while True:
+            txn = Txn(self._appends, resolved, 0, self._deadline_s, stage=self._name)
+            try:
+                await txn.begin()
+            except TransactionExpired:  # the channel is being given to another node
+                if anyio.current_time() >= until_s:
+                    raise
+                await anyio.sleep(AGAIN_PAUSE_S)
+            else:
+                self._txns.append(txn)
+                return txn
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise BadTransaction(f"{self._name} is sealed, or was given up")
+
+
+async def _given_up(txn: Txn) -> None:
+    try:
+        await txn.rollback()
+    except TidemarkError:  # it expires by itself
+        return
+
+
+async def _all_of(
+    lot: Mapping[Txn, Sequence[Piece]], properties: Mapping[str, str], deadline_s: float
+) -> list[AppendedBatch]:
+    """All at once; raises the first error when all have ended."""
+    results: dict[Txn, list[AppendedBatch] | TidemarkError] = {}
+
+    async def one(txn: Txn, pieces: Sequence[Piece]) -> None:
+        try:
+            results[txn] = await txn.append_pieces(pieces, properties, deadline_s)
+        except TidemarkError as error:
+            results[txn] = error
+
+    async with anyio.create_task_group() as tasks:
+        for txn, pieces in lot.items():
+            tasks.start_soon(one, txn, pieces)
+    landed: list[AppendedBatch] = []
+    for txn in lot:
+        result = results[txn]
+        if isinstance(result, TidemarkError):
+            raise result
+        landed += result
+    return landed
+
+
+def checked_name(app: str, batch: int, part: int, attempt: int, run: int) -> StageName:
+    """The name of a stage; InvalidArgument when there can be no such one."""
+    name = StageName(app, batch, part, attempt, run)
+    if name.problem:
+        raise InvalidArgument(name.problem)
+    return name
+
+
+def _size(message: Message) -> int:
+    own = sum(len(key) + len(value) for key, value in message.properties.items())
+    return len(message.payload) + 4 * own + MESSAGE_EXTRA_BYTES

@@ -1,0 +1,288 @@
+"""A transaction of a program: what is appended in it is read together, or never.
+
+It owns the transaction's name and its end. When the outcome of a body stays unknown the whole is
+rolled back, so that nothing is in it twice. A begin that nobody heard of expires, and a commit may
+be repeated, so these are sent again when an answer is lost.
+Next: broker/client/txn/atomic.py
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+import anyio
+
+from broker.client.append.appends import Appends
+from broker.client.append.row_pieces import Piece, split_rows
+from broker.client.append.sendable import shared_of
+from broker.client.batch import AppendedBatch
+from broker.client.cluster.targets import Shards
+from broker.client.errors import (
+    AppendsFailed,
+    BadTransaction,
+    OutcomeUnknown,
+    ProtocolBroken,
+    TidemarkError,
+)
+from broker.client.message import Appended, Key, Kind, Message
+from broker.model.ids import VChannelName
+from broker.model.message import MessageType
+from broker.model.stage import StageName
+from schemas.properties.keys import STAGE, STAGE_RUN, TXN, StageKey
+from schemas.properties.txn_context import TxnContext, begin_header
+
+Resolve = Callable[[], Awaitable[VChannelName]]
+"""Finds out on which vchannel it is to be."""
+
+NO_PROPERTIES: Mapping[str, str] = {}
+ROLLBACK_S = 5.0
+"""A rollback that is not heard of by then is left to the keepalive."""
+
+_VERSION = 2
+
+T = TypeVar("T")
+
+
+class Txn:
+    """One transaction on one vchannel; use it as `async with`. Made by `Client.txn`.
+
+    Leaving the block commits, and an exception rolls back. Raises TransactionExpired when the
+    keepalive has passed since the newest append, or an exclusive message (a flush, a change of the
+    collection) came between: nothing of it will be read then, and all of it may be tried again.
+    """
+
+    def __init__(
+        self,
+        appends: Appends,
+        resolve: Resolve,
+        keepalive_ms: int,
+        deadline_s: float,
+        *,
+        stage: StageName | None = None,
+    ) -> None:
+        self._appends = appends
+        self._resolve = resolve
+        self._vchannel = VChannelName("")
+        self._keepalive_ms = keepalive_ms
+        self._stage = stage
+        self._deadline_s = deadline_s
+        self._context: TxnContext | None = None
+        self._name = ""
+        self._under_way = 0
+        self._unknown: OutcomeUnknown | None = None
+        self._ended = self._committing = False
+
+    @property
+    def id(self) -> int:
+        """Unique on its pchannel; 0 before it began."""
+        return self._context.txn_id if self._context else 0
+
+    @property
+    def vchannel(self) -> VChannelName:
+        """Where it is; empty before it began."""
+        return self._vchannel
+
+    @property
+    def keepalive_s(self) -> float:
+        """What the server granted: so long after its newest append it lives."""
+        return self._context.keepalive_ms / 1000 if self._context else 0.0
+
+    @property
+    def committing(self) -> bool:
+        """Whether a commit was asked for, so that only its answer can say what became of it."""
+        return self._committing
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether an append of unknown outcome keeps it from ever being committed."""
+        return self._unknown is not None
+
+    async def begin(self) -> None:
+        """Open it, once; `async with` does. Raises InvalidArgument for a bad keepalive."""
+        if self._context is not None:
+            raise BadTransaction("the transaction has begun already")
+        self._vchannel = await self._resolve()
+        header = begin_header(self._keepalive_ms)
+        own = NO_PROPERTIES if self._stage is None else _named(self._stage)
+        begin = Message(b"", None, own, type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
+        _, context = await self._appends.of_txns.step(self._vchannel, begin, "", self._deadline_s)
+        opened = TxnContext.decode(context)
+        if not opened.txn_id:
+            raise ProtocolBroken(f"{self._vchannel}: a begin was answered without a transaction")
+        self._context = opened
+        self._name = TXN.encode(self._context)
+
+    async def append(
+        self,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Append one message, an Insert unless told otherwise; durable, but not visible yet.
+
+        The tick it is read with is that of the commit. After OutcomeUnknown, and after an append
+        that was cancelled, the transaction cannot be committed any more.
+        """
+        message = Message(payload, key, properties, **kind)
+        (landed,) = await self.append_messages([message], deadline_s=deadline_s)
+        return landed
+
+    async def append_messages(
+        self, messages: Iterable[Message], *, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """Append many at once; raises the first error when any failed."""
+        results = await self._append(tuple(messages), deadline_s)
+        landed = [it for it in results if isinstance(it, Appended)]
+        if len(landed) < len(results):
+            raise next(it for it in results if isinstance(it, TidemarkError))
+        return landed
+
+    async def append_batch(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Append messages as one batch, as `Client.append_batch`: all of them are in it, or none.
+
+        Sent again when an answer is lost, and stored once. Their tick is to be that of the commit.
+        """
+        within_s = deadline_s or self._deadline_s
+        plain = Message(b"", properties=properties)
+        shared = shared_of(self._vchannel, plain, within_s, txn=self._open_name())
+        return await self._sent(len(payloads), self._appends.batch(shared, payloads, keys))
+
+    async def append_arrow(
+        self,
+        rows: Any,
+        *,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Append the rows of a `pyarrow` RecordBatch or Table, as `Client.append_arrow`.
+
+        The vchannel is the transaction's, whatever the rows. When it fails some of them may be in
+        it: roll back.
+        """
+        self._open_name()
+        shards = Shards(None, (self._vchannel,))
+        pieces = split_rows(rows, shards, None, self._appends.compression)
+        return await self.append_pieces(pieces, properties, deadline_s or self._deadline_s)
+
+    async def append_pieces(
+        self, pieces: Iterable[Piece], properties: Mapping[str, str], deadline_s: float
+    ) -> list[AppendedBatch]:
+        """The same for rows that `split_rows` has cut up already, for this vchannel."""
+        appending = self._appends.rows(pieces, properties, deadline_s, txn=self._open_name())
+        return await self._sent(1, appending)
+
+    async def commit(self) -> Appended:
+        """Make all of it visible; where the commit landed. Leaving the block does it.
+
+        Raises OutcomeUnknown when it may or may not be committed, TransactionExpired when it is
+        not and never will be.
+        """
+        if self._unknown is not None:
+            await self.rollback()
+            raise self._unknown
+        return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
+
+    def check_whole(self) -> None:
+        """Raises what keeps it from being committed: OutcomeUnknown, or BadTransaction."""
+        self._open_name()
+        if self._under_way:
+            raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
+        if self._unknown is not None:
+            raise self._unknown
+
+    def seal(self) -> None:
+        """Append no more; somebody else ends it. Raises as `check_whole`."""
+        self.check_whole()
+        self._ended = True
+
+    async def rollback(self) -> None:
+        """Forget all of it."""
+        await self._end(MessageType.ROLLBACK_TXN, min(ROLLBACK_S, self._deadline_s))
+
+    async def __aenter__(self) -> "Txn":
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            await self.commit()
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.rollback()
+            except TidemarkError:  # it expires by itself; what led here is what counts
+                return
+
+    async def _append(
+        self, messages: Sequence[Message], deadline_s: float | None
+    ) -> list[Appended | TidemarkError]:
+        name, within_s = self._open_name(), deadline_s or self._deadline_s
+        bodies = self._appends.of_txns.bodies(self._vchannel, messages, name, within_s)
+        results = await self._sent(len(messages), bodies)
+        self._doubt(results)
+        return results
+
+    async def _sent(self, count: int, sending: Awaitable[T]) -> T:
+        """Nothing may be committed while it is under way, nor after an outcome that is unknown."""
+        self._under_way += count
+        try:
+            return await sending
+        except asyncio.CancelledError:
+            self._unknown = self._unknown or OutcomeUnknown(
+                "an append of the transaction was cancelled; it may have been written"
+            )
+            raise
+        except AppendsFailed as error:
+            self._doubt(error.results)
+            raise
+        except TidemarkError as error:
+            self._doubt([error])
+            raise
+        finally:
+            self._under_way -= count
+
+    def _doubt(self, results: Iterable[object]) -> None:
+        for each in results:
+            if isinstance(each, OutcomeUnknown):
+                self._unknown = each
+
+    async def _end(self, kind: MessageType, deadline_s: float) -> Appended:
+        name = self._open_name()
+        if self._under_way and kind == MessageType.COMMIT_TXN:
+            raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
+        self._ended = True
+        self._committing = kind == MessageType.COMMIT_TXN
+        end = Message(b"", type=kind, version=_VERSION)
+        landed, _ = await self._appends.of_txns.step(
+            self._vchannel, end, name, deadline_s, commits=self._committing
+        )
+        return landed
+
+    def _open_name(self) -> str:
+        """Which transaction it is, for the server. Raises BadTransaction."""
+        if self._context is None or self._ended:
+            raise BadTransaction("the transaction has ended" if self._ended else "it never began")
+        return self._name
+
+
+def _named(stage: StageName) -> Mapping[str, str]:
+    name = STAGE.entry(StageKey(stage.app, stage.batch, stage.part, stage.attempt))
+    return name | STAGE_RUN.entry(stage.run) if stage.run else name

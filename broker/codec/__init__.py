@@ -1,0 +1,1 @@
+"""Ports of the inside implemented with Milvus's wire formats."""

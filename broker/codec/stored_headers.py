@@ -1,0 +1,250 @@
+"""The port `Headers` over Milvus's messages: effects out of them, segments into them.
+
+It knows which field of which header says what; it never decides anything.
+Next: schemas/properties/insert_header.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from broker.codec.stored_stages import stage_of
+from broker.model.effect import (
+    AllFlushed,
+    CollectionAltered,
+    CollectionCreated,
+    CollectionDropped,
+    Deleted,
+    Effect,
+    Inserted,
+    ManuallyFlushed,
+    PartitionCreated,
+    PartitionDropped,
+    SchemaChanged,
+    SegmentCreated,
+    SegmentFlushed,
+    SegmentLevel,
+    Truncated,
+)
+from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.model.message import MessageType
+from broker.model.stage import StageName
+from broker.ports.headers import BadHeader
+from schemas.encoding.fields import fields
+from schemas.encoding.id_list import read_ids, with_ids
+from schemas.encoding.varint import Malformed
+from schemas.generated.milvus.proto import data as data_messages
+from schemas.generated.milvus.proto import messages
+from schemas.properties.insert_header import assigned, read_insert_header
+from schemas.stored import header_of, payload_of, stored_form, with_header
+
+_FLUSHED_FIELD: Final[Mapping[int, int]] = {
+    MessageType.MANUAL_FLUSH: 3,
+    MessageType.SCHEMA_CHANGE: 2,
+    MessageType.ALTER_COLLECTION: 5,
+    MessageType.TRUNCATE_COLLECTION: 3,
+}
+"""Which field of its header names what a message flushed."""
+
+_OWN_VERSION: Final = 2
+_STORAGE_VERSION: Final = 0
+_NEW_SCHEMA: Final = 0x6A
+_OLD_SCHEMA: Final = 0x42
+"""In a CreateCollectionRequest: as a message, and as the bytes of one."""
+_SCHEMA_OF_CHANGE: Final = 0x0A
+_UPDATES: Final = 0x0A
+_SCHEMA_OF_UPDATES: Final = 0x2A
+_SCHEMA_VERSION: Final = 10
+
+
+class StoredHeaders:
+    """See `broker.ports.headers.Headers`. It has no state."""
+
+    def effect(self, kind: int, stored: bytes) -> Effect | None:
+        read = _READERS.get(kind)
+        if read is None:
+            return None
+        try:
+            return read(stored)
+        except (Malformed, ValueError) as error:
+            name = MessageType(kind).name
+            raise BadHeader(f"the header of {name} cannot be read: {error}") from None
+
+    def stage(self, stored: bytes) -> StageName | None:
+        try:
+            return stage_of(stored)
+        except ValueError as error:
+            raise BadHeader(f"the stage of a begin cannot be read: {error}") from None
+
+    def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
+        return with_header(stored, assigned(header_of(stored), segment_id, size_bytes))
+
+    def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
+        field = _FLUSHED_FIELD.get(kind)
+        if field is None:
+            return stored
+        return with_header(stored, with_ids(header_of(stored), field, tuple(segment_ids)))
+
+    def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:
+        if isinstance(event, SegmentCreated):
+            header = bytes(
+                messages.CreateSegmentMessageHeader(
+                    collection_id=event.collection_id,
+                    partition_id=event.partition_id,
+                    segment_id=event.segment_id,
+                    storage_version=_STORAGE_VERSION,
+                    max_segment_size=event.size_bytes_max,
+                    max_rows=event.rows_max,
+                    level=data_messages.SegmentLevel(event.level),
+                    schema_version=event.schema_version,
+                )
+            )
+            return stored_form(MessageType.CREATE_SEGMENT, _OWN_VERSION, vchannel, header)
+        header = bytes(
+            messages.FlushMessageHeader(
+                collection_id=event.collection_id,
+                partition_id=event.partition_id,
+                segment_id=event.segment_id,
+            )
+        )
+        return stored_form(MessageType.FLUSH, _OWN_VERSION, vchannel, header)
+
+
+def _inserted(stored: bytes) -> Effect | None:
+    header = read_insert_header(header_of(stored))
+    if len(header.partitions) != 1:
+        raise BadHeader(
+            f"an insert must name one partition, this one names {len(header.partitions)};"
+            " append one message for each partition"
+        )
+    (part,) = header.partitions
+    return Inserted(
+        CollectionId(header.collection_id),
+        PartitionId(part.partition_id),
+        SegmentId(part.segment_id),
+        part.rows,
+        part.size_bytes,
+        header.schema_version,
+    )
+
+
+def _deleted(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    return Deleted(CollectionId(_number(header, 1)), _number(header, 2))
+
+
+def _collection_created(stored: bytes) -> Effect | None:
+    header, payload = header_of(stored), payload_of(stored)
+    if not _number(header, 1):
+        return None
+    schema = _part(payload, _NEW_SCHEMA) or _part(payload, _OLD_SCHEMA)
+    partition_ids = tuple([PartitionId(each) for each in read_ids(header, 2)])
+    return CollectionCreated(
+        CollectionId(_number(header, 1)), partition_ids, schema, _number(schema, _SCHEMA_VERSION)
+    )
+
+
+def _schema_changed(stored: bytes) -> Effect | None:
+    schema = _part(payload_of(stored), _SCHEMA_OF_CHANGE)
+    return _changed(header_of(stored), 1, schema, MessageType.SCHEMA_CHANGE)
+
+
+def _collection_altered(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    schema = _part(_part(payload_of(stored), _UPDATES), _SCHEMA_OF_UPDATES)
+    if not schema:
+        return CollectionAltered(CollectionId(_number(header, 2)))
+    return _changed(header, 2, schema, MessageType.ALTER_COLLECTION)
+
+
+def _changed(header: bytes, id_field: int, schema: bytes, kind: MessageType) -> SchemaChanged:
+    return SchemaChanged(
+        CollectionId(_number(header, id_field)),
+        schema,
+        _number(schema, _SCHEMA_VERSION),
+        _flushed(header, kind),
+    )
+
+
+def _manually_flushed(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    flushed = _flushed(header, MessageType.MANUAL_FLUSH)
+    return ManuallyFlushed(CollectionId(_number(header, 1)), flushed)
+
+
+def _truncated(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    flushed = _flushed(header, MessageType.TRUNCATE_COLLECTION)
+    return Truncated(CollectionId(_number(header, 2)), flushed)
+
+
+def _segment_created(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    return SegmentCreated(
+        CollectionId(_number(header, 1)),
+        PartitionId(_number(header, 2)),
+        SegmentId(_number(header, 3)),
+        _number(header, 5),
+        _number(header, 6),
+        SegmentLevel(_number(header, 7)),
+        _number(header, 8),
+    )
+
+
+def _segment_flushed(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    return SegmentFlushed(
+        CollectionId(_number(header, 1)),
+        PartitionId(_number(header, 2)),
+        SegmentId(_number(header, 3)),
+    )
+
+
+def _collection_dropped(stored: bytes) -> Effect | None:
+    return CollectionDropped(CollectionId(_number(header_of(stored), 1)))
+
+
+def _partition_created(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    return PartitionCreated(CollectionId(_number(header, 1)), PartitionId(_number(header, 2)))
+
+
+def _partition_dropped(stored: bytes) -> Effect | None:
+    header = header_of(stored)
+    return PartitionDropped(CollectionId(_number(header, 1)), PartitionId(_number(header, 2)))
+
+
+def _all_flushed(_: bytes) -> Effect | None:
+    return AllFlushed()
+
+
+def _number(data: bytes, field: int) -> int:
+    """A number that is missing is 0."""
+    found = read_ids(data, field)
+    return found[-1] if found else 0
+
+
+def _part(data: bytes, tag: int) -> bytes:
+    """A message inside, whose parts protobuf joins; empty when it is missing."""
+    parts = [data[first:stop] for each, first, stop in fields(data, 0, len(data)) if each == tag]
+    return b"".join(parts)
+
+
+def _flushed(header: bytes, kind: MessageType) -> tuple[SegmentId, ...]:
+    return tuple([SegmentId(each) for each in read_ids(header, _FLUSHED_FIELD[kind])])
+
+
+_READERS: Final[Mapping[int, Callable[[bytes], Effect | None]]] = {
+    MessageType.INSERT: _inserted,
+    MessageType.DELETE: _deleted,
+    MessageType.FLUSH: _segment_flushed,
+    MessageType.CREATE_COLLECTION: _collection_created,
+    MessageType.DROP_COLLECTION: _collection_dropped,
+    MessageType.CREATE_PARTITION: _partition_created,
+    MessageType.DROP_PARTITION: _partition_dropped,
+    MessageType.MANUAL_FLUSH: _manually_flushed,
+    MessageType.CREATE_SEGMENT: _segment_created,
+    MessageType.SCHEMA_CHANGE: _schema_changed,
+    MessageType.ALTER_COLLECTION: _collection_altered,
+    MessageType.FLUSH_ALL: _all_flushed,
+    MessageType.TRUNCATE_COLLECTION: _truncated,
+}

@@ -1,0 +1,268 @@
+"""Publishes who serves what: the table that every client follows.
+
+Owns the table's version, the choice of nodes, and those who wait for a newer table. Never talks to
+a node: each row is kept by a Placement of its own. Next: broker/coordinator/assignment/placer.py
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from actors import Actor, ActorError, Context, Envelope, Ref
+from broker.coordinator.assignment.founding import found_cluster, next_incarnation
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.streaming_version import (
+    raise_streaming_version,
+    streaming_version,
+)
+from broker.coordinator.messages import (
+    AccessChanged,
+    AssignerMessage,
+    ChannelChanged,
+    ChannelClosed,
+    ChannelEvent,
+    ChannelReported,
+    ChooseNode,
+    ExpireWatches,
+    ListPChannels,
+    Move,
+    MoveChannel,
+    NextAssignment,
+    NodeOpenedChannel,
+    NodesChanged,
+    PlacementMessage,
+    PlacementReady,
+    RaiseStreaming,
+    Weighed,
+)
+from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
+from broker.core.cluster.assignment import NodeAddress, PChannelMeta, tabulate
+from broker.core.cluster.balance import Carried, Rules, place
+from broker.core.cluster.node_leases import StartupGrace, must_gather
+from broker.model.channel import Assignment, AssignmentVersion, PChannelState
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName
+from broker.ports.meta import MetaError, MetaStore
+
+WATCH_S = 1.0
+"""How long one NextAssignment waits before it is answered None, and the edge may look round."""
+
+NO_PATIENCE = StartupGrace()
+WATCH_CHECK_S = 0.25
+ROUNDING_S = 0.01
+"""A timer is not to ring a moment before the time it is set for."""
+WATCHES_MAX = 4096
+"""One for each client stream; beyond, they are refused rather than kept."""
+
+
+ToPlacement = ChannelEvent | NodesChanged | AccessChanged | Move
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentWatch:
+    """Somebody who waits for a table newer than the one published when it asked."""
+
+    envelope: Envelope[AssignerMessage]
+    until_s: float
+
+
+class Assigner(Actor[AssignerMessage]):
+    """The assignment table, versioned by coordinator incarnation and change.
+
+    Only what a Placement has confirmed is listed, so after a restart the table fills up again
+    under a larger incarnation. All changes that wait in the mailbox make one new version.
+    """
+
+    def __init__(
+        self,
+        store: MetaStore,
+        nodes: LiveNodes,
+        pchannels: Sequence[PChannelName],
+        patience: StartupGrace = NO_PATIENCE,
+    ) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._pchannels = tuple(pchannels)
+        self._patience = patience
+        self._gathered = False
+        self._first_s: float | None = None
+        self._table = {name: PChannelMeta(name) for name in pchannels}
+        self._carried: dict[PChannelName, Carried] = {}
+        self._rules = Rules()
+        self._homes: dict[PChannelName, NodeId] = {}
+        self._placements: dict[PChannelName, Ref[PlacementMessage]] = {}
+        self._watches: deque[AssignmentWatch] = deque()
+
+    async def started(self, context: Context[AssignerMessage]) -> None:
+        self._context = context
+        self._balancer_path = f"{context.path.rpartition('/')[0]}/balancer"
+        self._started_s = context.clock.monotonic_s()
+        cluster = await found_cluster(self._store, self._pchannels)
+        self._control_host = cluster.control_host
+        for key, entry in await self._store.list(PCHANNEL_PREFIX):
+            self._remember_home(decode_pchannel(key, entry.value))
+        self._streaming = await streaming_version(self._store)
+        self._version = AssignmentVersion(await next_incarnation(self._store), 1)
+        self._shown = self._assignment()
+        context.every(WATCH_CHECK_S, ExpireWatches())
+
+    async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
+        """Changes of rows first: one version never stands for two tables."""
+        for envelope in batch:
+            if isinstance(envelope.message, ChannelChanged):
+                self._change(envelope.message.meta)
+            elif isinstance(envelope.message, RaiseStreaming):
+                await self._raise_streaming(envelope.message.at_least, envelope)
+        if self._assignment() != self._shown:
+            self._version = AssignmentVersion(self._version.incarnation, self._version.change + 1)
+            self._shown = self._assignment()
+            self._answer_watches()
+        for envelope in batch:
+            self._handle(envelope)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {
+            "version": f"{self._version.incarnation}.{self._version.change}",
+            "channels_assigned": sum([len(node.channels) for node in self._shown.nodes]),
+            "streaming_version": self._streaming,
+            "watches": len(self._watches),
+        }
+
+    def _handle(self, envelope: Envelope[AssignerMessage]) -> None:
+        match envelope.message:
+            case NextAssignment(after):
+                self._watch(envelope, after)
+            case ListPChannels():
+                envelope.reply(tuple(self._table[name] for name in sorted(self._table)))
+            case ChannelReported() | NodeOpenedChannel() | ChannelClosed() as event:
+                self._pass_on(event.name, event)
+            case NodesChanged() | MoveChannel() | Weighed() as change:
+                self._heed(change)
+            case PlacementReady(name, placement):
+                self._placements[name] = placement
+            case ChannelChanged() | RaiseStreaming():
+                pass  # done before everything else
+            case ChooseNode(name):
+                self._choose(name, envelope)
+            case ExpireWatches():
+                self._expire_watches()
+            case message:
+                assert_never(message)
+
+    def _heed(self, change: NodesChanged | MoveChannel | Weighed) -> None:
+        """What is about more than one channel, or decided by others."""
+        match change:
+            case NodesChanged() as news:
+                for name in self._table:
+                    self._pass_on(name, news)
+                self._tell_balancer(news)
+            case MoveChannel(name, node):
+                self._homes[name] = node
+                self._pass_on(name, Move(node))
+            case Weighed(layout, rules):
+                self._carried = {it.name: it for it in layout}
+                self._rules = rules
+            case _:
+                assert_never(change)
+
+    def _change(self, meta: PChannelMeta) -> None:
+        self._table[meta.name] = meta
+        self._remember_home(meta)
+        if meta.state is PChannelState.ASSIGNED and not self._gathered:
+            self._gathered = True  # the cluster runs, and only its coordinator is new
+            self._context.self.tell(NodesChanged())
+
+    async def _raise_streaming(self, wanted: int, envelope: Envelope[AssignerMessage]) -> None:
+        """Durable first; then each channel is given to its owner anew, where that changes it."""
+        try:
+            version = await raise_streaming_version(self._store, wanted)
+        except Refused as error:
+            envelope.fail(error)
+        except MetaError as error:
+            envelope.fail(Refused(StreamingCode.INNER, str(error)))
+        else:
+            if version != self._streaming:
+                self._streaming = version
+                for name in self._table:
+                    self._pass_on(name, AccessChanged())
+            envelope.reply(version)
+
+    def _remember_home(self, meta: PChannelMeta) -> None:
+        if meta.node is not None:
+            self._homes[meta.name] = meta.node
+
+    def _watch(self, envelope: Envelope[AssignerMessage], after: AssignmentVersion | None) -> None:
+        if after is None or after < self._version:
+            envelope.reply(self._assignment())
+        elif len(self._watches) < WATCHES_MAX:
+            until_s = self._context.clock.monotonic_s() + WATCH_S
+            self._watches.append(AssignmentWatch(envelope, until_s))
+        else:
+            cause = f"more than {WATCHES_MAX} clients follow the assignment table"
+            envelope.fail(Refused(StreamingCode.INNER, cause))
+
+    def _answer_watches(self) -> None:
+        """Everybody waits for something newer than an older version: all are answered."""
+        assignment = self._assignment()
+        while self._watches:
+            self._watches.popleft().envelope.reply(assignment)
+
+    def _expire_watches(self) -> None:
+        now_s = self._context.clock.monotonic_s()
+        while self._watches and self._watches[0].until_s <= now_s:
+            self._watches.popleft().envelope.reply(None)
+
+    def _tell_balancer(self, news: NodesChanged) -> None:
+        try:
+            self._context.tree.find(self._balancer_path).tell(news)
+        except ActorError:
+            pass  # it begins with a look at everything
+
+    def _pass_on(self, name: PChannelName, event: ToPlacement) -> None:
+        """To the row it is about. A row that is just being restarted reads the record anyhow."""
+        placement = self._placements.get(name)
+        if placement is None:
+            return
+        try:
+            placement.tell(event)
+        except ActorError:
+            pass
+
+    def _choose(self, name: PChannelName, envelope: Envelope[AssignerMessage]) -> None:
+        """The node where it costs least, counting what was chosen but is not served yet."""
+        chosen = None
+        if not self._is_gathering():
+            chosen = place(name, self._layout(), self._nodes.taking(), self._rules)
+        if chosen is not None:
+            self._homes[name] = chosen
+        envelope.reply(chosen)
+
+    def _layout(self) -> list[Carried]:
+        """Where the channels are or are about to be, with what they carried at the last look."""
+        return [
+            replace(self._carried.get(name, Carried(name, home)), node=home)
+            for name, home in self._homes.items()
+        ]
+
+    def _is_gathering(self) -> bool:
+        if self._gathered:
+            return False
+        here, owned = self._nodes.taking(), frozenset(self._homes.values())
+        now_s = self._context.clock.monotonic_s()
+        if not here:
+            self._first_s = None
+        elif self._first_s is None:
+            self._first_s = now_s
+            patience_s = self._patience.expected_s - (now_s - self._started_s)
+            wait_s = patience_s if self._patience.expected else self._patience.grace_s
+            self._context.after(max(0.0, wait_s) + ROUNDING_S, NodesChanged())
+        since_s = 0.0 if self._first_s is None else now_s - self._first_s
+        gathering = must_gather(self._patience, here, owned, now_s - self._started_s, since_s)
+        self._gathered = not gathering
+        return gathering
+
+    def _assignment(self) -> Assignment:
+        live = [NodeAddress(node.node_id, node.address) for node in self._nodes.all()]
+        metas = self._table.values()
+        return tabulate(self._version, live, metas, self._control_host, self._streaming)

@@ -1,0 +1,193 @@
+"""Looks over the layout from time to time, and has channels moved that are better off elsewhere.
+
+Owns the rules and when a round takes place; which move is good is decided in the core. Never talks
+to a node but to ask how far its channels are, and moves nothing itself.
+Next: broker/core/cluster/balance.py
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from actors import Actor, ActorError, Context, Envelope, Ref, Timer
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.messages import (
+    AssignerMessage,
+    Balance,
+    BalancePolicy,
+    BalancerMessage,
+    CatalogMessage,
+    ListCollections,
+    ListPChannels,
+    MoveChannel,
+    NodesChanged,
+    UpdatePolicy,
+    Weighed,
+)
+from broker.core.cluster.assignment import PChannelMeta
+from broker.core.cluster.balance import (
+    Carried,
+    Relocation,
+    Rules,
+    carried,
+    is_rested,
+    may_move,
+    rebalance,
+)
+from broker.core.naming import pchannel_of
+from broker.model.channel import ChannelTicks, PChannelState
+from broker.model.failure import Refused
+from broker.model.ids import CollectionId, PChannelName, TimeTick
+from broker.ports.nodes import NodeControl
+
+ASK_S = 5.0
+LOOK_S = 2.0
+AT_ONCE = 1024
+"""Channels times nodes that are looked over within milliseconds; more of them on a thread."""
+SETTLE_S = 1.0
+"""After a change of nodes: several often come at once, and lost channels come first."""
+LAGGING_S = 5.0
+"""When channels would move if their next owner had less to read back: a snapshot mends that."""
+FAILED_FIRST_S = 0.01
+FAILED_S_MAX = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Balancer(Actor[BalancerMessage]):
+    """See the module. A round that moved something is followed by another, until none does."""
+
+    _context: Context[BalancerMessage]
+
+    def __init__(
+        self, nodes: LiveNodes, catalog_path: str, assigner_path: str, rules: Rules, period_s: float
+    ) -> None:
+        self._nodes = nodes
+        self._catalog_path = catalog_path
+        self._assigner_path = assigner_path
+        self._rules = rules
+        self._period_s = period_s
+        self._planned: Timer | None = None
+        self._rounds = self._moves = self._failures = 0
+
+    async def started(self, context: Context[BalancerMessage]) -> None:
+        self._context = context
+        self._assigner: Ref[AssignerMessage] = context.tree.find(self._assigner_path)
+        self._plan(SETTLE_S)
+
+    async def receive(self, batch: Sequence[Envelope[BalancerMessage]]) -> None:
+        for envelope in batch:
+            match envelope.message:
+                case UpdatePolicy() as update:
+                    self._update(update)
+                    envelope.reply(BalancePolicy(self._rules.allow_rebalance, self._nodes.frozen()))
+                case NodesChanged():
+                    self._plan(SETTLE_S)
+                case Balance():
+                    await self._round()
+                case message:
+                    assert_never(message)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {
+            "rounds": self._rounds,
+            "moves": self._moves,
+            "failures": self._failures,
+            "frozen": " ".join(map(str, self._nodes.frozen())),
+            "allow_rebalance": int(self._rules.allow_rebalance),
+        }
+
+    def _update(self, update: UpdatePolicy) -> None:
+        """A node that is not there cannot be frozen; a frozen one that goes is forgotten."""
+        if update.allow_rebalance is not None:
+            self._rules = replace(self._rules, allow_rebalance=update.allow_rebalance)
+        self._nodes.freeze(update.freeze, update.defreeze)
+        self._assigner.tell(NodesChanged())
+        self._plan(0.0)
+
+    async def _round(self) -> None:
+        self._rounds += 1
+        self._planned = None
+        try:
+            moves, pause_s = await self._moves_now()
+        except (ActorError, Refused) as error:
+            self._failures += 1
+            log.info("no balance this time", error=str(error))
+            self._plan(min(FAILED_FIRST_S * 2.0 ** min(self._failures, 20), FAILED_S_MAX))
+            return
+        self._failures = 0
+        for move in moves:
+            log.info("moving for balance", channel=move.name, node=move.to)
+            self._assigner.tell(MoveChannel(move.name, move.to))
+        self._moves += len(moves)
+        self._plan(pause_s)
+
+    async def _moves_now(self) -> tuple[tuple[Relocation, ...], float]:
+        """What to move, and when to look again.
+
+        Nothing while a channel has no owner: that comes first, and changes the layout.
+        """
+        known = await self._assigner.ask(ListPChannels(), deadline_s=ASK_S)
+        catalog: Ref[CatalogMessage] = self._context.tree.find(self._catalog_path)
+        collections = await catalog.ask(ListCollections(), deadline_s=ASK_S)
+        vchannels = [(pchannel_of(it), each.id) for each in collections for it in each.vchannels]
+        rested, layout = await self._layout(known, vchannels)
+        self._assigner.tell(Weighed(layout, self._rules))
+        if len(layout) < len(known):
+            return (), min(SETTLE_S, self._period_s)
+        if moves := await self._weigh(layout):
+            return moves, SETTLE_S
+        lagging = rested != layout and await self._weigh(rested)
+        return (), min(LAGGING_S, self._period_s) if lagging else self._period_s
+
+    async def _weigh(self, layout: tuple[Carried, ...]) -> tuple[Relocation, ...]:
+        rules, nodes = self._rules, self._nodes.taking()
+        if len(layout) * len(nodes) <= AT_ONCE:
+            return rebalance(layout, nodes, rules)
+        return await to_thread.run_sync(lambda: rebalance(layout, nodes, rules))
+
+    async def _layout(
+        self,
+        known: Sequence[PChannelMeta],
+        vchannels: Sequence[tuple[PChannelName, CollectionId]],
+    ) -> tuple[tuple[Carried, ...], tuple[Carried, ...]]:
+        """With all movable that have rested; and with those that do not lag, either."""
+        now_ms = self._context.clock.wall_ms()
+        ticks = await self._ticks()
+        served = {it.name: it for it in known if it.state is PChannelState.ASSIGNED}
+        free = [
+            name
+            for name, (mvcc, recovered) in ticks.items()
+            if name in served
+            and may_move(served[name].moved_ms, now_ms, mvcc, recovered, self._rules)
+        ]
+        rested = [
+            name for name, it in served.items() if is_rested(it.moved_ms, now_ms, self._rules)
+        ]
+        owners = {name: it.node for name, it in served.items() if it.node is not None}
+        return carried(owners, vchannels, rested), carried(owners, vchannels, free)
+
+    async def _ticks(self) -> Mapping[PChannelName, tuple[TimeTick, TimeTick]]:
+        """A channel of a node that does not answer is not movable."""
+        found: list[ChannelTicks] = []
+
+        async def look(node: NodeControl) -> None:
+            try:
+                found.extend(await node.status())
+            except Refused:
+                return
+
+        with anyio.move_on_after(LOOK_S):
+            async with anyio.create_task_group() as looking:
+                for node in self._nodes.all():
+                    looking.start_soon(look, node)
+        return {it.channel.name: (it.mvcc_tick, it.recovery_tick) for it in found}
+
+    def _plan(self, delay_s: float) -> None:
+        if self._planned is not None:
+            self._planned.cancel()
+        self._planned = self._context.after(delay_s, Balance())

@@ -1,0 +1,67 @@
+"""The record of each pchannel in the store: read, and changed by compare-and-set.
+
+Owns nothing in memory: every answer is what the store says now, so a node that takes a term in
+another process and the coordinator never work from different truths.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.coordinator.records import decode_pchannel, encode_pchannel, pchannel_key
+from broker.core.cluster.assignment import PChannelMeta
+from broker.model.ids import PChannelName
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+ATTEMPTS_MAX = 32
+"""Lost races before giving up: each one means that somebody else has got on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChannel:
+    """A pchannel's record and the store revision it was read at, 0 when it was absent."""
+
+    meta: PChannelMeta
+    revision: int
+
+
+class ChannelRecords:
+    """The pchannel records of one store. Every call may raise MetaError."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+
+    async def read(self, name: PChannelName) -> RecordedChannel:
+        """What is recorded now; a pchannel without a record was never assigned."""
+        key = pchannel_key(name)
+        entry = await self._store.get(key)
+        if entry is None:
+            return RecordedChannel(PChannelMeta(name), 0)
+        return RecordedChannel(decode_pchannel(key, entry.value), entry.revision)
+
+    async def save(self, before: RecordedChannel, meta: PChannelMeta) -> RecordedChannel:
+        """Replace exactly `before`; raises Conflict when the record is another by now."""
+        if meta is before.meta:
+            return before
+        key = pchannel_key(meta.name)
+        revision = await self._store.write(
+            {key: encode_pchannel(meta)}, expect={key: before.revision}
+        )
+        return RecordedChannel(meta, revision)
+
+    async def change(
+        self,
+        name: PChannelName,
+        transition: Callable[[PChannelMeta], PChannelMeta],
+        known: RecordedChannel | None = None,
+    ) -> RecordedChannel:
+        """Apply a transition to whatever is recorded; when it raises, nothing is saved.
+
+        `known`: what the caller believes to be recorded, tried first.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            before, known = known or await self.read(name), None
+            try:
+                return await self.save(before, transition(before.meta))
+            except Conflict:
+                continue
+        raise MetaError(f"{pchannel_key(name)}: lost {ATTEMPTS_MAX} races for this record")

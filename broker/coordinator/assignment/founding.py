@@ -1,0 +1,120 @@
+"""What a cluster is made of, decided at its first start and fixed in the store.
+
+Owns the cluster record: the names of the pchannels, which can only become more, and the control
+channel's host, which never changes. Never starts anything.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from broker.coordinator.records import (
+    CLUSTER_KEY,
+    INCARNATION_KEY,
+    STREAMING_VERSION_KEY,
+    Cluster,
+    decode_cluster,
+    decode_number,
+    encode_cluster,
+    encode_number,
+)
+from broker.core.cluster.assignment import STREAMING_VERSION
+from broker.core.naming import control_host
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+ATTEMPTS_MAX = 8
+
+T = TypeVar("T")
+
+
+async def found_cluster(
+    store: MetaStore,
+    pchannels: tuple[PChannelName, ...],
+    streaming_version: int = STREAMING_VERSION,
+) -> Cluster:
+    """The cluster over this store, made or grown to `pchannels` when need be; idempotent.
+
+    `streaming_version` is what a new one begins with; one that is there keeps what it has.
+
+    Raises Refused(INVALID_ARGUMENT), with a sentence for the person who starts the broker, when
+    the store belongs to a cluster of another name or with more pchannels; MetaError.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        entry = await store.get(CLUSTER_KEY)
+        beside: dict[str, bytes] = {}
+        if entry is None:
+            cluster, revision = _new_cluster(pchannels), 0
+            beside = {STREAMING_VERSION_KEY: encode_number(streaming_version)}
+        else:
+            before = decode_cluster(CLUSTER_KEY, entry.value)
+            if before.pchannels == pchannels and before.identity:
+                return before
+            _check_growth(before.pchannels, pchannels)
+            identity = before.identity or _new_identity()
+            cluster = Cluster(pchannels, before.control_host, identity)
+            revision = entry.revision
+        try:
+            await store.write(
+                {CLUSTER_KEY: encode_cluster(cluster), **beside}, expect={CLUSTER_KEY: revision}
+            )
+        except Conflict:
+            continue
+        return cluster
+    raise MetaError(f"{CLUSTER_KEY}: lost {ATTEMPTS_MAX} races for this record")
+
+
+async def known_cluster(store: MetaStore) -> Cluster | None:
+    """The cluster over this store, if somebody has founded one. MetaError."""
+    entry = await store.get(CLUSTER_KEY)
+    return None if entry is None else decode_cluster(CLUSTER_KEY, entry.value)
+
+
+async def next_incarnation(store: MetaStore) -> int:
+    """A number above that of every coordinator before, durable when this returns. MetaError."""
+    return await next_number(store, INCARNATION_KEY, lambda _: {}, lambda number: number)
+
+
+async def next_number(
+    store: MetaStore,
+    key: str,
+    beside: Callable[[int], Mapping[str, bytes]],
+    made: Callable[[int], T],
+) -> T:
+    """Count on at `key`, and write what goes with the number in the same step. MetaError."""
+    for _ in range(ATTEMPTS_MAX):
+        entry = await store.get(key)
+        number = 1 + (decode_number(key, entry.value) if entry else 0)
+        try:
+            await store.write(
+                {key: encode_number(number), **beside(number)},
+                expect={key: entry.revision if entry else 0},
+            )
+        except Conflict:
+            continue
+        return made(number)
+    raise MetaError(f"{key}: lost {ATTEMPTS_MAX} races for this record")
+
+
+def _new_cluster(pchannels: tuple[PChannelName, ...]) -> Cluster:
+    return Cluster(pchannels, control_host(pchannels), _new_identity())
+
+
+def _new_identity() -> str:
+    return secrets.token_hex(8)
+
+
+def _check_growth(before: tuple[PChannelName, ...], after: tuple[PChannelName, ...]) -> None:
+    if not set(before) & set(after):
+        raise Refused(
+            StreamingCode.INVALID_ARGUMENT,
+            f"the metadata belongs to another cluster, with pchannels {before[0]} to {before[-1]}; "
+            f"this start asks for {after[0]} to {after[-1]}",
+        )
+    if not set(before) <= set(after):
+        raise Refused(
+            StreamingCode.INVALID_ARGUMENT,
+            f"the cluster has {len(before)} pchannels, and this start asks for {len(after)}: "
+            f"their number can grow and never shrink; start with at least {len(before)}",
+        )

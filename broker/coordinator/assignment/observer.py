@@ -1,0 +1,34 @@
+"""How a node's own news reach the assigner. Owns nothing; never waits, never raises."""
+
+from collections.abc import Callable
+from typing import Any
+
+from actors import ActorError, Ref
+from broker.coordinator.messages import ChannelClosed, NodeOpenedChannel
+from broker.model.channel import PChannel
+from broker.model.ids import NodeId, PChannelName, Term
+
+
+class NodeNews:
+    """ChannelObserver (`broker/ports/nodes.py`) that tells the assigner, if it is there.
+
+    What is lost while it restarts is found again in the record and at the node.
+    """
+
+    def __init__(self, find: Callable[[str], Ref[Any]], assigner_path: str) -> None:
+        self._find = find
+        self._path = assigner_path
+
+    def opened(self, node: NodeId, channel: PChannel) -> None:
+        """See ChannelObserver."""
+        self._tell(NodeOpenedChannel(node, channel.name, channel.term))
+
+    def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
+        """See ChannelObserver."""
+        self._tell(ChannelClosed(node, name, term))
+
+    def _tell(self, news: NodeOpenedChannel | ChannelClosed) -> None:
+        try:
+            self._find(self._path).tell(news)
+        except ActorError:
+            pass

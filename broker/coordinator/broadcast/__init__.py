@@ -1,0 +1,1 @@
+"""Broadcasts: locks on resource keys, and one task for each broadcast."""

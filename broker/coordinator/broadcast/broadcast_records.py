@@ -1,0 +1,185 @@
+"""Broadcasts in the metadata store: one line of JSON for a person to read, then the message's body.
+
+Owns the records and the number that keeps ids apart over restarts. Keeps nothing in memory.
+Next: broker/core/cluster/broadcast_state.py
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.core.cluster.broadcast_state import Task, TaskState
+from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
+from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
+from broker.model.message import Appended
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+VERSION = 1
+TASK_PREFIX = "broadcast/task/"
+HORIZON_PREFIX = "broadcast/horizon/"
+INCARNATION_KEY = "counter/broadcast"
+SEQUENCE_BITS = 32
+ATTEMPTS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedBroadcast:
+    """A task and the revision its record has."""
+
+    task: Task
+    revision: int
+
+
+class BroadcastRecords:
+    """The records of one store. Every call may raise MetaError, and has then changed nothing."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+
+    async def first_id(self) -> BroadcastId:
+        """The first of 2^32 ids that nobody was or will be given but the caller; durable."""
+        for _ in range(ATTEMPTS_MAX):
+            entry = await self._store.get(INCARNATION_KEY)
+            number = 1 + (_number(INCARNATION_KEY, entry.value) if entry else 0)
+            try:
+                await self._store.write(
+                    {INCARNATION_KEY: b"%d" % number},
+                    expect={INCARNATION_KEY: entry.revision if entry else 0},
+                )
+            except Conflict:
+                continue
+            return BroadcastId((number << SEQUENCE_BITS) + 1)
+        raise MetaError(f"{INCARNATION_KEY}: lost {ATTEMPTS_MAX} races for this record")
+
+    async def load(self) -> Sequence[RecordedBroadcast]:
+        """All there are."""
+        entries = await self._store.list(TASK_PREFIX)
+        return [
+            RecordedBroadcast(decode_task(key, entry.value), entry.revision)
+            for key, entry in entries
+        ]
+
+    async def read(self, name: str) -> RecordedBroadcast | None:
+        """One task; None when it was forgotten."""
+        key = task_key(name)
+        entry = await self._store.get(key)
+        return (
+            None
+            if entry is None
+            else RecordedBroadcast(decode_task(key, entry.value), entry.revision)
+        )
+
+    async def create(self, tasks: Iterable[Task]) -> int:
+        """Record new tasks, all or none; their revision. Conflict when one is there already."""
+        puts = {task_key(task.name): encode_task(task) for task in tasks}
+        return await self._store.write(puts, expect=dict.fromkeys(puts, 0))
+
+    async def save(self, before: RecordedBroadcast, task: Task) -> RecordedBroadcast:
+        """Replace exactly `before`; Conflict when somebody else has the task by now."""
+        key = task_key(task.name)
+        revision = await self._store.write({key: encode_task(task)}, expect={key: before.revision})
+        return RecordedBroadcast(task, revision)
+
+    async def horizons(self) -> dict[str, BroadcastId]:
+        """Of each other cluster: the largest id that was forgotten."""
+        entries = await self._store.list(HORIZON_PREFIX)
+        return {
+            key.removeprefix(HORIZON_PREFIX): BroadcastId(_number(key, entry.value))
+            for key, entry in entries
+        }
+
+    async def forget(self, tasks: Iterable[Task], horizons: Mapping[str, BroadcastId]) -> None:
+        """Remove the records, and remember how far other clusters' ones are forgotten."""
+        await self._store.write(
+            {HORIZON_PREFIX + origin: b"%d" % id for origin, id in horizons.items()},
+            deletes=[task_key(task.name) for task in tasks],
+        )
+
+
+def task_key(name: str) -> str:
+    """Where a task is; our own lie in the order of their ids, as long as these have 19 digits."""
+    return TASK_PREFIX + (f"{int(name):020d}" if name.isdigit() else name)
+
+
+def encode_task(task: Task) -> bytes:
+    """The record of one task."""
+    broadcast = task.broadcast
+    fields = {
+        "version": VERSION,
+        "id": task.id,
+        "origin": task.origin,
+        "state": task.state.name,
+        "type": broadcast.type,
+        "vchannels": broadcast.vchannels,
+        "keys": [[key.domain.name, key.key, key.shared] for key in broadcast.keys],
+        "size": broadcast.size,
+        "request_key": broadcast.request_key,
+        "fingerprint": broadcast.fingerprint,
+        "ack_sync_up": broadcast.ack_sync_up,
+        "pchannel_level": broadcast.pchannel_level,
+        "landed": [_place(it) for it in task.landed],
+        "acked": task.acked,
+        "poison": task.poison,
+        "skipped": task.skipped,
+        "done_ms": task.done_ms,
+    }
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + broadcast.body
+
+
+def decode_task(key: str, value: bytes) -> Task:
+    """The task; raises MetaError for what this version cannot read."""
+    line, _, body = value.partition(b"\n")
+    try:
+        fields = json.loads(line)
+        version = fields["version"]
+        if version != VERSION:
+            raise MetaError(
+                f"{key}: record version {version}; this program knows version {VERSION}"
+            )
+        return _task(fields, body)
+    except (ValueError, TypeError, KeyError) as error:
+        raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
+
+
+def _task(fields: dict[str, Any], body: bytes) -> Task:
+    broadcast = Broadcast(
+        type=fields["type"],
+        vchannels=tuple(VChannelName(name) for name in fields["vchannels"]),
+        keys=tuple(
+            ResourceKey(ResourceDomain[domain], key, shared)
+            for domain, key, shared in fields["keys"]
+        ),
+        body=body,
+        size=fields["size"],
+        request_key=fields["request_key"],
+        fingerprint=fields["fingerprint"],
+        ack_sync_up=fields["ack_sync_up"],
+        pchannel_level=fields["pchannel_level"],
+    )
+    return Task(
+        id=BroadcastId(fields["id"]),
+        state=TaskState[fields["state"]],
+        broadcast=broadcast,
+        landed=tuple(None if it is None else _appended(*it) for it in fields["landed"]),
+        acked=tuple(fields["acked"]),
+        origin=fields["origin"],
+        poison=fields["poison"],
+        skipped=fields["skipped"],
+        done_ms=fields["done_ms"],
+    )
+
+
+def _place(landed: Appended | None) -> tuple[int, int, int] | None:
+    return None if landed is None else (landed.id, landed.tick, landed.last_confirmed_id)
+
+
+def _appended(message_id: int, tick: int, last_confirmed_id: int) -> Appended:
+    return Appended(MessageId(message_id), TimeTick(tick), MessageId(last_confirmed_id))
+
+
+def _number(key: str, value: bytes) -> int:
+    try:
+        return int(value)
+    except ValueError as error:
+        raise MetaError(f"{key}: stored value is no number: {value[:40]!r}") from error

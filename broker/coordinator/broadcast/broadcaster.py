@@ -1,0 +1,400 @@
+"""Decides when each broadcast may run: who holds its resource keys, whose callback is next.
+
+It appends nothing and calls nothing back: each broadcast has a BroadcastTask, which owns its record.
+When the Broadcaster dies, all tasks end with it, and its next incarnation takes the locks back from
+the records before it reads its mailbox.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import structlog
+
+from actors import (
+    Actor,
+    ActorError,
+    Context,
+    Envelope,
+    NotRunning,
+)
+from broker.coordinator.broadcast.book import (
+    Asked,
+    BroadcasterLimits,
+    RunningBroadcast,
+    WaitingBroadcast,
+    under_way,
+)
+from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast
+from broker.coordinator.broadcast.broadcast_task import TaskParts, task_spec
+from broker.coordinator.broadcast.key_waits import KeyWaits
+from broker.coordinator.broadcast.messages import (
+    AckBroadcast,
+    BroadcasterMessage,
+    BroadcastTaskMessage,
+    LeaveQuarantine,
+    ListBroadcasts,
+    ListLocks,
+    MayFinish,
+    Resume,
+    RetryBroadcast,
+    SkipBroadcast,
+    StartBroadcast,
+    SweepBroadcasts,
+    TakeAck,
+    TaskMoved,
+    WaitForKey,
+)
+from broker.coordinator.broadcast.views import lock_views, quarantined, running_view, waiting_view
+from broker.core.cluster.broadcast_state import Task, TaskState, forgettable, new_task, task_name
+from broker.core.cluster.resource_locks import ResourceLocks, Ticket
+from broker.model.broadcast import Broadcast
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import BroadcastId
+from broker.ports.meta import Conflict, MetaError
+
+START_S = 10.0
+log = structlog.get_logger(__name__)
+
+
+class Broadcaster(Actor[BroadcasterMessage]):
+    """See the module."""
+
+    _context: Context[BroadcasterMessage]
+    _next_id: BroadcastId
+    _horizons: dict[str, BroadcastId]
+    """Of other clusters: an unknown id up to here was forgotten, and must not come back."""
+
+    def __init__(self, parts: TaskParts, limits: BroadcasterLimits, tasks_path: str) -> None:
+        self._parts = parts
+        self._limits = limits
+        self._tasks_path = tasks_path
+        self._locks, self._order = ResourceLocks(), ResourceLocks()
+        self._granted: list[Ticket] = []
+        self._waiting: dict[Ticket, WaitingBroadcast] = {}
+        self._running: dict[str, RunningBroadcast] = {}
+        self._ordered: dict[Ticket, RunningBroadcast] = {}
+        self._done: dict[str, Task] = {}
+        self._by_key: dict[str, Ticket | str] = {}
+        self._key_waits = KeyWaits(limits.key_waits_max)
+        self._firsts: dict[str, RecordedBroadcast] = {}
+        self._next_check_s = 0.0
+
+    async def started(self, context: Context[BroadcasterMessage]) -> None:
+        """Take back what is recorded; whoever asks is heard after that."""
+        self._context = context
+        self._next_id = await self._parts.records.first_id()
+        self._horizons = await self._parts.records.horizons()
+        recorded = sorted(await self._parts.records.load(), key=lambda it: it.task.id)
+        for each in recorded:
+            self._remember(each)
+        self._take_places()
+        await self._tell_gate()
+        self._next_check_s = context.clock.monotonic_s() + self._limits.tombstone_check_s
+        context.every(self._limits.look_round_s, SweepBroadcasts())
+        context.after(0.0, Resume(tuple(self._running)))
+
+    async def receive(self, batch: Sequence[Envelope[BroadcasterMessage]]) -> None:
+        """What became possible by the whole batch is begun with one write."""
+        for envelope in batch:
+            await self._handle(envelope)
+        await self._admit()
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {
+            "waiting": len(self._waiting),
+            "running": len(self._running),
+            "quarantine": sum(bool(it.task.poison) for it in self._running.values()),
+            "tombstones": len(self._done),
+            "locks": len(self._locks),
+        }
+
+    async def _handle(self, envelope: Asked) -> None:
+        match envelope.message:
+            case StartBroadcast(broadcast):
+                self._start(broadcast, envelope)
+            case TaskMoved() as moved:
+                self._moved(moved)
+            case AckBroadcast() as ack:
+                await self._ack(ack, envelope)
+            case RetryBroadcast(name):
+                self._leave(name, envelope, skip=False)
+            case SkipBroadcast(name):
+                self._leave(name, envelope, skip=True)
+            case Resume(names):
+                for name in names:
+                    await self._start_task(name)
+            case SweepBroadcasts():
+                await self._look_round()
+            case _ as question:
+                self._answer(question, envelope)
+
+    def _answer(self, question: WaitForKey | ListBroadcasts | ListLocks, envelope: Asked) -> None:
+        running = self._running.values()
+        match question:
+            case WaitForKey(key, all_acked):
+                tasks = [it.task for it in running]
+                self._key_waits.ask(key, tasks, envelope, all_acked=all_acked)
+            case ListBroadcasts():
+                waiting = [waiting_view(it.broadcast) for it in self._waiting.values()]
+                views = [running_view(it.task, it.failures, it.last_error) for it in running]
+                envelope.reply((*waiting, *views))
+            case ListLocks():
+                owners = {it.ticket: it.task.name for it in running}
+                envelope.reply(lock_views(self._locks, owners))
+            case _:
+                assert_never(question)
+
+    # ---- beginning -----------------------------------------------------------------------------
+
+    def _start(self, broadcast: Broadcast, asked: Asked) -> None:
+        """A new request stands in line; a repeated one joins the first."""
+        known = self._by_key.get(broadcast.request_key)
+        if known is None:
+            self._stand_in_line(broadcast, asked)
+            return
+        first = self._known(known)
+        if first.fingerprint != broadcast.fingerprint:
+            cause = "this key was used for a broadcast with another content; use a new key"
+            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+        elif isinstance(first, Task):
+            asked.reply(first.outcome())
+        elif isinstance(first, RunningBroadcast) and first.task.poison:
+            asked.fail(quarantined(first.task))
+        else:
+            first.askers = [*(it for it in first.askers if it.wanted()), asked]
+
+    def _stand_in_line(self, broadcast: Broadcast, asked: Asked) -> None:
+        if self._is_full():
+            asked.fail(self._too_many())
+            return
+        ticket = self._locks.request(broadcast.keys)
+        self._waiting[ticket] = WaitingBroadcast(
+            broadcast, [asked], self._context.clock.monotonic_s()
+        )
+        self._by_key[broadcast.request_key] = ticket
+        if self._locks.holds(ticket):
+            self._granted.append(ticket)
+
+    def _known(self, known: Ticket | str) -> WaitingBroadcast | RunningBroadcast | Task:
+        if isinstance(known, str):
+            return self._running.get(known) or self._done[known]
+        return self._waiting[known]
+
+    async def _admit(self) -> None:
+        """Give those who have their keys an id and a record, and set them on their way."""
+        while self._granted:
+            tickets, self._granted = self._granted, []
+            wanted = [ticket for ticket in tickets if self._still_wanted(ticket)]
+            admitted = {ticket: self._waiting.pop(ticket) for ticket in wanted}
+            tasks = [new_task(self._take_id(), it.broadcast) for it in admitted.values()]
+            try:
+                revision = await self._parts.records.create(tasks) if tasks else 0
+            except Conflict:
+                raise  # somebody else gives out our ids: the next incarnation has its own
+            except MetaError as error:
+                self._refuse(admitted, str(error))
+                continue
+            for (ticket, waiting), task in zip(admitted.items(), tasks, strict=True):
+                self._run(RecordedBroadcast(task, revision), ticket, waiting.askers)
+                self._running[task.name].since_s = waiting.since_s
+                self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
+            for task in tasks:
+                await self._start_task(task.name)
+
+    def _still_wanted(self, ticket: Ticket) -> bool:
+        if self._waiting[ticket].wanted:
+            return True
+        self._withdraw(ticket)
+        return False
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        waiting = self._waiting.pop(ticket)
+        del self._by_key[waiting.broadcast.request_key]
+        self._granted += self._locks.release(ticket)
+
+    def _refuse(self, admitted: Mapping[Ticket, WaitingBroadcast], cause: str) -> None:
+        for ticket, waiting in admitted.items():
+            for asked in waiting.askers:
+                asked.fail(Refused(StreamingCode.INNER, f"nothing was appended: {cause}"))
+            del self._by_key[waiting.broadcast.request_key]
+            self._granted += self._locks.release(ticket)
+
+    def _take_id(self) -> BroadcastId:
+        taken, self._next_id = self._next_id, BroadcastId(self._next_id + 1)
+        return taken
+
+    def _run(self, recorded: RecordedBroadcast, ticket: Ticket | None, askers: list[Asked]) -> None:
+        task = recorded.task
+        self._running[task.name] = RunningBroadcast(task, ticket, askers)
+        self._firsts[task.name] = recorded
+        self._know_key(task)
+
+    def _know_key(self, task: Task) -> None:
+        if task.broadcast.request_key:  # what came from another cluster was not asked for here
+            self._by_key[task.broadcast.request_key] = task.name
+
+    async def _start_task(self, name: str) -> None:
+        spec = task_spec(name, self._parts, lambda: self._firsts.pop(name, None))
+        try:
+            await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
+        except NotRunning as error:
+            log.warning("broadcast waits for the store", broadcast=name, error=str(error))
+
+    # ---- coming back ---------------------------------------------------------------------------
+
+    def _remember(self, recorded: RecordedBroadcast) -> None:
+        task = recorded.task
+        if task.state is TaskState.TOMBSTONE:
+            self._done[task.name] = task
+            self._know_key(task)
+            return
+        ticket = None
+        if task.state is TaskState.PENDING:
+            ticket = self._locks.request(task.broadcast.keys)
+            if not self._locks.holds(ticket):
+                log.error("two unfinished broadcasts have one key", broadcast=task.name)
+        self._run(recorded, ticket, [])
+
+    def _take_places(self) -> None:
+        """Callbacks come in the order of the control channel, as before."""
+        ready = [it for it in self._running.values() if it.task.order_tick is not None]
+        for running in sorted(ready, key=lambda it: it.task.order_tick or 0):
+            self._take_place(running)
+
+    async def _tell_gate(self) -> None:
+        """No cut is taken before what is under way has landed."""
+        gate = self._context.tree.find(self._parts.gate_path)
+        await gate.ask(under_way(self._running.values()), deadline_s=START_S)
+
+    # ---- going on and finishing ----------------------------------------------------------------
+
+    def _moved(self, moved: TaskMoved) -> None:
+        running = self._running.get(moved.task.name)
+        if running is None:
+            return
+        task = running.task = moved.task
+        running.failures, running.last_error = moved.failures, moved.last_error
+        self._key_waits.moved(task)
+        if task.state is TaskState.TOMBSTONE:
+            self._finish(running)
+            return
+        if task.poison:
+            running.answer(quarantined(task))
+        if running.order is None and task.order_tick is not None:
+            self._take_place(running)
+        if running.order is not None and self._order.holds(running.order):
+            self._tell(task.name, MayFinish())
+
+    def _take_place(self, running: RunningBroadcast) -> None:
+        running.order = self._order.request(running.task.keys)
+        self._ordered[running.order] = running
+
+    def _finish(self, running: RunningBroadcast) -> None:
+        """Answer, let go of the keys, and let the next callbacks come."""
+        task = running.task
+        del self._running[task.name]
+        self._done[task.name] = task
+        running.answer(task.outcome())
+        if running.since_s is not None:
+            self._parts.meters.execution.add(self._since_s(running.since_s))
+        if running.order is not None:
+            del self._ordered[running.order]
+            for ticket in self._order.release(running.order):
+                self._tell(self._ordered[ticket].task.name, MayFinish())
+        if running.ticket is not None:
+            freed = self._locks.release(running.ticket)
+            self._granted += [ticket for ticket in freed if ticket in self._waiting]
+
+    async def _ack(self, ack: AckBroadcast, asked: Asked) -> None:
+        name = task_name(ack.id, ack.origin)
+        if ack.copied is not None and self._is_new(name, ack):
+            await self._copy(ack.id, ack.origin, ack.copied, asked)
+        running = self._running.get(name)
+        task = running.task if running else self._done.get(name)
+        if task is None:
+            asked.reply(None)  # no effect, if it was not refused already
+        elif ack.vchannel not in task.broadcast.vchannels:
+            cause = f"broadcast {name} was never sent to vchannel {ack.vchannel!r}"
+            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+        elif running is None:
+            asked.reply(None)
+        else:
+            self._tell(name, TakeAck(ack.vchannel, ack.where, asked), asked)
+
+    def _is_new(self, name: str, ack: AckBroadcast) -> bool:
+        known = name in self._running or name in self._done
+        return not known and ack.id > self._horizons.get(ack.origin, 0)
+
+    async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, asked: Asked) -> None:
+        """A broadcast of another cluster that nobody has heard of becomes a task without keys."""
+        if self._is_full():
+            asked.fail(self._too_many())
+            return
+        task = new_task(id, copied, origin)
+        try:
+            revision = await self._parts.records.create([task])
+        except Conflict:
+            raise
+        except MetaError as error:
+            asked.fail(Refused(StreamingCode.INNER, str(error)))
+            return
+        self._run(RecordedBroadcast(task, revision), None, [])
+        await self._start_task(task.name)
+
+    def _leave(self, name: str, asked: Asked, *, skip: bool) -> None:
+        if name not in self._running:
+            cause = f"there is no unfinished broadcast {name!r}"
+            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            return
+        self._tell(name, LeaveQuarantine(skip, asked), asked)
+
+    def _tell(self, name: str, message: BroadcastTaskMessage, asked: Asked | None = None) -> None:
+        """What a task that is just being restarted misses, it asks for again by announcing."""
+        try:
+            self._context.tree.find(f"{self._tasks_path}/{name}").tell(message)
+        except ActorError as error:
+            if asked is not None:
+                asked.fail(Refused(StreamingCode.INNER, f"{error}; try again"))
+
+    # ---- forgetting ----------------------------------------------------------------------------
+
+    async def _look_round(self) -> None:
+        for ticket in tuple(self._waiting):
+            if ticket in self._waiting:
+                self._still_wanted(ticket)
+        self._granted = [ticket for ticket in self._granted if ticket in self._waiting]
+        self._key_waits.prune()
+        now_s = self._context.clock.monotonic_s()
+        if now_s >= self._next_check_s or len(self._done) > 2 * self._limits.tombstones_max:
+            self._next_check_s = now_s + self._limits.tombstone_check_s
+            await self._forget_old()
+
+    async def _forget_old(self) -> None:
+        limits, now_ms = self._limits, self._context.clock.wall_ms()
+        done = tuple(self._done.values())
+        old = forgettable(done, now_ms, limits.tombstones_max, limits.tombstone_age_ms)
+        if not old:
+            return
+        horizons = dict(self._horizons)
+        for task in old:
+            if task.origin:
+                horizons[task.origin] = max(task.id, horizons.get(task.origin, task.id))
+        try:
+            await self._parts.records.forget(old, horizons)
+        except MetaError as error:
+            log.warning("tombstones of broadcasts stay", error=str(error))
+            return
+        self._horizons = horizons
+        for task in old:
+            del self._done[task.name]
+            self._by_key.pop(task.broadcast.request_key, None)
+
+    def _since_s(self, began_s: float) -> float:
+        return self._context.clock.monotonic_s() - began_s
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) + len(self._running) >= self._limits.unfinished_max
+
+    def _too_many(self) -> Refused:
+        cause = f"{self._limits.unfinished_max} broadcasts are unfinished; try again later"
+        return Refused(StreamingCode.INNER, cause)

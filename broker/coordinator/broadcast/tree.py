@@ -1,0 +1,64 @@
+"""The broadcaster's subtree, built from what it needs.
+
+The tasks stand before the locks, so that the locks find a place for them when they start, and all
+go down together: locks without their tasks, or tasks whose locks are gone, would be a lie.
+Next: broker/coordinator/broadcast/broadcaster.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
+from broker.coordinator.broadcast.book import BroadcasterLimits
+from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
+from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
+from broker.coordinator.broadcast.broadcast_task import BroadcastTiming, TaskParts
+from broker.coordinator.broadcast.broadcaster import Broadcaster
+from broker.coordinator.cuts.messages import CUT_GATE
+from broker.ports.callbacks import Callback
+from broker.ports.copies import Copies
+from broker.ports.meta import MetaStore
+
+BROADCASTER = "broadcaster"
+TASKS = "tasks"
+LOCKS = "locks"
+TASK_RESTARTS_MAX = 1000
+"""In a window of half a minute, over all broadcasts: one that crashes must not end the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastParts:
+    """What broadcasts stand on beside the store. `node_acks`: see TaskParts."""
+
+    copies: Copies
+    callbacks: Mapping[int, Callback] = field(default_factory=dict)
+    node_acks: bool = True
+    timing: BroadcastTiming = BroadcastTiming()
+    limits: BroadcasterLimits = BroadcasterLimits()
+    meters: BroadcastMeters = field(default_factory=BroadcastMeters)
+
+
+def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
+    """The subtree `broadcaster`, to be put under the supervisor at `parent_path`.
+
+    There the CutGate must stand before it.
+    """
+    path = f"{parent_path}/{BROADCASTER}"
+    of_tasks = TaskParts(
+        records=BroadcastRecords(store),
+        copies=parts.copies,
+        callbacks=parts.callbacks,
+        broadcaster_path=f"{path}/{LOCKS}",
+        gate_path=f"{parent_path}/{CUT_GATE}",
+        timing=parts.timing,
+        node_acks=parts.node_acks,
+        meters=parts.meters,
+    )
+    locks = ChildSpec(
+        LOCKS,
+        lambda: Broadcaster(of_tasks, parts.limits, f"{path}/{TASKS}"),
+        MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=256),
+        patient=True,
+    )
+    tasks = SupervisorSpec(TASKS, ONE_FOR_ONE, restarts_max=TASK_RESTARTS_MAX)
+    return SupervisorSpec(BROADCASTER, ONE_FOR_ALL, (tasks, locks))

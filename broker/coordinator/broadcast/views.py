@@ -1,0 +1,64 @@
+"""Broadcasts and locks as a person is shown them, and the word that one is in quarantine.
+
+Owns the picture only. Next: broker/coordinator/broadcast/messages.py
+"""
+
+from collections.abc import Mapping
+
+from broker.coordinator.broadcast.messages import BroadcastView, LockView
+from broker.core.cluster.broadcast_state import Task
+from broker.core.cluster.resource_locks import ResourceLocks, Ticket, locked_keys
+from broker.model.broadcast import Broadcast
+from broker.model.failure import Refused, StreamingCode
+
+
+def waiting_view(broadcast: Broadcast) -> BroadcastView:
+    """One that waits for its keys, and has no id yet."""
+    return BroadcastView(
+        name="",
+        state="waiting",
+        type=broadcast.type,
+        keys=locked_keys(broadcast.keys),
+        vchannels=len(broadcast.vchannels),
+        appended=0,
+        acked=0,
+        poison="",
+        failures=0,
+        last_error="",
+    )
+
+
+def running_view(task: Task, failures: int, last_error: str) -> BroadcastView:
+    """One that has a record."""
+    return BroadcastView(
+        name=task.name,
+        state="quarantine" if task.poison else task.state.value,
+        type=task.broadcast.type,
+        keys=task.keys,
+        vchannels=len(task.landed),
+        appended=sum(landed is not None for landed in task.landed),
+        acked=sum(task.acked),
+        poison=task.poison,
+        failures=failures,
+        last_error=last_error,
+    )
+
+
+def lock_views(
+    locks: ResourceLocks, owners: Mapping[Ticket | None, str]
+) -> tuple[LockView, ...]:  # fmt: skip
+    """The line for keys."""
+    return tuple(
+        LockView(owners.get(it.ticket, ""), it.keys, it.held) for it in locks.requests()
+    )  # fmt: skip
+
+
+def quarantined(task: Task) -> Refused:
+    """What those who asked for it are told."""
+    missing = len(task.to_append)
+    where = f"is not on {missing} vchannels yet" if missing else "is on every vchannel"
+    return Refused(
+        StreamingCode.UNRECOVERABLE,
+        f"broadcast {task.name} {where} and cannot go on: {task.poison}; an operator must retry or"
+        " skip it (tidemark broadcasts quarantine)",
+    )

@@ -1,0 +1,1 @@
+"""Two-phase commits of staged batches: one task for each commit."""

@@ -1,0 +1,314 @@
+"""Takes commits of batches: one at a time for each app, and remembers each app's newest batch.
+
+Owns who is answered what, and the first record of a commit; from then on the record is its task's,
+a CommitTask. Never says a word to a transaction. When this one dies all tasks go down with it, and
+its next incarnation goes on with what is recorded before it hears anybody.
+Next: broker/coordinator/commit/commit_task.py
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+import structlog
+
+from actors import TRANSIENT, Actor, ChildSpec, Context, Envelope, MailboxSpec, NotRunning
+from broker.coordinator.commit.commit_records import RecordedApp
+from broker.coordinator.commit.commit_task import CommitParts, CommitTask
+from broker.coordinator.commit.messages import (
+    CommitBatch,
+    CommitMoved,
+    CommitterMessage,
+    CommitView,
+    ForgetSilent,
+    ListCommits,
+    ResumeCommits,
+)
+from broker.coordinator.cuts.messages import COMMITS, LeaveShared, UnderWay
+from broker.core.naming import pchannel_of
+from broker.core.txn.batch_commit import (
+    AppCommits,
+    Attempt,
+    CommitState,
+    asked_wrongly,
+    begun,
+    judged,
+    silent,
+)
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.stage import BatchCommit, BatchCommitted
+from broker.ports.meta import Conflict, MetaError
+
+START_S = 10.0
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterLimits:
+    """How many apps are remembered, and for how long; how many commits are under way at once."""
+
+    apps_max: int = 4096
+    app_age_ms: int = 30 * 24 * 3600 * 1000
+    """An app that has committed nothing for so long is forgotten: it would begin anew. One of a
+    single run is so after ONE_RUN_MS, which costs nothing: nobody comes with its name again."""
+    under_way_max: int = 256
+    askers_max: int = 64
+    """Of one commit."""
+    forget_s: float = 300.0
+
+
+@dataclass(slots=True)
+class QueuedCommit:
+    """A commit with a record, and who waits for it; `since_s` on the clock of this process."""
+
+    asked: BatchCommit
+    recorded: RecordedApp
+    since_s: float
+    task: str = ""
+    askers: list[Envelope[CommitterMessage]] = field(default_factory=list)
+
+    def reply(self, answer: BatchCommitted | Refused) -> None:
+        """Tell everybody who asked; a Refused is raised to them."""
+        for asker in self.askers:
+            if isinstance(answer, Refused):
+                asker.fail(answer)
+            else:
+                asker.reply(answer)
+        self.askers.clear()
+
+
+class Committer(Actor[CommitterMessage]):
+    """See the module. `pchannels`: those of the cluster."""
+
+    _context: Context[CommitterMessage]
+
+    def __init__(
+        self,
+        parts: CommitParts,
+        limits: CommitterLimits,
+        pchannels: Collection[PChannelName],
+        tasks_path: str,
+    ) -> None:
+        self._parts = parts
+        self._limits = limits
+        self._pchannels = frozenset(pchannels)
+        self._tasks_path = tasks_path
+        self._apps: dict[str, RecordedApp] = {}
+        self._under_way: dict[str, QueuedCommit] = {}
+        self._tasks = self._committed = 0
+
+    async def started(self, context: Context[CommitterMessage]) -> None:
+        """Take back what is recorded; whoever asks is heard after that."""
+        self._context = context
+        for recorded in await self._parts.records.load():
+            known = recorded.known
+            self._apps[known.app] = recorded
+            if known.attempt is not None:
+                self._under_way[known.app] = QueuedCommit(
+                    known.attempt.asked, recorded, self._now_s()
+                )
+        await self._tell_gate()
+        context.every(self._limits.forget_s, ForgetSilent())
+        context.after(0.0, ResumeCommits(tuple(self._under_way)))
+
+    async def receive(self, batch: Sequence[Envelope[CommitterMessage]]) -> None:
+        for envelope in batch:
+            match envelope.message:
+                case CommitBatch(asked):
+                    await self._commit(asked, envelope)
+                case CommitMoved() as moved:
+                    self._moved(moved)
+                case ListCommits():
+                    envelope.reply(self._views())
+                case ResumeCommits(apps):
+                    for app in apps:
+                        await self._start_task(self._under_way[app])
+                case ForgetSilent():
+                    await self._forget()
+                case _:
+                    assert_never(envelope.message)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """Apps, commits in each state, seconds of the oldest; batches committed since the start."""
+        attempts = [it.recorded.known.attempt for it in self._under_way.values()]
+        states = Counter([it.state for it in attempts if it is not None])
+        ages_s = [self._now_s() - it.since_s for it in self._under_way.values()]
+        return {
+            "apps": len(self._apps),
+            **{state.value: states[state] for state in CommitState},
+            "oldest_s": max(ages_s, default=0.0),
+            "committed": self._committed,
+        }
+
+    # ---- beginning -----------------------------------------------------------------------------
+
+    async def _commit(self, asked: BatchCommit, asker: Envelope[CommitterMessage]) -> None:
+        wrong = asked_wrongly(asked) or self._misplaced(asked)
+        if wrong:
+            asker.fail(Refused(StreamingCode.INVALID_ARGUMENT, wrong))
+            return
+        recorded = self._apps.get(asked.app) or RecordedApp(AppCommits(asked.app))
+        verdict = judged(recorded.known, asked)
+        if isinstance(verdict, BatchCommitted):
+            asker.reply(verdict)
+        elif isinstance(verdict, Refusal):
+            asker.fail(Refused(verdict.code, verdict.cause))
+        elif recorded.known.attempt is not None:
+            self._join(self._under_way[asked.app], asker)
+        else:
+            await self._begin(asked, recorded, asker)
+
+    async def _begin(
+        self, asked: BatchCommit, recorded: RecordedApp, asker: Envelope[CommitterMessage]
+    ) -> None:
+        full = self._full(asked.app)
+        if full:
+            asker.fail(Refused(StreamingCode.INNER, full))
+            return
+        try:
+            known = begun(recorded.known, asked, self._context.random.getrandbits(63))
+            recorded = await self._parts.records.save(recorded, known)
+        except Conflict:
+            raise  # somebody else commits for our apps: the next incarnation reads how they stand
+        except MetaError as error:
+            asker.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
+            return
+        self._apps[asked.app] = recorded
+        under_way = self._under_way[asked.app] = QueuedCommit(
+            asked, recorded, self._now_s(), askers=[asker]
+        )
+        await self._start_task(under_way)
+
+    def _join(self, under_way: QueuedCommit, asker: Envelope[CommitterMessage]) -> None:
+        under_way.askers = [it for it in under_way.askers if it.wanted()]
+        if len(under_way.askers) >= self._limits.askers_max:
+            cause = f"{len(under_way.askers)} callers wait for this commit already"
+            asker.fail(Refused(StreamingCode.INNER, f"{cause}; ask again later"))
+        else:
+            under_way.askers.append(asker)
+
+    def _misplaced(self, asked: BatchCommit) -> str:
+        for txn in asked.txns:
+            if pchannel_of(txn.vchannel) not in self._pchannels:
+                return f"vchannel {txn.vchannel!r} is on no pchannel of this cluster"
+        return ""
+
+    def _full(self, app: str) -> str:
+        limits = self._limits
+        if len(self._under_way) >= limits.under_way_max:
+            return f"{limits.under_way_max} commits are under way; try again later"
+        if app not in self._apps and len(self._apps) >= limits.apps_max:
+            return (
+                f"{limits.apps_max} apps are remembered already; use the same name in each run of a"
+                " job, or wait until silent ones are forgotten"
+            )
+        return ""
+
+    async def _tell_gate(self) -> None:
+        """No cut is taken before what is partly committed is so as a whole."""
+        attempts = [it.recorded.known.attempt for it in self._under_way.values()]
+        entrants = {
+            it.asked.app: it.vchannels
+            for it in attempts
+            if it is not None and it.state is CommitState.COMMITTING
+        }
+        gate = self._context.tree.find(self._parts.gate_path)
+        await gate.ask(UnderWay(COMMITS, entrants), deadline_s=START_S)
+
+    async def _start_task(self, under_way: QueuedCommit) -> None:
+        recorded = under_way.recorded
+        self._tasks += 1
+        name = under_way.task = str(self._tasks)
+        spec = ChildSpec(
+            name,
+            lambda: CommitTask(name, recorded.known.app, self._parts, recorded),
+            MailboxSpec(bound=16),
+            restart=TRANSIENT,
+            stop_deadline_s=1.0,
+            patient=True,
+        )
+        try:
+            await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
+        except NotRunning as error:
+            log.warning("commit waits for the store", app=recorded.known.app, error=str(error))
+
+    # ---- going on and finishing ----------------------------------------------------------------
+
+    def _moved(self, moved: CommitMoved) -> None:
+        known = moved.recorded.known
+        under_way = self._under_way.get(known.app)
+        if under_way is None or under_way.task != moved.task:
+            return
+        self._apps[known.app] = under_way.recorded = moved.recorded
+        if known.attempt is None:
+            self._context.tree.find(self._parts.gate_path).tell(LeaveShared(COMMITS, known.app))
+            del self._under_way[known.app]
+            under_way.reply(_answer(under_way.asked, known, moved.ended))
+            if known.done is None:
+                del self._apps[known.app]
+            elif known.done.batch == under_way.asked.batch:
+                self._committed += 1
+        elif known.attempt.refusal is not None:
+            under_way.reply(_refused(known.attempt.refusal))
+
+    async def _forget(self) -> None:
+        now_ms = self._context.clock.wall_ms()
+        apps = [it.known for it in self._apps.values()]
+        old = silent(apps, now_ms, self._limits.app_age_ms)
+        if not old:
+            return
+        try:
+            await self._parts.records.forget([self._apps[it.app] for it in old])
+        except Conflict:
+            raise
+        except MetaError as error:
+            log.warning("silent apps stay remembered", error=str(error))
+            return
+        for known in old:
+            del self._apps[known.app]
+
+    def _views(self) -> tuple[CommitView, ...]:
+        return tuple([self._view(app) for app in sorted(self._apps)])
+
+    def _view(self, app: str) -> CommitView:
+        known = self._apps[app].known
+        done, attempt = known.done, known.attempt
+        view = CommitView(
+            app, -1 if done is None else done.batch, 0 if done is None else done.done_ms
+        )
+        if attempt is None:
+            return view
+        return replace(
+            view,
+            under_way=attempt.asked.batch,
+            state=attempt.state.value,
+            txns=len(attempt.asked.txns),
+            age_ms=round(1000 * (self._now_s() - self._under_way[app].since_s)),
+        )
+
+    def _now_s(self) -> float:
+        return self._context.clock.monotonic_s()
+
+
+def _answer(
+    asked: BatchCommit, known: AppCommits, ended: Attempt | None
+) -> BatchCommitted | Refused:
+    if known.done is None or known.done.batch != asked.batch:
+        refusal = ended and ended.refusal
+        cause = f"nothing of batch {asked.batch} of app {asked.app!r} is committed"
+        return _refused(refusal or Refusal(StreamingCode.INNER, cause))
+    if ended is not None and ended.lost:
+        return _refused(
+            Refusal(
+                StreamingCode.UNRECOVERABLE,
+                f"batch {asked.batch} is committed, but for {len(ended.lost)} transactions that a"
+                f" damaged log has lost, the first on {ended.lost[0].vchannel}",
+            )
+        )
+    return known.outcome(already=False)
+
+
+def _refused(refusal: Refusal) -> Refused:
+    return Refused(refusal.code, refusal.cause)

@@ -1,0 +1,249 @@
+"""Keeps the list of nodes: who has a lease, who came, who is gone.
+
+Owns the leases and their records. A record outlives the coordinator, so that its restart takes no
+node's right to write: whoever is recorded gets the time of the longest lease that was granted to be
+heard of again. Never moves a channel: it says that the nodes have changed.
+Next: broker/core/cluster/node_leases.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+import structlog
+
+from actors import Actor, ActorError, Context, Envelope
+from broker.coordinator.assignment.founding import found_cluster, next_number
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.leases.granted_leases import GrantedLeases
+from broker.coordinator.messages import (
+    CheckLeases,
+    CloseCluster,
+    LeaveCluster,
+    NodeAbsent,
+    NodesChanged,
+    ProcessEnded,
+    RegisterNode,
+    RegistrarMessage,
+    RenewLease,
+)
+from broker.coordinator.records import (
+    NODE_PREFIX,
+    SESSION_KEY,
+    decode_member,
+    encode_member,
+    node_key,
+)
+from broker.core.cluster.node_leases import Member, admit, overdue, renewed
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName
+from broker.ports.meta import MetaError, MetaStore
+from broker.ports.nodes import Lease, NodeControl
+
+CHECKS_PER_LEASE = 20
+
+ReachNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
+"""A way to a node at an address; the callback says that nobody listens there any more."""
+
+log = structlog.get_logger(__name__)
+
+
+class Registrar(Actor[RegistrarMessage]):
+    """See the module. `statistics`: nodes now, and how many came, left, and were lost."""
+
+    _context: Context[RegistrarMessage]
+
+    def __init__(
+        self,
+        store: MetaStore,
+        nodes: LiveNodes,
+        reach: ReachNode,
+        pchannels: tuple[PChannelName, ...],
+        assigner_path: str,
+        lease_s: float,
+    ) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._reach = reach
+        self._pchannels = pchannels
+        self._assigner_path = assigner_path
+        self._lease_s = lease_s
+        self._granted = GrantedLeases(store, lease_s)
+        self._members: dict[NodeId, Member] = {}
+        self._closing = False
+        self._came = self._left = self._lost = 0
+
+    async def started(self, context: Context[RegistrarMessage]) -> None:
+        self._context = context
+        self._identity = (await found_cluster(self._store, self._pchannels)).identity
+        await self._granted.inherit(context.clock.monotonic_s())
+        until_s = self._until_s()
+        for key, entry in await self._store.list(NODE_PREFIX):
+            member = replace(decode_member(key, entry.value), until_s=until_s)
+            self._members[member.node] = member
+            found = self._nodes.find(member.node)
+            if found is None or found.address != member.address:
+                self._nodes.put(self._way_to(member))
+        self._changed()
+        context.every(self._lease_s / CHECKS_PER_LEASE, CheckLeases())
+
+    async def receive(self, batch: Sequence[Envelope[RegistrarMessage]]) -> None:
+        """Renewals first: a lease must not run out behind what waits before its renewal."""
+        self._closing |= any(isinstance(it.message, CloseCluster) for it in batch)
+        for envelope in batch:
+            if isinstance(envelope.message, RenewLease):
+                self._renew(envelope.message, envelope)
+        for envelope in batch:
+            try:
+                await self._handle(envelope)
+            except MetaError as error:
+                envelope.fail(Refused(StreamingCode.INNER, str(error)))
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {
+            "nodes": len(self._members),
+            "came": self._came,
+            "left": self._left,
+            "lost": self._lost,
+        }
+
+    async def _handle(self, envelope: Envelope[RegistrarMessage]) -> None:
+        match envelope.message:
+            case RegisterNode() as request:
+                await self._register(request, envelope)
+            case RenewLease() | CloseCluster():
+                pass  # done before everything else
+            case LeaveCluster(node, session):
+                await self._leave(node, session)
+                envelope.reply(None)
+            case NodeAbsent(node, session):
+                await self._absent(lambda it: (it.node, it.session) == (node, session))
+            case ProcessEnded(node, pid):
+                await self._absent(lambda it: (it.node, it.pid) == (node, pid))
+            case CheckLeases():
+                await self._check()
+            case message:
+                assert_never(message)
+
+    async def _register(self, request: RegisterNode, envelope: Envelope[RegistrarMessage]) -> None:
+        if request.cluster_id != self._identity:
+            cause = (
+                f"node {request.node} keeps its data in a folder of cluster"
+                f" {request.cluster_id or 'unknown'}, the coordinator in one of {self._identity}:"
+                " both need the same --data-dir"
+            )
+            envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            return
+        newcomer = Member(
+            node=request.node,
+            address=request.address,
+            pid=request.pid,
+            incarnation=request.incarnation,
+            session=0,
+            until_s=self._until_s(),
+        )
+        holder = self._members.get(request.node)
+        admitted = admit(holder, newcomer, self._context.clock.monotonic_s())
+        if isinstance(admitted, Refusal):
+            envelope.fail(Refused(admitted.code, admitted.cause))
+            return
+        if admitted is newcomer:
+            await self._enter(newcomer)
+        else:
+            self._members[admitted.node] = admitted
+        self._nodes.heard(request.node)
+        envelope.reply(self._lease(self._members[request.node]))
+
+    async def _enter(self, newcomer: Member) -> None:
+        """The session's number is durable, with its holder, before anybody hears of it."""
+        member = await next_number(
+            self._store,
+            SESSION_KEY,
+            lambda session: {
+                node_key(newcomer.node): encode_member(replace(newcomer, session=session))
+            },
+            lambda session: replace(newcomer, session=session),
+        )
+        self._members[member.node] = member
+        self._nodes.put(self._way_to(member))
+        self._came += 1
+        log.info("node came", node=member.node, address=member.address, session=member.session)
+        self._changed()
+
+    def _renew(self, request: RenewLease, envelope: Envelope[RegistrarMessage]) -> None:
+        holder = self._members.get(request.node)
+        member = renewed(holder, request.session, self._until_s(), stopping=request.stopping)
+        if isinstance(member, Refusal):
+            envelope.fail(Refused(member.code, member.cause))
+            return
+        self._members[member.node] = member
+        self._nodes.heard(member.node)
+        if member.stopping and holder is not None and not holder.stopping:
+            self._nodes.retire(member.node)
+            self._changed()
+        envelope.reply(self._lease(member))
+
+    async def _leave(self, node: NodeId, session: int) -> None:
+        member = self._members.get(node)
+        if member is not None and member.session == session:
+            self._left += 1
+            await self._remove([member])
+
+    async def _absent(self, is_meant: Callable[[Member], bool]) -> None:
+        gone = [member for member in self._members.values() if is_meant(member)]
+        for member in gone:
+            if self._closing or member.stopping:
+                log.info("a node that was stopping is gone", node=member.node, pid=member.pid)
+            elif self._nodes.has_spoken(member.node):
+                log.warning("node lost: its process is gone", node=member.node, pid=member.pid)
+            else:
+                log.info("a node of the coordinator before is gone", node=member.node)
+        self._lost += len(gone)
+        await self._remove(gone)
+
+    async def _check(self) -> None:
+        now_s = self._context.clock.monotonic_s()
+        late = overdue(self._members.values(), now_s)
+        for member in late:
+            log.warning("node lost: its lease ran out", node=member.node, address=member.address)
+        self._lost += len(late)
+        await self._remove(late)
+        await self._granted.shorten(now_s)
+
+    async def _remove(self, gone: Sequence[Member]) -> None:
+        """First for everybody who places channels, then for a successor of this coordinator."""
+        if not gone:
+            return
+        for member in gone:
+            del self._members[member.node]
+            self._nodes.drop(member.node)
+        self._changed()
+        try:
+            await self._store.write({}, deletes=[node_key(member.node) for member in gone])
+        except MetaError as error:  # a successor would wait for them for one lease
+            log.warning("a lost node stays recorded", error=str(error))
+
+    def _changed(self) -> None:
+        try:
+            self._context.tree.find(self._assigner_path).tell(NodesChanged())
+        except ActorError:
+            pass  # it looks for itself when it is back
+
+    def _way_to(self, member: Member) -> NodeControl:
+        ears, gone = self._context.self, NodeAbsent(member.node, member.session)
+
+        def absent() -> None:
+            try:
+                ears.tell(gone)
+            except ActorError:
+                pass
+
+        return self._reach(member.node, member.address, absent)
+
+    def _lease(self, member: Member) -> Lease:
+        moving = member.stopping and not self._closing and bool(self._nodes.taking())
+        paused = bool(self._nodes.consumption_paused)
+        return Lease(member.session, self._lease_s, moving, paused)
+
+    def _until_s(self) -> float:
+        return self._granted.until_s(self._context.clock.monotonic_s())

@@ -1,0 +1,144 @@
+"""Hands out time ticks from memory, below a durable bound that is moved on ahead of need.
+
+Never waits for the store while it has ticks to give: TickWindow does the writing and tells
+the outcome.
+Next: broker/core/time/tso.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, assert_never
+
+from actors import Actor, ActorDied, ActorError, Context, Envelope, Ref, StaleTerm
+from broker.coordinator.messages import (
+    ExtendWindow,
+    LookAhead,
+    OpenWindow,
+    OracleMessage,
+    Reserve,
+    WindowGranted,
+    WindowMessage,
+    WindowRefused,
+)
+from broker.core.time import tso
+from broker.model.failure import Refused, StreamingCode
+from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
+
+LOOK_AHEAD_S = 0.5
+"""Several looks in the half window in which the bound falls due."""
+
+WAITING_MAX = 1024
+"""Askers who may wait for a window at once; there is no more than one for each pchannel."""
+
+START_DEADLINE_S = 10.0
+RESERVE_DEADLINE_S = 5.0
+
+
+class Oracle(Actor[OracleMessage]):
+    """Ticks, each one larger than all before it, none twice; see TickSource.
+
+    Restarts above everything it ever handed out, because it starts above the durable bound.
+    """
+
+    def __init__(self, window_path: str) -> None:
+        self._window_path = window_path
+        self._waiting: list[tuple[int, Envelope[OracleMessage]]] = []
+        self._extending = False
+        self._extensions = 0
+
+    async def started(self, context: Context[OracleMessage]) -> None:
+        self._context = context
+        self._window: Ref[WindowMessage] = context.tree.find(self._window_path)
+        grant = await self._window.ask(OpenWindow(), deadline_s=START_DEADLINE_S)
+        self._hybrid = tso.started(grant.saved_ms, grant.bound_ms)
+        context.every(LOOK_AHEAD_S, LookAhead())
+
+    async def receive(self, batch: Sequence[Envelope[OracleMessage]]) -> None:
+        for envelope in batch:
+            match envelope.message:
+                case Reserve(count) if not 1 <= count <= RESERVE_COUNT_MAX:
+                    cause = f"the number of ticks must be 1 to {RESERVE_COUNT_MAX}, not {count}"
+                    envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+                case Reserve(count):
+                    self._reserve(count, envelope)
+                case LookAhead():
+                    due_ms = tso.bound_due(self._hybrid, self._context.clock.wall_ms())
+                    if due_ms is not None:
+                        self._extend(due_ms)
+                case WindowGranted(saved_ms, bound_ms):
+                    self._hybrid = tso.granted(self._hybrid, saved_ms, bound_ms)
+                    self._extending = False
+                    self._extensions += 1
+                    self._serve_waiting()
+                case WindowRefused(cause):
+                    self._extending = False
+                    self._refuse_waiting(cause)
+                case message:
+                    assert_never(message)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {"bound_ms": self._hybrid.bound_ms, "extensions": self._extensions}
+
+    def _reserve(self, count: int, envelope: Envelope[OracleMessage]) -> None:
+        match tso.reserve(self._hybrid, count, self._context.clock.wall_ms()):
+            case tso.Reserved(after, first):
+                self._hybrid = after
+                envelope.reply(TickRange(first, count))
+            case tso.SaveFirst(bound_ms):
+                self._extend(bound_ms)
+                if len(self._waiting) < WAITING_MAX:
+                    self._waiting.append((count, envelope))
+                else:
+                    envelope.fail(_no_ticks("too many wait for the bound to be saved"))
+            case outcome:
+                assert_never(outcome)
+
+    def _extend(self, bound_ms: int) -> None:
+        if not self._extending:
+            self._extending = True
+            self._window.tell(ExtendWindow(self._hybrid.bound_ms, bound_ms, self._context.self))
+
+    def _serve_waiting(self) -> None:
+        """In order of asking; who still gets nothing waits for one more window."""
+        waiting, self._waiting = self._waiting, []
+        for count, envelope in waiting:
+            self._reserve(count, envelope)
+
+    def _refuse_waiting(self, cause: str) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, envelope in waiting:
+            envelope.fail(_no_ticks(cause))
+
+
+class OracleTicks:
+    """TickSource (`broker/ports/ticks.py`) that asks the oracle, whichever incarnation is there."""
+
+    def __init__(self, find: Callable[[str], Ref[Any]], oracle_path: str) -> None:
+        self._find = find
+        self._path = oracle_path
+        self._oracle: Ref[OracleMessage] | None = None
+
+    async def reserve(self, count: int) -> TickRange:
+        """See TickSource."""
+        try:
+            return await self._ask(count)
+        except (StaleTerm, ActorDied):
+            self._oracle = None  # ticks of an unanswered ask are lost, which does no harm
+        except ActorError as error:
+            raise self._refused(error) from error
+        try:
+            return await self._ask(count)
+        except ActorError as error:
+            raise self._refused(error) from error
+
+    async def _ask(self, count: int) -> TickRange:
+        if self._oracle is None:
+            self._oracle = self._find(self._path)
+        return await self._oracle.ask(Reserve(count), deadline_s=RESERVE_DEADLINE_S)
+
+    def _refused(self, error: ActorError) -> Refused:
+        self._oracle = None
+        return _no_ticks(str(error))
+
+
+def _no_ticks(cause: str) -> Refused:
+    return Refused(StreamingCode.INNER, f"no time ticks to be had: {cause}")

@@ -1,0 +1,76 @@
+"""Makes the oracle's bound durable, off the path of those who ask for ticks.
+
+Owns the bound's record. Never hands out a tick: that is the oracle's, below a bound granted here.
+Next: broker/coordinator/time/oracle.py
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from actors import Actor, ActorError, Context, Envelope
+from broker.coordinator.messages import (
+    ExtendWindow,
+    OpenWindow,
+    WindowGranted,
+    WindowMessage,
+    WindowRefused,
+)
+from broker.coordinator.records import TICK_BOUND_KEY, decode_number, encode_number
+from broker.core.time import tso
+from broker.model.failure import Refused, StreamingCode
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+ATTEMPTS_MAX = 8
+"""Lost races before giving up; there is one other oracle at most, while it is being replaced."""
+
+
+class TickWindow(Actor[WindowMessage]):
+    """Grants windows that no other holder over the same store ever has a millisecond of."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+
+    async def started(self, context: Context[WindowMessage]) -> None:
+        self._clock = context.clock
+
+    async def receive(self, batch: Sequence[Envelope[WindowMessage]]) -> None:
+        for envelope in batch:
+            match envelope.message:
+                case OpenWindow():
+                    try:
+                        envelope.reply(await self._grant(held_ms=-1, wanted_ms=0))
+                    except MetaError as error:
+                        envelope.fail(Refused(StreamingCode.INNER, str(error)))
+                case ExtendWindow() as request:
+                    await self._extend(request)
+                case message:
+                    assert_never(message)
+
+    async def _extend(self, request: ExtendWindow) -> None:
+        outcome: WindowGranted | WindowRefused
+        try:
+            outcome = await self._grant(request.held_ms, request.bound_ms)
+        except MetaError as error:
+            outcome = WindowRefused(str(error))
+        try:
+            request.holder.tell(outcome)
+        except ActorError:
+            pass  # the holder is gone; its successor opens a window of its own, above this one
+
+    async def _grant(self, held_ms: int, wanted_ms: int) -> WindowGranted:
+        """Move the bound on: to what is wanted if the holder still has it, else to a fresh one."""
+        for _ in range(ATTEMPTS_MAX):
+            entry = await self._store.get(TICK_BOUND_KEY)
+            saved_ms = decode_number(TICK_BOUND_KEY, entry.value) if entry else 0
+            revision = entry.revision if entry else 0
+            bound_ms = wanted_ms
+            if saved_ms != held_ms:
+                bound_ms = max(wanted_ms, tso.first_bound(saved_ms, self._clock.wall_ms()))
+            try:
+                await self._store.write(
+                    {TICK_BOUND_KEY: encode_number(bound_ms)}, expect={TICK_BOUND_KEY: revision}
+                )
+            except Conflict:
+                continue
+            return WindowGranted(saved_ms, bound_ms)
+        raise MetaError(f"{TICK_BOUND_KEY}: lost {ATTEMPTS_MAX} races for the bound")

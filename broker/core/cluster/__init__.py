@@ -1,0 +1,1 @@
+"""Rules of the cluster: assignment, balance, leases, locks, broadcasts."""

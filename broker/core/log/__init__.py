@@ -1,0 +1,1 @@
+"""Rules of one log: admission, ids and ticks, recovery, delivery to readers."""

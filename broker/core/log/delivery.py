@@ -1,0 +1,237 @@
+"""From stored records to what one consumer sees: in tick order, each message exactly once.
+
+It mirrors the sequencer: because ids and ticks were given in one order, reading by id is reading
+by tick, and nothing has to be reordered but transactions, which are handed over at their commit,
+in one piece. It never reads a log and keeps no position: a cursor comes in and the next one goes
+out, and the assembler beside it holds what the cursor implies.
+Next: broker/core/log/tail_window.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import assert_never
+
+from broker.core.log.assembler import Assembler
+from broker.core.log.txn_members import fitting, whole_record
+from broker.model.ids import MessageId, TimeTick
+from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
+from broker.model.position import DeliverFilter, MessageTypes, ReadPosition, TimeTickGt, TimeTickGte
+from broker.model.record import Record, Slice
+
+Item = Delivered | ClosedTick | Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
+
+    `among`: of all vchannels only these. `whole`: a record comes as one Slice; without it only a
+    batch does, as far as it fits, and of the rest each message by itself.
+    """
+
+    vchannel: str
+    floor: TimeTick
+    kinds: frozenset[int] | None
+    among: frozenset[str] | None = None
+    whole: bool = False
+
+    def passes(self, vchannel: str) -> bool:
+        """Whether what is on this vchannel is wanted; "" concerns everybody."""
+        if not vchannel:
+            return True
+        if self.vchannel:
+            return vchannel == self.vchannel
+        return self.among is None or vchannel in self.among
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """`items` in tick order; `cursor` is where to go on.
+
+    `broken` says what cannot be in a healthy log at the cursor; nothing beyond may be read.
+    `disordered`: that is a tick which does not grow, and not a transaction that does not add up.
+    """
+
+    items: tuple[Item, ...]
+    cursor: ReadPosition
+    broken: str = ""
+    disordered: bool = False
+
+
+def select(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
+    """All filters hold at once. System types pass every type filter."""
+    floor, kinds = TimeTick(0), None
+    for each in filters:
+        match each:
+            case TimeTickGt(tick):
+                floor = max(floor, tick)
+            case TimeTickGte(tick):
+                floor = max(floor, TimeTick(tick - 1))
+            case MessageTypes(types):
+                wanted = types | SYSTEM_TYPES
+                kinds = wanted if kinds is None else kinds & wanted
+            case _:
+                assert_never(each)
+    return Selection(vchannel, floor, kinds)
+
+
+def deliver(
+    records: Sequence[Record],
+    cursor: ReadPosition,
+    selection: Selection,
+    bytes_max: int,
+    assembler: Assembler,
+) -> Picked:
+    """What the consumer sees of consecutive records, the first of which holds `cursor.next_id`.
+
+    Stops at about `bytes_max`, inside a record or a transaction too, but gives one message at least
+    if there is one. Records of other vchannels cost one comparison each; those with vchannel "" go
+    to everybody. `assembler` must have been brought to the cursor (`prepare`).
+    """
+    assert assembler.next_id == cursor.next_id, (assembler.next_id, cursor.next_id)
+    delivery = _Delivery(cursor, selection, bytes_max, assembler)
+    passes, kinds = selection.passes, selection.kinds
+    for record in records:
+        if not delivery.follows(record):
+            break
+        if not passes(record.vchannel):
+            delivery.pass_over(record)
+        elif record.txn is not None:
+            if not delivery.take_in_txn(record):
+                break
+        elif kinds is not None and record.kind not in kinds:
+            delivery.pass_over(record)
+        elif not delivery.take(record):
+            break
+    return delivery.picked()
+
+
+def prepare(records: Sequence[Record], cursor: ReadPosition, assembler: Assembler) -> None:
+    """Bring an assembler nearer to a cursor: absorb what is open, hand nothing over.
+
+    The records go on where the assembler is, or begin with the one that holds that id. Bodies are
+    absorbed a record at a time, so the assembler may come to stand beyond the cursor: go on there.
+    """
+    for record in records:
+        if record.base_id >= cursor.next_id or record.next_id <= assembler.next_id:
+            continue
+        if record.txn is not None and record.base_id >= assembler.since_id:
+            assembler.absorb(record)
+        whole = record.txn is not None or record.next_id <= cursor.next_id
+        assembler.next_id = record.next_id if whole else cursor.next_id
+
+
+class _Delivery:
+    """One walk over records: what it found, and where it stands."""
+
+    __slots__ = (
+        "_assembler", "_broken", "_disordered", "_floor", "_inside", "_items", "_next_id",
+        "_partial", "_room",
+        "_selection", "_tick",
+    )  # fmt: skip
+
+    def __init__(
+        self, cursor: ReadPosition, selection: Selection, bytes_max: int, assembler: Assembler
+    ) -> None:
+        self._selection = selection
+        self._assembler = assembler
+        self._floor = max(selection.floor, cursor.tick)
+        self._next_id, self._tick, self._inside = cursor.next_id, cursor.tick, cursor.inside
+        self._partial = cursor.partial
+        self._room = bytes_max
+        self._items: list[Item] = []
+        self._broken = ""
+        self._disordered = False
+
+    def follows(self, record: Record) -> bool:
+        """Whether ticks go on growing; a record that is being read on is no new one."""
+        assembler = self._assembler
+        if record.base_tick <= assembler.seen_tick and record.base_id != assembler.seen_id:
+            self._broken = (
+                f"message {record.base_id} has tick {record.base_tick}, after tick"
+                f" {assembler.seen_tick} was seen"
+            )
+            self._disordered = True
+            return False
+        assembler.seen_tick, assembler.seen_id = record.last_tick, record.base_id
+        return True
+
+    def pass_over(self, record: Record) -> None:
+        self._next_id = record.next_id
+
+    def take(self, record: Record) -> bool:
+        """Hand over what fits of a record; False when that is not all of it."""
+        items = self._items
+        first = max(0, self._next_id - record.base_id, self._floor - record.base_tick + 1)
+        if self._selection.whole:
+            count, used = whole_record(record, first, self._room, one_at_least=not items)
+        else:
+            count, used = fitting(record.sizes, first, self._room, one_at_least=not items)
+        if count > 0:
+            items.extend(_items(record, first, count, whole=self._selection.whole))
+            self._tick = max(self._tick, TimeTick(record.base_tick + first + count - 1))
+        self._room -= used
+        if first + count < len(record.sizes):
+            self._next_id = MessageId(record.base_id + first + count)
+            return False
+        self._next_id = record.next_id
+        return True
+
+    def take_in_txn(self, record: Record) -> bool:
+        """Keep it for its commit; or, when this is the commit, hand over what fits."""
+        wanted = self._inside > 0 or record.base_tick > self._floor
+        if record.kind == MessageType.COMMIT_TXN and wanted and not self._take_committed(record):
+            return False
+        self._broken = self._assembler.absorb(record)
+        if not self._broken:
+            self._next_id = record.next_id
+        return not self._broken
+
+    def picked(self) -> Picked:
+        self._assembler.next_id = self._next_id
+        open_id = self._assembler.open_id(self._next_id)
+        cursor = ReadPosition(self._next_id, self._tick, open_id, self._inside, self._partial)
+        return Picked(tuple(self._items), cursor, self._broken, self._disordered)
+
+    def _take_committed(self, commit: Record) -> bool:
+        members = self._assembler.committed(commit, self._selection.kinds)
+        if isinstance(members, str):
+            self._broken = members
+            return False
+        if members is None:
+            return True
+        whole, one_at_least = self._selection.whole, not self._items
+        taken = members.take(self._inside, self._room, whole=whole, one_at_least=one_at_least)
+        self._items += taken.items
+        self._room -= taken.used_bytes
+        inside = self._inside + taken.count
+        if inside < members.count:
+            self._inside, self._next_id = inside, commit.base_id
+            return False
+        self._inside, self._tick = 0, commit.base_tick
+        return True
+
+
+def announce(closed: ClosedTick, cursor: ReadPosition, selection: Selection) -> ClosedTick | None:
+    """The closed tick, for a consumer who has everything before it and does not know it yet."""
+    if closed.tick <= cursor.tick or closed.tick <= selection.floor:
+        return None
+    return closed
+
+
+def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[Item]:
+    if record.kind != MessageType.TIME_TICK:
+        if whole or record.batch is not None:
+            return [Slice(record, first, first + count)]
+        return list(islice(record.messages(first), count))
+    return [
+        ClosedTick(
+            tick=message.tick,
+            id=message.id,
+            last_confirmed_id=message.last_confirmed_id,
+            term=message.term,
+            persisted=True,
+        )
+        for message in islice(record.messages(first), count)
+    ]

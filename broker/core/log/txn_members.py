@@ -1,0 +1,118 @@
+"""A committed transaction as its readers get it: begin, bodies, commit, all at the commit's tick.
+
+It owns how the members are counted, one for each message, and what of them fits where; a batch
+among the bodies stays one piece. It is made once, at the commit, and never changes.
+Next: broker/core/log/delivery.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from broker.model.message import Delivered, DeliveredInTxn
+from broker.model.record import Record, SliceInTxn
+from broker.model.txn import TxnContext
+
+MESSAGE_OVERHEAD_BYTES = 64
+"""Counted for every message beside its body, so that a credit also bounds tiny messages."""
+
+Part = SliceInTxn | tuple[Delivered, ...]
+"""A batch, or messages that each stand for themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What fitted: so many members, as items for the reader, and the bytes they take."""
+
+    items: tuple[Delivered | SliceInTxn, ...]
+    count: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """`count` members: one for each message in the parts."""
+
+    parts: tuple[Part, ...]
+    count: int
+
+    def take(self, first: int, room: int, *, whole: bool, one_at_least: bool) -> Taken:
+        """The members from `first` on, as many as fit into `room` bytes in one piece.
+
+        `whole`: a batch travels as it is, so it fits as a whole or not at all.
+        """
+        items: list[Delivered | SliceInTxn] = []
+        count = used = at = 0
+        for part in self.parts:
+            size = _count(part)
+            inside = max(0, first - at)
+            at += size
+            if inside >= size:
+                continue
+            more, more_bytes = _fit(
+                part, inside, room - used, whole=whole, one_at_least=one_at_least and not count
+            )
+            if isinstance(part, SliceInTxn):
+                items += [replace(part, first=inside, end=inside + more)] if more else []
+            else:
+                items += part[inside : inside + more]
+            count += more
+            used += more_bytes
+            if inside + more < size:
+                break
+        return Taken(tuple(items), count, used)
+
+
+def members_of(
+    begin: Record, bodies: Sequence[Record], commit: Record, kinds: frozenset[int] | None
+) -> Members:
+    """Of the bodies only those of these kinds; None for all."""
+    part, (end,) = begin.txn, commit.messages()
+    assert part is not None
+    context = TxnContext(part.id, part.keepalive_ms)
+    parts: list[Part] = [tuple([_member(each, end, context) for each in begin.messages()])]
+    for record in bodies:
+        if kinds is not None and record.kind not in kinds:
+            continue
+        if record.batch is not None:
+            whole = len(record.sizes)
+            parts.append(SliceInTxn(record, 0, whole, end.tick, end.last_confirmed_id))
+        else:
+            parts.append(tuple([_member(each, end, None) for each in record.messages()]))
+    parts.append((end,))
+    return Members(tuple(parts), sum(map(_count, parts)))
+
+
+def fitting(sizes: Sequence[int], first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:
+    """How many messages from `first` on fit into `room` bytes, and what they take."""
+    count = used = 0
+    for index in range(first, len(sizes)):
+        size = sizes[index] + MESSAGE_OVERHEAD_BYTES
+        if used + size > room and not (one_at_least and count == 0):
+            break
+        count += 1
+        used += size
+    return count, used
+
+
+def whole_record(record: Record, first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:
+    """All that is left of a record, or nothing; its body travels as it is."""
+    left = max(0, len(record.sizes) - first)
+    used = len(record.body) + MESSAGE_OVERHEAD_BYTES
+    return (left, used) if used <= room or one_at_least else (0, 0)
+
+
+def _fit(part: Part, first: int, room: int, *, whole: bool, one_at_least: bool) -> tuple[int, int]:
+    if not isinstance(part, SliceInTxn):
+        sizes = [len(each.body) for each in part]
+        return fitting(sizes, first, room, one_at_least=one_at_least)
+    if whole:
+        return whole_record(part.record, first, room, one_at_least=one_at_least)
+    return fitting(part.record.sizes, first, room, one_at_least=one_at_least)
+
+
+def _count(part: Part) -> int:
+    return part.end if isinstance(part, SliceInTxn) else len(part)
+
+
+def _member(each: Delivered, end: Delivered, begins: TxnContext | None) -> DeliveredInTxn:
+    return DeliveredInTxn(each.id, end.tick, end.last_confirmed_id, each.term, each.body, begins)

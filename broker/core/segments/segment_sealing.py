@@ -1,0 +1,159 @@
+"""When a segment is full, old or idle, and which ones go first when memory is short.
+
+It owns the limits and the policies, as functions of what a segment holds and of a tick that tells
+the time. It never changes a segment.
+Next: broker/core/segments/segment_table.py
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from broker.model.effect import SegmentLevel
+from broker.model.ids import (
+    TICK_LOGICAL_BITS,
+    CollectionId,
+    PartitionId,
+    SegmentId,
+    TimeTick,
+    TxnId,
+)
+
+MIB = 1024 * 1024
+
+
+class Sealing(Enum):
+    """Why a segment takes no more rows."""
+
+    CAPACITY = "capacity"
+    BINLOGS = "binlog_number"
+    LIFETIME = "lifetime"
+    IDLE = "idle"
+    GROWING_BYTES = "growing_bytes_hwm"
+    NODE_MEMORY = "node_memory"
+    FENCED = "fenced"
+    PARTITION_REMOVED = "partition_removed"
+    COLLECTION_REMOVED = "collection_removed"
+    RECOVERED = "recover"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLimits:
+    """How much one segment gathers, and for how long. The defaults are Milvus's."""
+
+    segment_bytes: int = 1024 * MIB
+    seal_proportion: float = 0.12
+    seal_jitter: float = 0.1
+    """Limits differ by up to this share, so that segments that began together do not end so."""
+    row_bytes_min: int = 16
+    """Every row has an id and a time tick, whatever its producer says of its size."""
+    binlogs_max: int = 32
+    life_ms_max: int = 86_400_000
+    idle_ms_max: int = 600_000
+    idle_bytes_min: int = 16 * MIB
+    """A smaller one may be idle for as long as it lives."""
+    deletes_life_ms_max: int = 600_000
+    deletes_rows_max: int = 500_000
+    deletes_bytes_max: int = 32 * MIB
+
+    @property
+    def insert_bytes_max(self) -> int:
+        """What no insert may exceed: a whole segment."""
+        return int(self.segment_bytes * self.seal_proportion)
+
+    @property
+    def insert_rows_max(self) -> int:
+        return self.insert_bytes_max // self.row_bytes_min
+
+    def drawn_bytes_max(self, chance: float) -> int:
+        """The limit of a new segment, by a chance in [0, 1]."""
+        return int(self.insert_bytes_max * (1 - self.seal_jitter * chance))
+
+
+@dataclass(slots=True)
+class GrowingSegment:
+    """What grows in one partition of one vchannel, or its deletes.
+
+    `held_by`: open transactions with rows in it, and how many rows and bytes. `sealed`: why it
+    takes no more rows. `binlogs`: files that were made of it, as far as whoever makes them says so.
+    """
+
+    id: SegmentId
+    vchannel: str
+    collection_id: CollectionId
+    partition_id: PartitionId
+    level: SegmentLevel
+    bytes_max: int
+    rows_max: int
+    created_tick: TimeTick
+    modified_tick: TimeTick
+    rows: int = 0
+    size_bytes: int = 0
+    binlogs: int = 0
+    sealed: Sealing | None = None
+    held_by: dict[TxnId, tuple[int, int]] = field(default_factory=dict)
+
+    def takes(self, rows: int, size_bytes: int) -> bool:
+        """Whether these fit in."""
+        return self.rows + rows <= self.rows_max and self.size_bytes + size_bytes <= self.bytes_max
+
+    def add(self, rows: int, size_bytes: int, txn_id: TxnId | None) -> None:
+        """They are in it; those of a transaction until it is known whether they stay."""
+        self.rows += rows
+        self.size_bytes += size_bytes
+        if txn_id is not None:
+            held_rows, held_bytes = self.held_by.get(txn_id, (0, 0))
+            self.held_by[txn_id] = held_rows + rows, held_bytes + size_bytes
+
+
+def overdue(segment: GrowingSegment, tick: TimeTick, limits: SegmentLimits) -> Sealing | None:
+    """Why a segment should be sealed at this tick, if it should."""
+    deletes = segment.level is SegmentLevel.DELETES
+    if segment.binlogs > limits.binlogs_max:
+        return Sealing.BINLOGS
+    life_ms_max = limits.deletes_life_ms_max if deletes else limits.life_ms_max
+    if _ms(segment.created_tick, tick) >= life_ms_max:
+        return Sealing.LIFETIME
+    idle = _ms(segment.modified_tick, tick) >= limits.idle_ms_max
+    if idle and segment.size_bytes > limits.idle_bytes_min:
+        return Sealing.IDLE
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Shares of the node's memory. Above `…_high`: segments are sealed until below `low`."""
+
+    growing_high: float = 0.2
+    process_high: float = 0.6
+    low: float = 0.1
+
+
+def pressure(
+    growing_bytes: int, process_bytes: int, memory_bytes: int, shares: Pressure
+) -> tuple[Sealing, int] | None:
+    """Why the node should seal, and down to how many growing bytes; None when there is room."""
+    if growing_bytes > shares.growing_high * memory_bytes:
+        return Sealing.GROWING_BYTES, int(shares.low * memory_bytes)
+    if process_bytes > shares.process_high * memory_bytes:
+        return Sealing.NODE_MEMORY, int(shares.low * memory_bytes)
+    return None
+
+
+def largest_first(
+    sizes: Iterable[tuple[int, SegmentId]], growing_bytes_max: int
+) -> tuple[SegmentId, ...]:
+    """Which segments, given as `(size_bytes, id)`, to seal so that the others are below it."""
+    ordered = sorted(sizes, reverse=True)
+    growing_bytes = sum([size_bytes for size_bytes, _ in ordered])
+    chosen: list[SegmentId] = []
+    for size_bytes, segment_id in ordered:
+        if growing_bytes < growing_bytes_max:
+            break
+        growing_bytes -= size_bytes
+        chosen.append(segment_id)
+    return tuple(chosen)
+
+
+def _ms(since: TimeTick, now: TimeTick) -> int:
+    return (now >> TICK_LOGICAL_BITS) - (since >> TICK_LOGICAL_BITS)

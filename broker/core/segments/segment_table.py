@@ -1,0 +1,267 @@
+"""The collections of one pchannel, and the segments that gather their rows: its shard state.
+
+It owns which vchannel belongs to which collection, with its partitions and schema version; the one
+growing segment of each partition; and what is sealed and waits for its Flush. It changes with what
+is placed in the log, in the order of the log, and is not to be used any more once a write of that
+has failed. It never reads or writes a header.
+
+Why no fence is kept: a pchannel has one writer, which places one message after the other. What a
+flush fences is gone from here when the next insert is placed, so that insert has a larger tick and
+another segment.
+Next: broker/core/segments/segment_turn.py
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from broker.core.segments.segment_sealing import GrowingSegment, Sealing, SegmentLimits, overdue
+from broker.model.channel import SegmentCounts
+from broker.model.effect import ALL_PARTITIONS, SegmentLevel
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId
+
+DROPPED_MAX = 4096
+"""Vchannels whose collection was dropped are remembered, so that late inserts are refused."""
+
+
+@dataclass(slots=True)
+class CollectionSegments:
+    """One collection's part on one vchannel. `growing`: at most one segment for each partition."""
+
+    id: CollectionId
+    partition_ids: set[PartitionId]
+    schema_version: int
+    growing: dict[PartitionId, GrowingSegment] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSegment:
+    """What a segment is made with: an id that was never given, when, and a chance in [0, 1]."""
+
+    id: SegmentId
+    tick: TimeTick
+    chance: float
+
+
+class SegmentTable:
+    """See the module."""
+
+    def __init__(self, limits: SegmentLimits | None = None, *, required: bool = False) -> None:
+        self.limits = limits or SegmentLimits()
+        self.required = required
+        """Rows for a vchannel without a collection are refused."""
+        self.collections: dict[str, CollectionSegments] = {}
+        self.sealed: dict[SegmentId, GrowingSegment] = {}
+        """They wait for their Flush, in the order in which they were sealed."""
+        self.growing_bytes = 0
+        self.created_count = 0
+        self.flushed_by: Counter[Sealing] = Counter()
+        """Segments created, and flushed by what had them sealed, since this state was made."""
+        self._dropped: dict[str, CollectionId] = {}
+        self._held: dict[TxnId, list[GrowingSegment]] = {}
+
+    # ---- what is known ----------------------------------------------------------------------
+
+    def growing(self) -> list[GrowingSegment]:
+        """Every segment that takes rows, by vchannel and partition in the order they came."""
+        return [
+            segment
+            for collection in self.collections.values()
+            for segment in collection.growing.values()
+        ]
+
+    def counts(self) -> SegmentCounts:
+        """How many there are, for people."""
+        growing = sum(len(each.growing) for each in self.collections.values())
+        return SegmentCounts(growing, self.growing_bytes, len(self.sealed))
+
+    def flushable(self) -> list[GrowingSegment]:
+        """What is sealed and held by no transaction."""
+        return [segment for segment in self.sealed.values() if not segment.held_by]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is known here, and nothing is asked for: rows are nobody's business."""
+        return not (self.collections or self.sealed or self._dropped or self.required)
+
+    def is_ours(self, vchannel: str) -> bool:
+        """Whether rows on this vchannel concern a collection, be it one that was dropped."""
+        return vchannel in self.collections or vchannel in self._dropped
+
+    def refusal(
+        self, vchannel: str, collection_id: CollectionId, partition_id: PartitionId
+    ) -> Refusal | None:
+        """Why no rows may be placed there; a vchannel without a collection is none of our business.
+
+        Not to be asked for one that is not ours, unless a collection is required.
+        """
+        collection = self.collections.get(vchannel)
+        if collection is None and vchannel in self._dropped:
+            return _never(f"collection {self._dropped[vchannel]} of {vchannel!r} was dropped")
+        if collection is None:
+            return _never(f"no collection was created on {vchannel!r}: append its CreateCollection")
+        if collection.id != collection_id:
+            return _never(
+                f"{vchannel!r} belongs to collection {collection.id}, not to {collection_id}"
+            )
+        if partition_id != ALL_PARTITIONS and partition_id not in collection.partition_ids:
+            return _never(f"collection {collection_id} has no partition {partition_id}")
+        return None
+
+    # ---- collections and partitions ---------------------------------------------------------
+
+    def create_collection(
+        self,
+        vchannel: str,
+        collection_id: CollectionId,
+        partition_ids: Iterable[PartitionId],
+        schema_version: int,
+    ) -> None:
+        """Nothing happens where a collection lives already."""
+        if vchannel not in self.collections:
+            self._dropped.pop(vchannel, None)
+            self.collections[vchannel] = CollectionSegments(
+                collection_id, set(partition_ids), schema_version
+            )
+
+    def drop_collection(self, vchannel: str) -> tuple[SegmentId, ...]:
+        """Gives the segments that this flushes."""
+        flushed = self.flush(vchannel, why=Sealing.COLLECTION_REMOVED)
+        self._dropped[vchannel] = self.collections.pop(vchannel).id
+        if len(self._dropped) > DROPPED_MAX:
+            del self._dropped[next(iter(self._dropped))]
+        return flushed
+
+    def drop_partition(self, vchannel: str, partition_id: PartitionId) -> tuple[SegmentId, ...]:
+        """Gives the segments that this flushes."""
+        self.collections[vchannel].partition_ids.discard(partition_id)
+        return self.flush(vchannel, partition_id, why=Sealing.PARTITION_REMOVED)
+
+    # ---- segments ---------------------------------------------------------------------------
+
+    def room(
+        self, vchannel: str, partition_id: PartitionId, rows: int, size_bytes: int
+    ) -> GrowingSegment | None:
+        """The growing segment, if it takes these; one that is full is sealed."""
+        segment = self.collections[vchannel].growing.get(partition_id)
+        if segment is None or segment.takes(rows, size_bytes):
+            return segment
+        self.seal(segment, Sealing.CAPACITY)
+        return None
+
+    def create_segment(
+        self, vchannel: str, partition_id: PartitionId, new: NewSegment, first: tuple[int, int]
+    ) -> GrowingSegment:
+        """An empty segment that takes at least the `first` rows and bytes, whatever its limits."""
+        collection, limits = self.collections[vchannel], self.limits
+        assert partition_id not in collection.growing, (vchannel, partition_id)
+        deletes = partition_id == ALL_PARTITIONS
+        drawn = limits.drawn_bytes_max(new.chance)
+        segment = GrowingSegment(
+            id=new.id,
+            vchannel=vchannel,
+            collection_id=collection.id,
+            partition_id=partition_id,
+            level=SegmentLevel.DELETES if deletes else SegmentLevel.ROWS,
+            bytes_max=max(first[1], limits.deletes_bytes_max if deletes else drawn),
+            rows_max=max(first[0], limits.deletes_rows_max if deletes else limits.insert_rows_max),
+            created_tick=new.tick,
+            modified_tick=new.tick,
+        )
+        collection.growing[partition_id] = segment
+        self.created_count += 1
+        return segment
+
+    def grow(
+        self,
+        segment: GrowingSegment,
+        rows: int,
+        size_bytes: int,
+        tick: TimeTick,
+        txn_id: TxnId | None,
+    ) -> None:
+        """Rows were placed in it; those of a transaction hold it until `release`."""
+        if txn_id is not None and txn_id not in segment.held_by:
+            self._held.setdefault(txn_id, []).append(segment)
+        segment.add(rows, size_bytes, txn_id)
+        segment.modified_tick = tick
+        self.growing_bytes += size_bytes
+
+    def release(self, txn_id: TxnId, *, committed: bool) -> None:
+        """The transaction is resolved, and that is durable; without a commit its rows are not."""
+        for segment in self._held.pop(txn_id, ()):
+            rows, size_bytes = segment.held_by.pop(txn_id)
+            if not committed:
+                segment.rows -= rows
+                segment.size_bytes -= size_bytes
+                self.growing_bytes -= 0 if segment.sealed else size_bytes
+
+    def seal(self, segment: GrowingSegment, why: Sealing) -> None:
+        """It takes no more rows, and is flushed once no transaction holds it."""
+        segment.sealed = why
+        self.growing_bytes -= segment.size_bytes
+        del self.collections[segment.vchannel].growing[segment.partition_id]
+        self.sealed[segment.id] = segment
+
+    def seal_overdue(self, tick: TimeTick) -> None:
+        """Seal what is too old, or idle, at this tick."""
+        for segment in self.growing():
+            why = overdue(segment, tick, self.limits)
+            if why is not None:
+                self.seal(segment, why)
+
+    def seal_some(self, ids: Sequence[SegmentId], why: Sealing) -> None:
+        """Seal those of them that still grow."""
+        chosen = frozenset(ids)
+        for segment in self.growing():
+            if segment.id in chosen:
+                self.seal(segment, why)
+
+    def flush(
+        self,
+        vchannel: str | None = None,
+        partition_id: PartitionId | None = None,
+        why: Sealing = Sealing.FENCED,
+    ) -> tuple[SegmentId, ...]:
+        """Everything of a scope is flushed by a message that is placed now; gives what it was.
+
+        No transaction holds it any more: a message that flushes is exclusive in its scope.
+        """
+        gone = [
+            segment
+            for segment in (*self.sealed.values(), *self.growing())
+            if vchannel in (None, segment.vchannel) and partition_id in (None, segment.partition_id)
+        ]
+        for segment in gone:
+            segment.sealed = segment.sealed or why
+            self._forget(segment)
+        return tuple(sorted([segment.id for segment in gone]))
+
+    def flushed(self, segment: GrowingSegment) -> None:
+        """Its own Flush was placed."""
+        self._forget(segment)
+
+    def restore(self, segment: GrowingSegment) -> None:
+        """One that an earlier owner created and did not flush, the oldest first."""
+        collection = self.collections[segment.vchannel]
+        older = collection.growing.get(segment.partition_id)
+        if older is not None:
+            self.seal(older, Sealing.RECOVERED)
+        collection.growing[segment.partition_id] = segment
+        self.growing_bytes += segment.size_bytes
+        for txn_id in segment.held_by:
+            self._held.setdefault(txn_id, []).append(segment)
+
+    def _forget(self, segment: GrowingSegment) -> None:
+        assert segment.sealed is not None, segment
+        self.flushed_by[segment.sealed] += 1
+        for txn_id in segment.held_by:
+            self._held[txn_id].remove(segment)
+        if self.sealed.pop(segment.id, None) is None:
+            self.growing_bytes -= segment.size_bytes
+            del self.collections[segment.vchannel].growing[segment.partition_id]
+
+
+def _never(cause: str) -> Refusal:
+    return Refusal(StreamingCode.UNRECOVERABLE, cause)

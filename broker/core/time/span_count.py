@@ -1,0 +1,175 @@
+"""Counts what lies on some channels of a log in a span of ticks, from the heads of its records.
+
+One walk in the order of the log. The bodies of a transaction count where readers get them, at the
+tick of its commit, and never when it was rolled back. A message that readers pass over as the
+second copy of a broadcast counts, so rows are an upper bound there.
+Next: broker/core/time/tick_choice.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.model.ids import TimeTick, TxnId
+from broker.model.measured import MeasuredChannel, RecordHead, Step
+from broker.model.message import PREPARE_TXN, SYSTEM_TYPES, MessageType
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """A step ends when it has so many rows or bytes; when there would be more than `steps_max` of
+    a channel, two become one. 0 bytes: whatever they take."""
+
+    rows: int
+    bytes: int = 0
+    steps_max: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """Stop behind the record with which there are more rows or bytes than these; 0: no limit."""
+
+    rows: int = 0
+    bytes: int = 0
+
+
+class SpanCount:
+    """For the channels of one pchannel, which may be named itself and then counts as a whole.
+
+    Give it the heads from a place on that has every open transaction, in order; `take` says when
+    there is no need to go on.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[str],
+        span: tuple[TimeTick, TimeTick],
+        grain: Grain,
+        enough: Enough,
+        whole: str = "",
+    ) -> None:
+        """`span`: ticks in (after, until]. `whole`: the name of the pchannel."""
+        self._after, self._until = span
+        self._steps = {name: _Steps(grain) for name in channels}
+        self._whole = self._steps.get(whole)
+        self._enough = enough
+        self._rows = self._bytes = 0
+        self._open: dict[TxnId, tuple[int, int]] = {}
+        self.exact = self._after
+
+    def wants(self, vchannel: str) -> bool:
+        """Whether anything on this vchannel counts."""
+        return not vchannel or vchannel in self._steps or self._whole is not None
+
+    def take(self, head: RecordHead) -> bool:
+        """Count a record; False when nothing behind it matters."""
+        if head.base_tick > self._until:
+            self.exact = self._until
+            return False
+        if self.wants(head.vchannel):
+            self._count(head)
+        self.exact = max(self.exact, min(head.last_tick, self._until))
+        enough = self._enough
+        return not (0 < enough.rows < self._rows or 0 < enough.bytes < self._bytes)
+
+    def finish(self) -> None:
+        """The log holds nothing more with ticks up to the end of the span."""
+        self.exact = self._until
+
+    def channels(self) -> dict[str, MeasuredChannel]:
+        """What was counted."""
+        return {name: it.measured(self.exact) for name, it in self._steps.items()}
+
+    def _count(self, head: RecordHead) -> None:
+        part = head.txn
+        if part is None:
+            if head.kind not in SYSTEM_TYPES:
+                self._count_plain(head)
+        elif head.kind == MessageType.COMMIT_TXN:
+            seen, size_bytes = self._open.pop(part.id, (0, 0))
+            if self._after < head.base_tick and part.bodies:
+                if 0 < seen < part.bodies:
+                    size_bytes = size_bytes * part.bodies // seen
+                self._add(head.vchannel, head.base_tick, head.base_tick, part.bodies, size_bytes)
+        elif head.kind == MessageType.ROLLBACK_TXN:
+            self._open.pop(part.id, None)
+        elif head.kind not in (MessageType.BEGIN_TXN, PREPARE_TXN):
+            seen, size_bytes = self._open.get(part.id, (0, 0))
+            self._open[part.id] = (seen + head.messages, size_bytes + head.size_bytes)
+
+    def _count_plain(self, head: RecordHead) -> None:
+        first = max(head.base_tick, self._after + 1)
+        last = min(head.last_tick, self._until)
+        if first <= last:
+            rows = last - first + 1
+            size_bytes = head.size_bytes * rows // head.messages
+            self._add(head.vchannel, TimeTick(first), TimeTick(last), rows, size_bytes)
+
+    def _add(self, vchannel: str, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
+        concerned = [self._steps[vchannel]] if vchannel in self._steps else []
+        if not vchannel:
+            concerned = list(self._steps.values())
+        elif self._whole is not None and self._whole not in concerned:
+            concerned.append(self._whole)
+        for steps in concerned:
+            steps.add(first, last, rows, size)
+        self._rows += rows
+        self._bytes += size
+
+
+class _Steps:
+    """The steps of one channel; the last one may be growing yet."""
+
+    def __init__(self, grain: Grain) -> None:
+        self._grain_rows, self._grain_bytes = grain.rows, grain.bytes
+        self._steps_max = grain.steps_max
+        self._steps: list[Step] = []
+        self._closed = True
+
+    def add(self, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
+        """`rows` messages at ticks in [first, last]: one at each, or all at one."""
+        if first == last:
+            self._grow(first, last, rows, size)
+            return
+        done = done_bytes = 0
+        while done < rows:
+            part = min(self._room(size, rows), rows - done)
+            upto_bytes = size * (done + part) // rows
+            begin = TimeTick(first + done)
+            self._grow(begin, TimeTick(begin + part - 1), part, upto_bytes - done_bytes)
+            done, done_bytes = done + part, upto_bytes
+
+    def measured(self, exact: TimeTick) -> MeasuredChannel:
+        return MeasuredChannel(tuple(self._steps), exact)
+
+    def _room(self, size: int, rows: int) -> int:
+        """How many rows of a batch fill the growing step."""
+        grown_rows, grown_bytes = (0, 0) if self._closed else self._grown()
+        room = self._grain_rows - grown_rows
+        if self._grain_bytes and size:
+            room = min(room, -(-(self._grain_bytes - grown_bytes) * rows // size))
+        return max(1, room)
+
+    def _grow(self, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
+        before = self._steps[-1] if self._steps else Step(first, first, 0, 0)
+        if not self._closed:
+            first = self._steps.pop().first_tick
+        self._steps.append(Step(first, last, before.rows + rows, before.bytes + size))
+        grown_rows, grown_bytes = self._grown()
+        self._closed = grown_rows >= self._grain_rows or 0 < self._grain_bytes <= grown_bytes
+        if len(self._steps) > self._steps_max:
+            self._coarsen()
+
+    def _grown(self) -> tuple[int, int]:
+        """Rows and bytes of the last step alone."""
+        last = self._steps[-1]
+        if len(self._steps) == 1:
+            return last.rows, last.bytes
+        before = self._steps[-2]
+        return last.rows - before.rows, last.bytes - before.bytes
+
+    def _coarsen(self) -> None:
+        pairs = zip(self._steps[::2], [*self._steps[1::2], self._steps[-1]], strict=False)
+        self._steps = [Step(a.first_tick, b.tick, b.rows, b.bytes) for a, b in pairs]
+        self._grain_rows *= 2
+        self._grain_bytes *= 2
+        self._closed = False

@@ -1,0 +1,123 @@
+"""Chooses the tick at which to stop on many channels at once, and parts a channel for readers.
+
+Pure. What it knows of the channels are coarse steps, so it counts a step that it would stop inside
+of as a whole: more than the limits is never chosen while there is another choice.
+Next: broker/client/cluster/measure.py
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from broker.model.ids import BroadcastId, TimeTick
+from broker.model.measured import BroadcastCopy, Choice, Measured, MeasuredChannel, Step
+
+Interval = tuple[TimeTick, TimeTick]
+"""Ticks from the first one on and below the second one."""
+
+
+def choose(measured: Measured, rows_max: int, bytes_max: int) -> Choice | None:
+    """The largest tick with at most so many rows and bytes up to it (0: no limit).
+
+    It splits no broadcast and no batch of staged rows: of each all copies, or commits, lie up to
+    the tick, or none. When every such tick is
+    beyond the limits, the smallest, so that a reader always goes on. None when it takes a look
+    beyond `measured.exact` to find one.
+    """
+    exact, after = measured.exact, measured.after
+    forbidden = _joined(splitting(measured))
+    steps = [it.steps for it in measured.channels.values()]
+    ends = {step.tick for each in steps for step in each if after < step.tick <= exact}
+    ticks = sorted(tick for tick in {*ends, exact} if tick > after and not _in(tick, forbidden))
+    if not ticks:
+        return None
+    beyond = bisect_right(ticks, False, key=lambda it: _is_over(it, steps, rows_max, bytes_max))
+    return _choice(ticks[max(beyond - 1, 0)], steps)
+
+
+def splitting(measured: Measured) -> list[Interval]:
+    """Where a cut has some copies of a broadcast and not the others, for each broadcast.
+
+    One that is not seen whole goes on beyond what was looked at. If all was looked at, the rest of
+    it lies before the span: that is a copy which its coordinator appended twice.
+    """
+    firsts: dict[BroadcastId, dict[str, BroadcastCopy]] = {}
+    for copy in sorted(measured.copies, key=lambda it: it.tick):
+        firsts.setdefault(copy.id, {}).setdefault(copy.vchannel, copy)
+    complete = measured.exact >= measured.until
+    found: list[Interval] = []
+    for copies in firsts.values():
+        ticks = [it.tick for it in copies.values()]
+        whole = complete or len(copies) >= max(it.of for it in copies.values())
+        last = max(ticks) if whole else TimeTick(measured.until + 1)
+        found.append((min(ticks), last))
+    return found
+
+
+def split(channel: MeasuredChannel, span: Interval, parts: int) -> list[Interval]:
+    """At most so many spans (after, until] of about as many rows each, which make up `span`.
+
+    They end where steps do; a step is never parted.
+    """
+    after, until = span
+    before = _rows_to(channel.steps, after)
+    rows = _rows_to(channel.steps, until) - before
+    bounds = [after]
+    for part in range(1, parts):
+        wanted = before + rows * part / parts
+        at = bisect_left(channel.steps, wanted, key=lambda it: it.rows)
+        if at < len(channel.steps) and bounds[-1] < channel.steps[at].tick < until:
+            bounds.append(channel.steps[at].tick)
+    return list(pairwise([*bounds, until]))
+
+
+def extended(before: Measured, more: Measured) -> Measured:
+    """Both as one: on each of its channels `more` begins where `before` ends being exact."""
+    channels = dict(before.channels)
+    for name, further in more.channels.items():
+        known = channels[name]
+        last = known.steps[-1] if known.steps else Step(before.after, before.after, 0, 0)
+        steps = [
+            Step(it.first_tick, it.tick, last.rows + it.rows, last.bytes + it.bytes)
+            for it in further.steps
+        ]
+        channels[name] = MeasuredChannel((*known.steps, *steps), further.exact)
+    return Measured(before.after, before.until, channels, (*before.copies, *more.copies))
+
+
+def _is_over(
+    tick: TimeTick, steps: Sequence[Sequence[Step]], rows_max: int, bytes_max: int
+) -> bool:
+    found = _choice(tick, steps)
+    return 0 < rows_max < found.rows or 0 < bytes_max < found.bytes
+
+
+def _choice(tick: TimeTick, steps: Sequence[Sequence[Step]]) -> Choice:
+    reached = [it for it in (_reached(each, tick) for each in steps) if it is not None]
+    return Choice(tick, sum(it.rows for it in reached), sum(it.bytes for it in reached))
+
+
+def _reached(steps: Sequence[Step], tick: TimeTick) -> Step | None:
+    """The last step that has anything up to the tick."""
+    at = bisect_right(steps, tick, key=lambda it: it.first_tick)
+    return steps[at - 1] if at else None
+
+
+def _joined(intervals: Iterable[Interval]) -> list[Interval]:
+    joined: list[Interval] = []
+    for first, last in sorted(it for it in intervals if it[0] < it[1]):
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def _in(tick: TimeTick, intervals: Sequence[Interval]) -> bool:
+    at = bisect_right(intervals, tick, key=lambda it: it[0]) - 1
+    return at >= 0 and tick < intervals[at][1]
+
+
+def _rows_to(steps: Sequence[Step], tick: TimeTick) -> int:
+    reached = _reached(steps, tick)
+    return reached.rows if reached else 0

@@ -1,0 +1,1 @@
+"""Rules of transactions: states, leases, limits, and the two-phase commit of a batch."""

@@ -1,0 +1,392 @@
+"""The transactions of one pchannel as its writer knows them: who is open, who ended, and how.
+
+It owns admission to a transaction, its lease and its limits; it never gives ids or ticks. It is
+told what was placed and what became durable, and says which transactions must be rolled back.
+
+Why every end is a record: a transaction that expired, or that an exclusive message failed, gets a
+rollback record like one that was rolled back. So a transaction is open exactly until the log has
+its commit or its rollback, for readers and for a writer that takes over alike, and nobody else has
+to know what a lease is.
+Next: broker/core/log/sequencer.py
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from broker.core.naming import is_physical
+from broker.core.txn.txn_lease import TxnView, later
+from broker.core.txn.txn_limits import TxnLimits
+from broker.core.txn.txn_session import (
+    TxnSession,
+    finished_session,
+    gone,
+    outcome_of,
+    refusal_of,
+    replayed_end,
+    word_refusal,
+)
+from broker.core.txn.txn_state import TxnEvent, TxnState, after
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.message import (
+    BODY_TYPES,
+    EXCLUSIVE_TYPES,
+    PREPARE_TXN,
+    AppendedInTxn,
+    MessageType,
+    NewMessage,
+)
+from broker.model.record import Record
+from broker.model.snapshot import FinishedTxn
+from broker.model.stage import StageName
+from broker.model.txn import TxnContext
+
+StageOf = Callable[[bytes], StageName | None]
+"""The stage that a stored begin is of, if any."""
+
+
+def _no_stage(_: bytes) -> StageName | None:
+    return None
+
+
+_EVENT_OF = {
+    MessageType.COMMIT_TXN: TxnEvent.COMMIT,
+    MessageType.ROLLBACK_TXN: TxnEvent.ROLLBACK,
+    PREPARE_TXN: TxnEvent.PREPARE,
+}
+
+
+class Transactions:
+    """See the module. Not to be used any more once a write of what it admitted has failed."""
+
+    def __init__(self, limits: TxnLimits | None = None, stage_of: StageOf = _no_stage) -> None:
+        self.limits = limits or TxnLimits()
+        self._stage_of = stage_of
+        self.closing = False
+        """No transaction begins any more; those that are open go on."""
+        self._open: dict[TxnId, TxnSession] = {}
+        self._prepared: dict[TxnId, TxnSession] = {}
+        self._ended: dict[TxnId, TxnSession] = {}
+        self._dead: list[TxnSession] = []
+        self._placed: list[TxnSession] = []
+        self._turned: dict[TxnId, TxnSession] = {}
+        self._moved: dict[TxnId, TxnSession] = {}
+        self._open_bytes = 0
+        self._beginning = 0
+
+    # ---- what is known ----------------------------------------------------------------------
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    @property
+    def prepared_count(self) -> int:
+        """Of the open ones, those that only the coordinator's word can end."""
+        return len(self._prepared)
+
+    @property
+    def open_bytes(self) -> int:
+        """Bytes of bodies whose transaction is not resolved."""
+        return self._open_bytes
+
+    @property
+    def remembered_count(self) -> int:
+        """Ended ones that are remembered, for a commit that is repeated."""
+        return len(self._ended)
+
+    @property
+    def oldest_begin_id(self) -> MessageId | None:
+        """Where the oldest transaction begins that the log does not see resolved."""
+        return next((session.begin_id for session in self._open.values()), None)
+
+    def find(self, txn_id: TxnId) -> TxnSession | None:
+        """A transaction that is open or remembered."""
+        return self._open.get(txn_id) or self._ended.get(txn_id)
+
+    def views(self) -> tuple[TxnView, ...]:
+        """Every open transaction, the oldest first."""
+        return tuple([session.view() for session in self._open.values()])
+
+    # ---- admission --------------------------------------------------------------------------
+
+    def admit(self, message: NewMessage, tick: TimeTick) -> Refusal | TxnSession | None:
+        """Let a message of a transaction in, as of `tick`; a refusal leaves everything as it was.
+
+        None: place it. A Session: it is a repetition, whose answer is the session's `outcome`, once
+        it is there.
+        """
+        assert message.txn is not None
+        if message.type == MessageType.BEGIN_TXN:
+            return self._admit_begin(message.vchannel, message.txn.keepalive_ms)
+        session = self.find(message.txn.id)
+        if session is None:
+            return gone(message.txn.id, "is not known: it ended, or never began here")
+        if session.vchannel != message.vchannel:
+            return _bad(
+                f"transaction {message.txn.id} is on vchannel {session.vchannel!r},"
+                f" not on {message.vchannel!r}"
+            )
+        if session.state is TxnState.IN_FLIGHT and self._overdue(session, tick):
+            self._expire(session)
+        event = _EVENT_OF.get(message.type)
+        if event is None:
+            return self._admit_body(session, message)
+        return self._admit_word(session, message, event)
+
+    def prepared_in(self, vchannel: str) -> TxnSession | None:
+        """One that waits for the coordinator's word in this scope ("": all), if there is any.
+
+        What is exclusive may not come before that word, and not between the bodies and the commit.
+        """
+        waiting = (it for it in self._prepared.values() if it.state is TxnState.PREPARED)
+        return next((it for it in waiting if vchannel in ("", it.vchannel)), None)
+
+    def exclude(self, vchannel: str) -> list[TxnSession]:
+        """An exclusive message was admitted: fail what is in flight in its scope ("": all).
+
+        Their rollback records belong right before the message.
+        """
+        failed = [it for it in self._in_flight() if vchannel in ("", it.vchannel)]
+        for session in failed:
+            session.state = after(session.state, TxnEvent.EXCLUDE)
+        return failed
+
+    def outlive(self, begin: NewMessage) -> list[TxnSession]:
+        """Fail what an app has staged in vain for what it stages anew.
+
+        Nobody commits it any more: who has decided to commit has prepared all of it. Their rollback
+        records belong before the begin.
+        """
+        outlived = self._outlived(begin)
+        for session in outlived:
+            session.state = after(session.state, TxnEvent.EXCLUDE)
+        return outlived
+
+    def expire(self, tick: TimeTick) -> None:
+        """End what is overdue at this tick."""
+        for session in self._in_flight():
+            if self._overdue(session, tick):
+                self._expire(session)
+
+    def rollbacks_due(self, messages: Sequence[NewMessage]) -> int:
+        """At most so many rollback records of our own go with these messages.
+
+        What an exclusive message fails must end in the same group. So must what is found to have
+        expired by a message of its own: the refusal holds, whoever owns the log tomorrow. And so
+        does what a begin outlives, so that there is room for its bodies.
+        """
+        if not self._open:
+            return 0
+        if not EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
+            return len(self._open)
+        of_txns = [message for message in messages if message.txn is not None]
+        outlived = [it for each in of_txns if each.stage for it in self._outlived(each)]
+        return min(len(self._open), len(self._dead) + len(of_txns) + len(outlived))
+
+    def take_dead(self, count_max: int) -> list[TxnSession]:
+        """Those that get a rollback record now; they stay open until it is placed."""
+        dead = self._dead[:count_max]
+        del self._dead[:count_max]
+        return dead
+
+    # ---- placement and durability -----------------------------------------------------------
+
+    def begun(self, message: NewMessage, id: MessageId, tick: TimeTick) -> TxnSession:
+        """A begin that was let in got its place; its tick is the transaction's id."""
+        assert message.txn is not None
+        asked_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
+        keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
+        if message.stage is not None:
+            keepalive_ms = self.limits.stage_idle_ms
+        context = TxnContext(TxnId(tick), keepalive_ms)
+        session = TxnSession(context, message.vchannel, id, tick, stage=message.stage)
+        self._open[context.id] = self._turned[context.id] = session
+        self._beginning -= 1
+        return session
+
+    def grown(self, session: TxnSession, bodies: int, tick: TimeTick) -> None:
+        """Bodies that were let in got their places, the last of them at `tick`."""
+        session.bodies += bodies
+        session.last_tick = tick
+        self._moved[session.context.id] = session
+
+    def prepared(self, session: TxnSession, outcome: AppendedInTxn) -> None:
+        """The prepare that was let in got its place."""
+        session.prepared = outcome
+        session.last_tick = outcome.tick
+        self._moved[session.context.id] = session
+
+    def ended(self, session: TxnSession, outcome: AppendedInTxn) -> None:
+        """The commit or the rollback got its place: the transaction is resolved."""
+        session.outcome = outcome
+        session.last_tick = outcome.tick
+        del self._open[session.context.id]
+        self._open_bytes -= session.size_bytes
+        self._ended[session.context.id] = self._turned[session.context.id] = session
+        self._moved.pop(session.context.id, None)
+        self._prepared.pop(session.context.id, None)
+        self._placed.append(session)
+        self._forget(outcome.tick)
+
+    def stored(self) -> tuple[TxnSession, ...]:
+        """What was placed is durable; the transactions that are resolved by it."""
+        resolved, self._placed = self._placed, []
+        for session in resolved:
+            session.state = after(session.state, TxnEvent.STORED)
+        return tuple(resolved)
+
+    @property
+    def moved_count(self) -> int:
+        """Open transactions that have got bodies since the last `take_moved`."""
+        return len(self._moved)
+
+    def take_turned(self) -> tuple[TxnView, ...]:
+        """The transactions that began or ended since the last call."""
+        if not self._turned:
+            return ()
+        turned, self._turned = self._turned, {}
+        return tuple([session.view() for session in turned.values()])
+
+    def take_moved(self) -> tuple[TxnView, ...]:
+        """The open transactions that have got bodies since the last call."""
+        moved, self._moved = self._moved, {}
+        return tuple([session.view() for session in moved.values()])
+
+    def _outlived(self, message: NewMessage) -> list[TxnSession]:
+        stage = message.stage
+        if stage is None or message.type != MessageType.BEGIN_TXN:
+            return []
+        return [it for it in self._in_flight() if it.stage is not None and stage.outlives(it.stage)]
+
+    def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
+        if is_physical(vchannel):
+            return _bad(f"a transaction is on one vchannel, and {vchannel!r} is none")
+        if keepalive_ms < 0:
+            return _bad(f"a keepalive of {keepalive_ms} ms; it must be 0 (the default) or more")
+        if self.closing:
+            return Refusal(
+                StreamingCode.TRANSACTION_EXPIRED,
+                "the channel is being closed: no transaction begins any more",
+            )
+        if len(self._open) + self._beginning >= self.limits.open_max:
+            cause = f"{len(self._open)} transactions are open, at most {self.limits.open_max} may"
+            return Refusal(StreamingCode.INNER, f"{cause}; try again later")
+        self._beginning += 1
+        return None
+
+    def _admit_body(self, session: TxnSession, message: NewMessage) -> Refusal | None:
+        if message.type not in BODY_TYPES:
+            return _bad(f"a message of type {message.type} cannot be part of a transaction")
+        refusal = refusal_of(session, TxnEvent.BODY)
+        if refusal is not None:
+            return refusal
+        if session.size_bytes + message.size > self.limits.txn_bytes_max:
+            cause = f"transaction {session.context.id} would exceed {self.limits.txn_bytes_max}"
+            return Refusal(StreamingCode.UNRECOVERABLE, f"{cause} bytes; commit earlier")
+        if self._open_bytes + message.size > self.limits.open_bytes_max:
+            return self._no_room(session)
+        session.size_bytes += message.size
+        self._open_bytes += message.size
+        return None
+
+    def _no_room(self, session: TxnSession) -> Refusal:
+        """What is staged ends when all of its batch is, so that waiting may help nobody."""
+        cause = f"open transactions hold {self._open_bytes} of {self.limits.open_bytes_max} bytes"
+        if session.stage is None:
+            return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
+        return Refusal(
+            StreamingCode.UNRECOVERABLE,
+            f"{cause} of this pchannel: make the batches smaller, spread them over more pchannels,"
+            " or raise TIDEMARK_OPEN_TXN_BYTES_MAX",
+        )
+
+    def _admit_word(
+        self, session: TxnSession, message: NewMessage, event: TxnEvent
+    ) -> Refusal | TxnSession | None:
+        refusal = word_refusal(session, message) or refusal_of(session, event)
+        if refusal is not None:
+            return refusal
+        before, session.state = session.state, after(session.state, event)
+        if session.state is TxnState.PREPARED:
+            self._prepared[session.context.id] = session
+        return session if session.state is before else None
+
+    def _overdue(self, session: TxnSession, tick: TimeTick) -> bool:
+        return session.overdue(tick, self.limits.age_of(session.stage))
+
+    def _expire(self, session: TxnSession) -> None:
+        session.state = after(session.state, TxnEvent.EXPIRE)
+        self._dead.append(session)
+
+    def _in_flight(self) -> Iterator[TxnSession]:
+        return (it for it in self._open.values() if it.state is TxnState.IN_FLIGHT)
+
+    def _forget(self, tick: TimeTick) -> None:
+        """What ended at `tick` itself stays."""
+        ended, limits = self._ended, self.limits
+        while True:
+            oldest = next(iter(ended.values()))
+            fresh = tick < later(oldest.last_tick, limits.finished_ms)
+            if fresh and len(ended) <= max(1, limits.finished_max):
+                return
+            del ended[oldest.context.id]
+
+    # ---- taking over ------------------------------------------------------------------------
+
+    def replay(self, record: Record) -> None:
+        """Learn from a durable record what an earlier writer did. In the order of the log.
+
+        Bodies and ends of a transaction whose begin was not replayed are passed over.
+        """
+        part = record.txn
+        if part is None:
+            return
+        if record.kind == MessageType.BEGIN_TXN:
+            context = TxnContext(part.id, part.keepalive_ms)
+            session = TxnSession(context, record.vchannel, part.begin_id, record.last_tick)
+            session.stage = self._stage_of(record.body)
+            self._open[part.id] = session
+            return
+        found = self._open.get(part.id)
+        if found is not None:
+            self._replay_more(found, record)
+
+    def _replay_more(self, session: TxnSession, record: Record) -> None:
+        if record.kind in BODY_TYPES:
+            session.bodies += len(record.sizes)
+            session.size_bytes += record.body_bytes
+            session.last_tick = record.last_tick
+            self._open_bytes += record.body_bytes
+        elif record.kind == PREPARE_TXN:
+            session.state = TxnState.PREPARED
+            self._prepared[session.context.id] = session
+            self.prepared(session, outcome_of(record, session))
+        else:
+            session.state = replayed_end(record)
+            self.ended(session, outcome_of(record, session))
+
+    def remember(self, finished: Iterable[FinishedTxn]) -> None:
+        """Exactly these have ended, as far as anybody remembers, in this order."""
+        self._ended = {each.outcome.txn.id: finished_session(each) for each in finished}
+        self._turned.clear()
+
+    def give_up(self, txn_ids: Iterable[TxnId]) -> None:
+        """These may have lost bodies: whichever is in flight is rolled back, and soon.
+
+        One that is prepared is not ours to end. If it has lost something, its readers will see that
+        its commit says more than they have read.
+        """
+        for txn_id in txn_ids:
+            session = self._open.get(txn_id)
+            if session is not None and session.state is TxnState.IN_FLIGHT:
+                self._expire(session)
+
+    def renew(self, tick: TimeTick) -> None:
+        """Whoever is open gets a whole lease from `tick` on: nobody could reach the log before."""
+        self._placed.clear()
+        for session in self._open.values():
+            session.last_tick = tick
+
+
+def _bad(cause: str) -> Refusal:
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

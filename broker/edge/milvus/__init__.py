@@ -1,0 +1,1 @@
+"""Milvus's streaming services."""

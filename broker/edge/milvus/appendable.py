@@ -1,0 +1,166 @@
+"""Which produced messages may go on to an Appender, and why the others may not.
+
+Owns the order of the checks. Never touches a message's bytes except to give it the header property
+that every consumer needs, and never judges whether a transaction exists.
+Next: broker/edge/milvus/produce.py
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from broker.codec.stored_stages import stage_of
+from broker.core.naming import belongs_to
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PChannelName, TxnId
+from broker.model.message import (
+    EXCLUSIVE_TYPES,
+    KNOWN_TYPES,
+    SELF_CONTROLLED_TYPES,
+    TXN_TYPES,
+    MessageType,
+    NewMessage,
+)
+from broker.model.stage import StageName
+from broker.model.txn import TxnContext
+from schemas.properties.keys import HEADER, PCHANNEL_LEVEL, TXN, BadProperty
+from schemas.properties.txn_context import begin_keepalive_ms
+from schemas.wire import Malformed, ScannedMessage, stored_properties
+
+EMPTY_HEADER: Final = b"\x1a\x06\x0a\x02_h\x12\x00"
+"""The stored form of `_h` with no value; typed decoding in a consumer fails without it."""
+
+NEW_TXN: Final = TxnId(0)
+
+PLAIN_TYPES: Final = KNOWN_TYPES - {
+    int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES | EXCLUSIVE_TYPES
+}
+"""Those of which the scanner has said all there is to know."""
+VCHANNELS_REMEMBERED_MAX: Final = 4096
+
+
+class Appendable:
+    """The rules for one Produce stream."""
+
+    def __init__(self, pchannel: PChannelName, message_bytes_max: int) -> None:
+        self._pchannel = pchannel
+        self._message_bytes_max = message_bytes_max
+        self._belonging: set[str] = {""}
+
+    def judge(self, message: ScannedMessage) -> NewMessage | Refusal:
+        """The message as an Appender takes it, or the code and cause for its producer."""
+        if (
+            message.type in PLAIN_TYPES
+            and message.version > 0
+            and message.vchannel in self._belonging
+            and message.size <= self._message_bytes_max
+            and message.txn is None
+            and not message.broadcast
+            and not message.replicate
+            and message.barrier_tick >= 0
+        ):
+            return NewMessage(
+                message.vchannel,
+                message.type,
+                _stored(message),
+                message.size,
+                message.barrier_tick,
+            )
+        return self._why_not(message) or self._with_more(message)
+
+    def _why_not(self, message: ScannedMessage) -> Refusal | None:
+        code = StreamingCode
+        if message.size > self._message_bytes_max:
+            return Refusal(
+                code.UNRECOVERABLE,
+                f"the message has {message.size} bytes, at most {self._message_bytes_max} are"
+                " allowed; split it",
+            )
+        if message.type not in KNOWN_TYPES:
+            return Refusal(code.INVALID_ARGUMENT, f"property _t is {_shown(message.type)}")
+        if message.version <= 0:
+            return Refusal(code.INVALID_ARGUMENT, f"property _v is {_shown(message.version)}")
+        if message.type in SELF_CONTROLLED_TYPES or message.type == MessageType.TXN:
+            return Refusal(
+                code.INVALID_ARGUMENT, f"only the log itself writes messages of type {message.type}"
+            )
+        if message.barrier_tick < 0:
+            return Refusal(code.INVALID_ARGUMENT, "property _btt is not a base-36 number")
+        return _not_yet(message) or self._misplaced(message)
+
+    def _misplaced(self, message: ScannedMessage) -> Refusal | None:
+        if message.vchannel in self._belonging or belongs_to(message.vchannel, self._pchannel):
+            return None
+        return Refusal(
+            StreamingCode.INVALID_ARGUMENT,
+            f"vchannel {message.vchannel!r} does not belong to pchannel {self._pchannel!r},"
+            " which this stream is for",
+        )
+
+    def _with_more(self, message: ScannedMessage) -> NewMessage | Refusal:
+        """What stands in properties that plain messages do not have."""
+        if len(self._belonging) < VCHANNELS_REMEMBERED_MAX:
+            self._belonging.add(message.vchannel)
+        txn: TxnContext | None = None
+        stage: StageName | None = None
+        pchannel_level = False
+        try:
+            if message.type == MessageType.BEGIN_TXN:
+                txn = TxnContext(NEW_TXN, _keepalive_ms(message))
+                stage = stage_of(message.stored)
+            elif message.txn is not None:
+                txn = _txn(message.txn)
+            elif message.type in EXCLUSIVE_TYPES:
+                pchannel_level = PCHANNEL_LEVEL.read(stored_properties(message.stored))
+        except (BadProperty, Malformed) as error:
+            return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+        return NewMessage(
+            message.vchannel,
+            message.type,
+            _stored(message),
+            message.size,
+            message.barrier_tick,
+            txn,
+            pchannel_level,
+            stage,
+        )
+
+
+def _stored(message: ScannedMessage) -> bytes:
+    return message.stored if message.has_header else message.stored + EMPTY_HEADER
+
+
+@lru_cache(maxsize=1024)
+def _txn(text: str) -> TxnContext:
+    """Every message of a transaction brings the same text. Raises BadProperty."""
+    context = TXN.decode(text)
+    return TxnContext(TxnId(context.txn_id), context.keepalive_ms)
+
+
+def _keepalive_ms(begin: ScannedMessage) -> int:
+    """What a begin asks for; 0 for the default. Raises BadProperty, Malformed."""
+    if begin.txn is not None:
+        raise BadProperty(TXN.key, begin.txn, "the log itself names a transaction that begins")
+    header = HEADER.read(stored_properties(begin.stored))
+    return begin_keepalive_ms(header) if header else 0
+
+
+def _not_yet(message: ScannedMessage) -> Refusal | None:
+    """What Milvus's protocol knows and this broker does not do yet; ends that name no beginning."""
+    if message.type in TXN_TYPES and message.type != MessageType.BEGIN_TXN and message.txn is None:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, "property _tx is missing")
+    if message.broadcast:
+        cause = "only the coordinator appends copies of a broadcast; ask it for one (Broadcast)"
+        return Refusal(StreamingCode.UNRECOVERABLE, cause)
+    if message.replicate:
+        return Refusal(
+            StreamingCode.REPLICATE_VIOLATION,
+            "this cluster is no replica: it takes no _rh messages",
+        )
+    return None
+
+
+def _shown(number: int) -> str:
+    """What the scanner said of a property: 0 stands for absent, below 0 for no number."""
+    if number < 0:
+        return "not a decimal number"
+    return f"{number}, which is unknown" if number else "missing or 0"

@@ -1,0 +1,161 @@
+"""StreamingCoordAssignmentService: tells clients which node serves which pchannel, as it changes.
+
+Owns the encoding of the table, once per version for all who listen. An AssignmentDiscover stream
+never ends before its client wants it to: a client reopens an ended one at once, without any pause.
+Next: broker/coordinator/messages.py
+"""
+
+from collections.abc import Mapping
+
+import anyio
+import structlog
+from grpclib.const import Handler
+
+from actors import ActorError
+from broker.coordinator.messages import ChannelReported, NextAssignment, UpdatePolicy
+from broker.edge.rpc.middleware import Call, Middleware, decoded
+from broker.edge.rpc.proxies import Proxy
+from broker.model.channel import Assignment, AssignmentVersion, NodeAssignment
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import NodeId, PChannelName, Term
+from schemas.generated.milvus.proto import streaming as wire
+
+log = structlog.get_logger(__name__)
+
+SERVICE = "/milvus.proto.streaming.StreamingCoordAssignmentService/"
+ALLOW_REBALANCE = "config.allow_rebalance"
+RETRY_PAUSE_S = 0.2
+CLOSE = bytes(wire.AssignmentDiscoverResponse(close=wire.CloseAssignmentDiscoverResponse()))
+
+
+class AssignmentService:
+    """Asks the Assigner for the next table and reports dead channels to it."""
+
+    def __init__(self, gate: Middleware, assigner: Proxy, balancer: Proxy) -> None:
+        self._gate = gate
+        self._assigner = assigner
+        self._balancer = balancer
+        self._encoded: tuple[AssignmentVersion | None, bytes] = (None, b"")
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "AssignmentDiscover": gate.streaming(self.discover),
+            SERVICE + "UpdateReplicateConfiguration": gate.unary(
+                wire.UpdateReplicateConfigurationRequest, _no_replication
+            ),
+            SERVICE + "UpdateWALBalancePolicy": gate.unary(
+                wire.UpdateWalBalancePolicyRequest, self.update_policy
+            ),
+        }
+
+    async def update_policy(
+        self, request: wire.UpdateWalBalancePolicyRequest
+    ) -> wire.UpdateWalBalancePolicyResponse:
+        """With a mask only what it names of the configuration is set, without one all of it."""
+        nodes = request.nodes or wire.WalBalancePolicyNodes()
+        freeze, defreeze = nodes.freeze_node_ids, nodes.defreeze_node_ids
+        if min([*freeze, *defreeze], default=1) <= 0:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "a node id must be positive")
+        named = request.update_mask is None or ALLOW_REBALANCE in request.update_mask.paths
+        config = request.config if named else None
+        allow = None if config is None else config.allow_rebalance
+        policy = await self._balancer.ask(
+            UpdatePolicy(allow, tuple(map(NodeId, freeze)), tuple(map(NodeId, defreeze)))
+        )
+        return wire.UpdateWalBalancePolicyResponse(
+            config=wire.WalBalancePolicyConfig(allow_rebalance=policy.allow_rebalance),
+            freeze_node_ids=list(policy.frozen),
+        )
+
+    async def discover(self, session: Call) -> None:
+        """One stream: tables out, reports in, until the client closes."""
+        pushing = anyio.CancelScope()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen, session, pushing)
+            with pushing:
+                await self._push(session)
+            tasks.cancel_scope.cancel()
+        await session.stream.write_batch([CLOSE], deadline_s=self._gate.limits.flush_s)
+
+    async def _push(self, session: Call) -> None:
+        seen: AssignmentVersion | None = None
+        while True:
+            try:
+                table = await self._assigner.ask(NextAssignment(seen))
+            except (ActorError, Refused) as error:
+                log.warning("assignment not available", error=str(error))
+                await anyio.sleep(RETRY_PAUSE_S)
+                continue
+            if table is not None and (seen is None or table.version > seen):
+                await session.stream.write_batch([self._encode(table)])
+                seen = table.version
+
+    async def _listen(self, session: Call, pushing: anyio.CancelScope) -> None:
+        while messages := await session.stream.read_batch():
+            for message in messages:
+                request = decoded(message, wire.AssignmentDiscoverRequest)
+                if request.report_error is not None:
+                    self._report(request.report_error)
+                elif request.close is not None:
+                    pushing.cancel()
+                    return
+        pushing.cancel()
+
+    def _report(self, report: wire.ReportAssignmentErrorRequest) -> None:
+        """What the error was does not matter; a report about an older term does nothing."""
+        channel = report.pchannel
+        if channel is None or not channel.name or channel.term <= 0:
+            return
+        try:
+            self._assigner.tell(ChannelReported(PChannelName(channel.name), Term(channel.term)))
+        except ActorError as error:
+            log.warning("report dropped", channel=channel.name, error=str(error))
+
+    def _encode(self, table: Assignment) -> bytes:
+        if self._encoded[0] != table.version:
+            self._encoded = (table.version, encoded_assignment(table))
+        return self._encoded[1]
+
+
+def encoded_assignment(table: Assignment) -> bytes:
+    """The table as an AssignmentDiscoverResponse."""
+    version = wire.VersionPair(global_=table.version.incarnation, local=table.version.change)
+    return bytes(
+        wire.AssignmentDiscoverResponse(
+            full_assignment=wire.FullStreamingNodeAssignmentWithVersion(
+                version=version,
+                assignments=[_node(node) for node in table.nodes],
+                cchannel=wire.CChannelAssignment(
+                    meta=wire.CChannelMeta(pchannel=table.control_host)
+                ),
+                streaming_version=_streaming(table.streaming_version),
+                version_by_revision=version,
+            )
+        )
+    )
+
+
+def _streaming(version: int) -> wire.StreamingVersion | None:
+    """Never enabled is said by saying nothing."""
+    return wire.StreamingVersion(version=version) if version else None
+
+
+def _node(node: NodeAssignment) -> wire.StreamingNodeAssignment:
+    return wire.StreamingNodeAssignment(
+        node=wire.StreamingNodeInfo(server_id=node.node_id, address=node.address),
+        channels=[
+            wire.PChannelInfo(
+                name=channel.name,
+                term=channel.term,
+                access_mode=wire.PChannelAccessMode(int(channel.access)),
+            )
+            for channel in node.channels
+        ],
+    )
+
+
+async def _no_replication(
+    _: wire.UpdateReplicateConfigurationRequest,
+) -> wire.UpdateReplicateConfigurationResponse:
+    raise Refused(StreamingCode.UNRECOVERABLE, "replication between clusters is not supported yet")

@@ -1,0 +1,124 @@
+"""One Produce stream: requests in, results out, in whatever order the appends finish.
+
+Owns the stream's results on their way out; how it ends is told in `broker/edge/rpc/flow.py`. Never
+decodes a payload, never retries an append, never cancels one that was accepted: what it handed over
+is answered by the Appender even when nobody reads the answer. Next: broker/node/append/intake.py
+"""
+
+from typing import Final
+
+from broker.edge.milvus.appendable import Appendable
+from broker.edge.milvus.results import produce_answer
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.flow import REQUEST_OVERHEAD_BYTES, Flow
+from broker.edge.rpc.middleware import Call
+from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.request_metadata import producer_channel
+from broker.model.failure import StreamingCode
+from broker.model.message import NewMessage
+from broker.node.append.intake import append_then
+from broker.node.state.messages import AppendOutcome, Locate, Located
+from schemas.encoding.frames import FrameTooLarge, Oversize
+from schemas.generated.milvus.proto.streaming import (
+    CloseProducerResponse,
+    CreateProducerResponse,
+    ProduceResponse,
+)
+from schemas.wire import (
+    ScannedProduce,
+    produce_error,
+    request_id_at,
+    scan_produce_request,
+)
+
+BATCH_MESSAGES_MAX: Final = 256
+"""Small enough that the next batch is read while the first one syncs."""
+
+CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
+
+
+async def serve_produce(session: Call, directory: Proxy, wal_name: str, limits: EdgeLimits) -> None:
+    """The whole life of one stream; the refusals are those of `Locate` and of the header."""
+    channel = producer_channel(session.metadata)
+    located = await directory.demand(Locate(channel.name, channel.term, writes=True))
+    created = ProduceResponse(create=CreateProducerResponse(wal_name=wal_name))
+    session.stream.pass_over(limits.passed_over_bytes_max)
+    await session.stream.write_batch([bytes(created)])
+    with session.meters.producing(channel.name):
+        await ProduceStream(session, located, limits).run()
+
+
+class ProduceStream:
+    """One reader; what arrived together is appended together."""
+
+    def __init__(self, session: Call, located: Located, limits: EdgeLimits) -> None:
+        self._stream = session.stream
+        self._located = located
+        self._flow = Flow(session, located, limits)
+        self._limits = limits
+        self._appendable = Appendable(located.channel.name, limits.message_bytes_max)
+
+    async def run(self) -> None:
+        """Until the client half-closed, the channel is gone or the server drains."""
+        await self._flow.run(self._read_requests)
+        await self._stream.write_batch([CLOSE], deadline_s=self._limits.flush_s)
+        self._flow.raise_failure()
+
+    async def _read_requests(self) -> None:
+        while frames := await self._stream.read_batch():
+            for first in range(0, len(frames), BATCH_MESSAGES_MAX):
+                await self._take(frames[first : first + BATCH_MESSAGES_MAX])
+
+    async def _take(self, frames: list[bytes]) -> None:
+        request_ids: list[int] = []
+        messages: list[NewMessage] = []
+        refused: list[bytes] = []
+        judge = self._appendable.judge
+        try:
+            for frame in frames:
+                if isinstance(frame, Oversize):
+                    refused.append(self._too_large(frame))
+                    continue
+                request = scan_produce_request(frame)
+                if not isinstance(request, ScannedProduce):
+                    continue  # close{} says nothing before the half-close; nor do unknown requests
+                verdict = judge(request.message)
+                if isinstance(verdict, NewMessage):
+                    request_ids.append(request.request_id)
+                    messages.append(verdict)
+                else:
+                    refused.append(produce_error(request.request_id, verdict.code, verdict.cause))
+        finally:
+            if refused:
+                cost = len(refused) * REQUEST_OVERHEAD_BYTES
+                self._flow.asked(cost)
+                self._flow.answer(refused, cost)
+            if messages:
+                await self._hand_over(request_ids, tuple(messages))
+        await self._flow.breathe()
+
+    def _too_large(self, frame: Oversize) -> bytes:
+        request_id = request_id_at(frame)
+        error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
+        if request_id is None:
+            raise error
+        return produce_error(request_id, StreamingCode.UNRECOVERABLE, f"{error}; split the message")
+
+    async def _hand_over(self, request_ids: list[int], messages: tuple[NewMessage, ...]) -> None:
+        size = sum([message.size for message in messages])
+        await self._flow.room(size)
+        cost = size + len(messages) * REQUEST_OVERHEAD_BYTES
+        self._flow.asked(cost)
+
+        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
+            results = [
+                produce_answer(request_id, message.type, outcome)
+                for request_id, message, outcome in zip(
+                    request_ids, messages, outcomes, strict=True
+                )
+            ]
+            self._flow.answer(results, cost)
+            self._flow.heed(outcomes)
+
+        deadline_s = self._limits.append_deadline_s
+        append_then(self._located, messages, settle, deadline_s=deadline_s)

@@ -1,0 +1,59 @@
+"""What a producer is told about each append.
+
+Owns the one result that carries more than ids: Milvus's client looks for the list of flushed
+segments in the answer to a ManualFlush, be it empty.
+Next: schemas/splice.py
+"""
+
+from broker.model.failure import Refusal
+from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType
+from schemas.generated.google.protobuf import Any
+from schemas.generated.milvus.proto import common, messages, streaming
+from schemas.properties.txn_context import TxnContext
+from schemas.wire import (
+    produce_error,
+    produce_result,
+    produce_result_in_txn,
+    rocksmq_id_text,
+)
+
+FLUSHED = "type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse"
+
+
+def produce_answer(request_id: int, message_type: int, outcome: Appended | Refusal) -> bytes:
+    """The ProduceResponse for one message."""
+    if isinstance(outcome, Refusal):
+        return produce_error(request_id, outcome.code, outcome.cause)
+    if isinstance(outcome, AppendedInTxn):
+        return produce_result_in_txn(
+            request_id,
+            outcome.id,
+            outcome.tick,
+            outcome.last_confirmed_id,
+            TxnContext(outcome.txn.id, outcome.txn.keepalive_ms).encode(),
+        )
+    if message_type == MessageType.MANUAL_FLUSH:
+        return _flush_result(request_id, outcome)
+    return produce_result(request_id, outcome.id, outcome.tick, outcome.last_confirmed_id)
+
+
+def append_result(landed: Appended) -> streaming.ProduceMessageResponseResult:
+    """Where a message landed, as the answer to a broadcast has it for each vchannel."""
+    return streaming.ProduceMessageResponseResult(
+        id=_message_id(landed.id),
+        timetick=landed.tick,
+        last_confirmed_id=_message_id(landed.last_confirmed_id),
+    )
+
+
+def _flush_result(request_id: int, landed: Appended) -> bytes:
+    result = append_result(landed)
+    flushed: list[int] = [*landed.segment_ids] if isinstance(landed, AppendedFlush) else []
+    extra = bytes(messages.ManualFlushExtraResponse(segment_ids=flushed))
+    result.extra = Any(type_url=FLUSHED, value=extra)
+    response = streaming.ProduceMessageResponse(request_id=request_id, result=result)
+    return bytes(streaming.ProduceResponse(produce=response))
+
+
+def _message_id(number: int) -> common.MessageId:
+    return common.MessageId(id=rocksmq_id_text(number), WAL_name=common.WalName(1))

@@ -1,0 +1,71 @@
+"""The messages of a batch one by one, in the form that Milvus's consumers read.
+
+Owns the making of that form, which nobody stored: payload, what all share, the key. Unpacks a
+packed body once for each delivery that holds some of it; of rows it makes JSON.
+Next: schemas/splice.py
+"""
+
+from itertools import accumulate, pairwise
+
+from broker.model.batch import Codec
+from broker.model.record import Slice, SliceInTxn
+from broker.model.txn import TxnPart
+from schemas.arrow.json_rows import rows_as_json
+from schemas.encoding.entries import write_entry
+from schemas.encoding.varint import varint
+from schemas.packing import unpack
+from schemas.properties.keys import ROW_KEY, TXN
+from schemas.properties.txn_context import TxnContext
+from schemas.scan import STORED_PAYLOAD, STORED_PROPERTY
+from schemas.wire import consume_in_txn, consume_message
+
+
+def consume_slice(part: Slice) -> list[bytes]:
+    """A ConsumeResponse for each message. Raises BadPacking, BadArrow.
+
+    Both are what an append was refused for.
+    """
+    record, batch = part.record, part.record.batch
+    assert batch is not None
+    keys = batch.keys.split(len(record.sizes))
+    properties = batch.properties + _of_txn(record.txn)
+    messages: list[bytes] = []
+    for index, payload in enumerate(payloads_of(part), part.first):
+        stored = [properties]
+        if payload:
+            stored = [STORED_PAYLOAD, varint(len(payload)), payload, *stored]
+        if (key := keys[index]) is not None:
+            stored.append(write_entry(STORED_PROPERTY, ROW_KEY.key, ROW_KEY.encode(key)))
+        messages.append(_consumed(part, index, b"".join(stored)))
+    return messages
+
+
+def _consumed(part: Slice, index: int, stored: bytes) -> bytes:
+    record = part.record
+    own_id = record.base_id + index
+    if isinstance(part, SliceInTxn):
+        return consume_in_txn(own_id, part.tick, part.last_confirmed_id, record.term, stored)
+    tick, confirmed = record.base_tick + index, record.last_confirmed_of(index)
+    return consume_message(own_id, tick, confirmed, record.term, stored)
+
+
+def _of_txn(part: TxnPart | None) -> bytes:
+    """The property that says so: Milvus's producers send it with each body, a batch has it once."""
+    if part is None:
+        return b""
+    context = TxnContext(part.id, part.keepalive_ms)
+    return write_entry(STORED_PROPERTY, TXN.key, TXN.encode(context))
+
+
+def payloads_of(part: Slice) -> list[bytes]:
+    """The payload of each message. Raises BadPacking, BadArrow."""
+    record, batch = part.record, part.record.batch
+    assert batch is not None
+    body = record.body
+    if batch.codec is Codec.ARROW:
+        return rows_as_json(body, part.first, part.end)
+    if batch.codec is not Codec.NONE:
+        body = unpack(batch.codec, body, sum(record.sizes))
+    start = sum(record.sizes[: part.first])
+    ends = list(accumulate(record.sizes[part.first : part.end], initial=start))
+    return [body[first:end] for first, end in pairwise(ends)]

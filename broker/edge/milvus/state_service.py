@@ -1,0 +1,57 @@
+"""StreamingNodeStateService: whether this process serves.
+
+Owns the four states a server goes through. Next: broker/edge/server.py
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from grpclib.const import Handler
+
+from broker.edge.rpc.middleware import Middleware
+from broker.model.ids import NodeId
+from schemas.generated.milvus.proto import common, milvus
+
+SERVICE = "/milvus.proto.streaming.StreamingNodeStateService/"
+ROLE = "streamingnode"
+UNREGISTERED = -1
+
+
+class ServerState(Enum):
+    """In the words of tidemark.v1; `DEGRADED`: it serves, but not every pchannel."""
+
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    STOPPING = "stopping"
+
+
+_STATE_CODES = {
+    ServerState.STARTING: common.StateCode.Initializing,
+    ServerState.HEALTHY: common.StateCode.Healthy,
+    ServerState.DEGRADED: common.StateCode.Healthy,
+    ServerState.STOPPING: common.StateCode.Stopping,
+}
+
+
+class StateService:
+    """GetComponentStates."""
+
+    def __init__(self, gate: Middleware, node_id: NodeId, state: Callable[[], ServerState]) -> None:
+        self._gate = gate
+        self._node_id = node_id
+        self._state = state
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {
+            SERVICE + "GetComponentStates": self._gate.unary(
+                milvus.GetComponentStatesRequest, self.component_states, while_draining=True
+            )
+        }
+
+    async def component_states(self, _: milvus.GetComponentStatesRequest) -> milvus.ComponentStates:
+        """The node id is -1 until the server serves."""
+        state = self._state()
+        node_id = UNREGISTERED if state is ServerState.STARTING else self._node_id
+        info = milvus.ComponentInfo(node_id=node_id, role=ROLE, state_code=_STATE_CODES[state])
+        return milvus.ComponentStates(state=info, status=common.Status())

@@ -1,0 +1,1 @@
+"""What every gRPC handler shares: middleware, flow control, metadata, limits."""

@@ -1,0 +1,212 @@
+"""What every call passes on its way in and out: identity, drain, limits, errors as statuses.
+
+Owns the calls that are open now, and how each is told to end. Never knows a service.
+Next: broker/edge/milvus/produce.py
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, Self, TypeVar
+
+import anyio
+import grpclib.server
+import structlog
+from grpclib.const import Cardinality, Handler
+
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.failures import grpc_error, late, refusal_of, sole
+from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
+from broker.edge.rpc.stream_meters import EdgeMeters
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.transport import ServerBatchStream, StreamGone
+from schemas.encoding.fields import fields
+
+log = structlog.get_logger(__name__)
+
+STOPPING = Refusal(StreamingCode.ON_SHUTDOWN, "the server is stopping; find the new owner")
+LAST_MESSAGE_S = 1.0
+"""How long a drained stream may take to be read up to the end of a message."""
+
+
+class WireMessage(Protocol):
+    """A generated message."""
+
+    def __bytes__(self) -> bytes: ...
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self: ...
+
+
+Q = TypeVar("Q", bound=WireMessage)
+A = TypeVar("A", bound=WireMessage)
+
+
+class Call:
+    """One open call, as its service sees it."""
+
+    __slots__ = ("_end", "_ending", "metadata", "meters", "scope", "stream")
+
+    def __init__(
+        self, stream: ServerBatchStream, metadata: Metadata, meters: EdgeMeters | None = None
+    ) -> None:
+        self.meters = meters or EdgeMeters()
+        self.stream = stream
+        self.metadata = metadata
+        self.scope = anyio.CancelScope()
+        self._end: Callable[[Refusal], None] = self._cancel
+        self._ending: Refusal | None = None
+
+    @property
+    def ending(self) -> Refusal | None:
+        """Why the server wants this call to end; None as long as it does not."""
+        return self._ending
+
+    def end_with(self, end: Callable[[Refusal], None]) -> None:
+        """How to end this call when the server drains; without it, the call is cancelled."""
+        self._end = end
+        if self._ending is not None:
+            end(self._ending)
+
+    def end(self, refusal: Refusal) -> None:
+        """The server drains: end this call soon, with this refusal."""
+        self._ending = refusal
+        self._end(refusal)
+
+    def _cancel(self, _: Refusal) -> None:
+        self.scope.cancel()
+
+
+class Middleware:
+    """Makes grpclib handlers of plain functions.
+
+    A function raises Refused (or an error `refusal_of` knows) to end its call with that code; any
+    other exception is logged and ends it as UNKNOWN, with nothing of the inside in the cause.
+    """
+
+    def __init__(self, identity: Identity, limits: EdgeLimits) -> None:
+        self.limits = limits
+        self.meters = EdgeMeters()
+        self._identity = identity
+        self._open: set[Call] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = False
+
+    @property
+    def open_calls(self) -> int:
+        """Calls in progress, streams included."""
+        return len(self._open)
+
+    def streaming(
+        self, serve: Callable[[Call], Awaitable[None]], *, while_draining: bool = False
+    ) -> Handler:
+        """A handler whose messages are raw bytes, as many as each side likes."""
+
+        async def handle(call: "grpclib.server.Stream[bytes, bytes]") -> None:
+            stream = ServerBatchStream(
+                call, limit_bytes=self.limits.frame_bytes_max, stall_s=self.limits.idle_peer_s
+            )
+            session = Call(stream, call.metadata or {}, self.meters)
+            self._open.add(session)
+            self._idle.clear()
+            try:
+                if self._draining and not while_draining:
+                    session.end(STOPPING)
+                await self._admitted(serve, session)
+            finally:
+                self._open.discard(session)
+                if not self._open:
+                    self._idle.set()
+
+        return Handler(handle, Cardinality.STREAM_STREAM, bytes, bytes)
+
+    def unary(
+        self,
+        request_type: type[Q],
+        answer: Callable[[Q], Awaitable[A]],
+        *,
+        while_draining: bool = False,
+        interruptible: bool = False,
+    ) -> Handler:
+        """A handler of one request and one answer. The request must come within `idle_peer_s`.
+
+        `interruptible`: it may wait for long, so a server that drains cancels it.
+        """
+
+        async def serve(session: Call) -> None:
+            if not interruptible:
+                session.end_with(_let_it_finish)
+            request = await self._only_message(session, request_type)
+            await session.stream.write_batch(
+                [bytes(await answer(request))], deadline_s=self.limits.flush_s
+            )
+
+        return self.streaming(serve, while_draining=while_draining)
+
+    def watching(
+        self, request_type: type[Q], serve: Callable[[Q, Call], Awaitable[None]]
+    ) -> Handler:
+        """A handler of one request and any number of answers, until the peer or the server goes."""
+
+        async def watch(session: Call) -> None:
+            await serve(await self._only_message(session, request_type), session)
+
+        return self.streaming(watch)
+
+    def drain(self) -> None:
+        """Refuse new calls from now on, and tell the open ones to end."""
+        self._draining = True
+        for session in list(self._open):
+            session.end(STOPPING)
+
+    async def wait_until_idle(self) -> None:
+        """Until no call is open."""
+        await self._idle.wait()
+
+    async def _admitted(self, serve: Callable[[Call], Awaitable[None]], session: Call) -> None:
+        try:
+            mistaken = mistaken_identity(session.metadata, self._identity)
+            if mistaken is not None:
+                raise Refused(mistaken.code, mistaken.cause)
+            if session.ending is not None:
+                raise Refused(STOPPING.code, STOPPING.cause)
+            with session.scope:
+                await serve(session)
+            if session.scope.cancelled_caught:
+                await session.stream.flush(deadline_s=LAST_MESSAGE_S)
+                raise Refused(STOPPING.code, STOPPING.cause)
+        except Exception as error:
+            if isinstance(sole(error), StreamGone):
+                # grpclib cancels the call of a peer that is gone; this may come a moment before.
+                raise asyncio.CancelledError from error
+            refusal = refusal_of(error)
+            if refusal is None:
+                log.exception("call failed")
+                refusal = Refusal(StreamingCode.UNKNOWN, "internal error; the server's log has it")
+            raise grpc_error(refusal) from error
+
+    async def _only_message(self, session: Call, request_type: type[Q]) -> Q:
+        with anyio.move_on_after(self.limits.idle_peer_s):
+            messages = await session.stream.read_batch()
+            if len(messages) != 1:
+                raise Refused(
+                    StreamingCode.INVALID_ARGUMENT, f"{len(messages)} messages where one is due"
+                )
+            return decoded(messages[0], request_type)
+        raise late(f"no request came within {self.limits.idle_peer_s} s")
+
+
+def decoded(data: bytes, request_type: type[Q]) -> Q:
+    """A message of this type. Raises Refused(INVALID_ARGUMENT) when the bytes are not one."""
+    try:
+        for _ in fields(data, 0, len(data)):
+            pass  # the generated code takes a message that is cut off for a whole one
+        return request_type.parse(data)
+    except Exception as error:
+        raise Refused(
+            StreamingCode.INVALID_ARGUMENT, f"not a {request_type.__name__}: {error}"
+        ) from error
+
+
+def _let_it_finish(_: Refusal) -> None:
+    """A call with one answer ends by itself."""

@@ -1,0 +1,72 @@
+"""Asks an actor by what it is, not by which incarnation: found anew whenever it was restarted.
+
+Owns no state. Only for questions that may be asked twice. Next: broker/node/directory.py
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import anyio
+
+from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
+from broker.model.failure import Refusal, Refused
+from broker.ports.lead import Lead, NoLead
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.ports.staged_txns import NoStagedTxns, StagedTxns
+
+R = TypeVar("R")
+
+ASK_S: Final = 10.0
+RESTART_TRIES: Final = 40
+RESTART_PAUSE_S: Final = 0.05
+"""A supervisor restarts an actor well within 40 x 50 ms, or has given up on it."""
+
+
+class Proxy:
+    """One actor of the tree, whoever plays it now. `find` gives the current incarnation."""
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[], Ref[Any]]) -> None:
+        self._find = find
+
+    async def ask(self, message: Request[R], *, deadline_s: float = ASK_S) -> R:
+        """The answer. Raises ActorError when there is nobody to give one, even after a restart."""
+        for _ in range(RESTART_TRIES):
+            try:
+                return await self._find().ask(message, deadline_s=deadline_s)
+            except (StaleTerm, ActorDied, NoSuchActor):
+                await anyio.sleep(RESTART_PAUSE_S)
+        return await self._find().ask(message, deadline_s=deadline_s)
+
+    async def demand(self, message: Request[R | Refusal], *, deadline_s: float = ASK_S) -> R:
+        """As `ask`, but a refusal is raised as Refused."""
+        answer = await self.ask(message, deadline_s=deadline_s)
+        if isinstance(answer, Refusal):
+            raise Refused(answer.code, answer.cause)
+        return answer
+
+    def tell(self, message: object) -> None:
+        """Tell whoever plays it now. Raises ActorError when that is nobody."""
+        self._find().tell(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The actors that the edge asks, and ports that it uses by itself."""
+
+    directory: Proxy
+    assigner: Proxy
+    catalog: Proxy
+    soft_barrier: Proxy
+    hard_barrier: Proxy
+    cursors: Proxy
+    broadcaster: Proxy
+    cut_gate: Proxy
+    balancer: Proxy
+    committer: Proxy
+    consumption: Proxy
+    staged_txns: StagedTxns = NoStagedTxns()
+    row_schemas: RowSchemas = NoRowSchemas()
+    lead: Lead = NoLead()

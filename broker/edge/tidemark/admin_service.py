@@ -1,0 +1,262 @@
+"""tidemark.v1.Admin: what the server is doing, for people and their tools.
+
+Owns the joining of what node, coordinator and actor runtime say, and the few switches of operators.
+Next: broker/edge/milvus/state_service.py
+"""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from grpclib.const import Handler
+
+from actors import ActorStatistics
+from broker.coordinator.messages import (
+    ListCollections,
+    ListPChannels,
+    NextAssignment,
+    PauseConsumers,
+    RaiseStreaming,
+)
+from broker.core.cluster.actor_kinds import PAUSED
+from broker.core.cluster.assignment import PChannelMeta
+from broker.core.naming import pchannel_of
+from broker.edge.milvus.state_service import ServerState
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxies
+from broker.edge.tidemark.killing import kill
+from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.troubles import troubles
+from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
+from broker.model.damage import Damage
+from broker.model.failure import Refusal
+from broker.model.ids import NodeId, PChannelName
+from broker.node.state.messages import CollectStatus, PauseConsumption
+from schemas.generated.tidemark import v1
+
+log = structlog.get_logger(__name__)
+
+SERVICE = "/tidemark.v1.Admin/"
+
+DescribeAll = Callable[[], Awaitable[Mapping[PChannelName, ChannelOffsets]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What does not change while a server runs."""
+
+    version: str
+    node_id: NodeId
+    cluster: str
+    wal_name: str
+    data: str
+    pid: int
+    started_ms: int
+
+
+class AdminService:
+    """Health, Actors, Channels, Kill, PauseConsumption, Streaming."""
+
+    def __init__(
+        self,
+        gate: Middleware,
+        facts: ServerFacts,
+        reaches: Proxies,
+        state: Callable[[], ServerState],
+        inside: Inside,
+        offsets: DescribeAll | None = None,
+    ) -> None:
+        """`offsets`: what all channels hold; by default the node of this process is asked."""
+        self._gate = gate
+        self._facts = facts
+        self._reaches = reaches
+        self._state = state
+        self._inside = inside
+        self._offsets = offsets or self._offsets_here
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Health": gate.unary(v1.HealthRequest, self.health, while_draining=True),
+            SERVICE + "Actors": gate.unary(v1.ActorsRequest, self.actors),
+            SERVICE + "Channels": gate.unary(v1.ChannelsRequest, self.channels),
+            SERVICE + "Kill": gate.unary(v1.KillRequest, self.kill),
+            SERVICE + "PauseConsumption": gate.unary(v1.PauseConsumptionRequest, self.pause),
+            SERVICE + "Streaming": gate.unary(v1.StreamingRequest, self.streaming),
+        }
+
+    async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
+        """`degraded` while a pchannel is not served, takes no appends, or has unreadable data."""
+        facts, state, inside = self._facts, self._state(), self._inside
+        known = await self._known()
+        statistics = inside.tree.statistics()
+        troubled = troubles(known, statistics)
+        damages = inside.damages()
+        unreadable = any(not damage.skipped for damage in damages)
+        if state is ServerState.HEALTHY and (troubled or unreadable):
+            state = ServerState.DEGRADED
+        return v1.HealthResponse(
+            state=state.value,
+            version=facts.version,
+            node_id=facts.node_id,
+            cluster=facts.cluster,
+            wal_name=facts.wal_name,
+            data=facts.data,
+            pid=facts.pid,
+            started_ms=facts.started_ms,
+            channels_open=len(known) - len(troubled),
+            channels_total=len(known),
+            troubles=troubled,
+            damages=[_damage(damage) for damage in damages],
+            damages_unlisted=inside.damages_unlisted(),
+            consumption_paused=any(entry.extra.get(PAUSED) for entry in statistics),
+        )
+
+    async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
+        """The live tree, or a part of it; parents before children."""
+        top = request.path.rstrip("/")
+        found = [
+            entry
+            for entry in self._inside.tree.statistics()
+            if entry.path == top or entry.path.startswith(f"{top}/")
+        ]
+        return v1.ActorsResponse(
+            actors=[_actor(entry) for entry in sorted(found, key=lambda entry: entry.path)]
+        )
+
+    async def kill(self, request: v1.KillRequest) -> v1.KillResponse:
+        """One actor, where that is allowed."""
+        term = kill(self._inside, request.path, request.term)
+        log.warning("killed on request", actor=request.path, killed_term=term)
+        return v1.KillResponse(term=term)
+
+    async def channels(self, _: v1.ChannelsRequest) -> v1.ChannelsResponse:
+        """Every pchannel of the cluster, served or not."""
+        known = await self._reaches.assigner.ask(ListPChannels())
+        described = await self._offsets()
+        table = await self._reaches.assigner.ask(NextAssignment())
+        host = table.control_host if table else ""
+        addresses = {node.node_id: node.address for node in table.nodes} if table else {}
+        vchannels = await self._vchannels()
+        return v1.ChannelsResponse(
+            channels=[
+                _channel(
+                    entry,
+                    described.get(entry.name),
+                    addresses.get(entry.node, "") if entry.node is not None else "",
+                    vchannels[entry.name],
+                    entry.name == host,
+                )
+                for entry in known
+            ]
+        )
+
+    async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
+        """Recorded, and told to every node."""
+        await self._reaches.consumption.ask(PauseConsumers(request.paused))
+        return v1.PauseConsumptionResponse()
+
+    async def streaming(self, request: v1.StreamingRequest) -> v1.StreamingResponse:
+        """See `RaiseStreaming`; channels follow within moments."""
+        version = await self._reaches.assigner.ask(RaiseStreaming(request.at_least))
+        return v1.StreamingResponse(version=version)
+
+    async def _known(self) -> Sequence[PChannelMeta]:
+        return await self._reaches.assigner.ask(ListPChannels())
+
+    async def _offsets_here(self) -> Mapping[PChannelName, ChannelOffsets]:
+        status = await self._reaches.directory.ask(CollectStatus())
+        served = () if isinstance(status, Refusal) else status.channels
+        return {each.channel.name: each.offsets for each in served}
+
+    async def _vchannels(self) -> dict[PChannelName, list[str]]:
+        by_pchannel: dict[PChannelName, list[str]] = defaultdict(list)
+        for collection in await self._reaches.catalog.ask(ListCollections()):
+            for vchannel in collection.vchannels:
+                by_pchannel[pchannel_of(vchannel)].append(vchannel)
+        return by_pchannel
+
+
+class NodeAdminService(AdminService):
+    """Health, Actors and Kill of a process that knows its own channels only."""
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {
+            path: handler
+            for path, handler in super().__mapping__().items()
+            if path not in (SERVICE + "Channels", SERVICE + "Streaming")
+        }
+
+    async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
+        """On this node, until its coordinator says otherwise."""
+        await self._reaches.directory.ask(PauseConsumption(request.paused))
+        return v1.PauseConsumptionResponse()
+
+    async def _known(self) -> Sequence[PChannelMeta]:
+        node, served = self._facts.node_id, await self._offsets()
+        return [
+            PChannelMeta(it.name, it.term, PChannelState.ASSIGNED, node) for it in served.values()
+        ]
+
+
+def _channel(
+    entry: PChannelMeta,
+    offsets: ChannelOffsets | None,
+    address: str,
+    vchannels: list[str],
+    is_control_host: bool,
+) -> v1.ChannelInfo:
+    info = v1.ChannelInfo(
+        name=entry.name,
+        term=entry.term,
+        state=entry.state.name.lower(),
+        node_id=entry.node or 0,
+        address=address,
+        vchannels=vchannels,
+        is_control_host=is_control_host,
+        read_only=entry.access is AccessMode.READ_ONLY,
+    )
+    if offsets is not None:
+        info.first_id, info.next_id = offsets.first_id, offsets.next_id
+        info.closed_tick, info.size_bytes = offsets.closed_tick, offsets.size_bytes
+        info.last_confirmed_id = offsets.last_confirmed_id
+        info.open_txns, info.open_txn_bytes = offsets.open_txns, offsets.open_txn_bytes
+        info.prepared_txns = offsets.prepared_txns
+        info.growing_segments = offsets.segments.growing
+        info.growing_bytes = offsets.segments.growing_bytes
+        info.sealed_segments = offsets.segments.sealed
+        if offsets.checkpoint is not None:
+            info.checkpoint_id = offsets.checkpoint.id
+            info.checkpoint_tick = offsets.checkpoint.tick
+    return info
+
+
+def _damage(damage: Damage) -> v1.Damage:
+    return v1.Damage(
+        pchannel=damage.pchannel,
+        file=damage.file,
+        offset=damage.offset,
+        reason=damage.reason,
+        skipped=damage.skipped,
+        times=damage.times,
+    )
+
+
+def _actor(entry: ActorStatistics) -> v1.ActorInfo:
+    extra = {key: str(value) for key, value in entry.extra.items()}
+    if entry.shed:
+        extra["shed"] = str(entry.shed)
+    if entry.last_error:
+        extra["last_error"] = entry.last_error
+    return v1.ActorInfo(
+        path=entry.path,
+        term=entry.term,
+        kind=entry.kind,
+        state=entry.state,
+        mailbox_depth=entry.mailbox_depth,
+        mailbox_bound=entry.mailbox_bound,
+        restarts=entry.restarts,
+        handled=entry.handled,
+        extra=extra,
+    )

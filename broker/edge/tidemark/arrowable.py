@@ -1,0 +1,106 @@
+"""Which batches of Arrow rows may go on to an Appender, and why the others may not.
+
+Owns what one server knows of the schemas of collections, and the order of the checks. Rows are
+looked at whole, once, here: whoever reads them later relies on it.
+Next: broker/edge/tidemark/batchable.py
+
+Why a schema may be remembered: it only grows, so what fitted it fits it still. Rows that do not fit
+are the occasion to ask for a newer one.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from anyio.to_thread import run_sync
+
+from broker.core.naming import collection_id_of
+from broker.edge.rpc.arrow_library import load_arrow
+from broker.edge.tidemark.batchable import Batchable
+from broker.model.batch import NewBatch
+from broker.model.collection import RowSchema
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import CollectionId
+from broker.model.message import MessageType
+from broker.node.append.group_commit import BATCH_MESSAGES_MAX
+from broker.ports.row_schemas import RowSchemas
+from schemas.arrow.columns import Misfit
+from schemas.arrow.ipc import BadArrow
+from schemas.arrow.rows import Bounds, Checked, check_rows
+from schemas.batches import ScannedBatch
+from schemas.properties.keys import ROW_SCHEMA
+
+SCHEMAS_MAX: Final = 1024
+ON_THE_LOOP_BYTES_MAX: Final = 256 * 1024
+"""A larger body is checked in a thread: nobody else should wait for it."""
+
+
+class Arrowable:
+    """For all Append streams of a server."""
+
+    def __init__(self, schemas: RowSchemas, bytes_max: int) -> None:
+        self._schemas = schemas
+        self._bounds = Bounds(BATCH_MESSAGES_MAX, bytes_max)
+        self._known: OrderedDict[CollectionId, RowSchema] = OrderedDict()
+
+    async def judge(self, batch: ScannedBatch, plain: Batchable) -> NewBatch | Refusal:
+        """The rows as an Appender takes them, or the code and cause for their producer."""
+        refusal = plain.refusal(batch) or self._odd(batch)
+        if refusal is not None:
+            return refusal
+        await load_arrow()
+        try:
+            checked = await self._checked(batch)
+        except Misfit as error:
+            return Refusal(StreamingCode.SCHEMA_VERSION_MISMATCH, str(error))
+        except BadArrow as error:
+            return _invalid(str(error))
+        except Refused as error:
+            return error.refusal
+        sizes = (-(-checked.text_bytes // checked.rows),) * checked.rows
+        version = ROW_SCHEMA.entry(checked.version)
+        return plain.accepted(batch, sizes, checked.unpacked_bytes, version)
+
+    def _odd(self, batch: ScannedBatch) -> Refusal | None:
+        if batch.sizes or batch.key_sizes or batch.keys:
+            return _invalid("a batch of rows has neither sizes nor keys beside its columns")
+        if batch.type not in (0, MessageType.INSERT):
+            return _invalid(f"rows are inserts; messages of type {batch.type} cannot be rows")
+        if len(batch.body) > self._bounds.unpacked_bytes_max:
+            limit = self._bounds.unpacked_bytes_max
+            cause = f"a batch of {len(batch.body)} bytes is over the limit of {limit}; split it"
+            return Refusal(StreamingCode.UNRECOVERABLE, cause)
+        return None
+
+    async def _checked(self, batch: ScannedBatch) -> Checked:
+        """Raises BadArrow, Refused."""
+        collection = collection_id_of(batch.vchannel)
+        if collection is None:
+            raise BadArrow(f"vchannel {batch.vchannel!r} is of no collection, so it has no schema")
+        known = self._known.get(collection)
+        if known is not None:
+            try:
+                return await self._check(batch.body, known)
+            except Misfit:
+                pass
+        newest = await self._schemas.newest(collection)
+        if newest is None:
+            raise BadArrow(
+                f"collection {collection} has no schema: create it with one, or append messages"
+            )
+        self._remember(collection, newest)
+        return await self._check(batch.body, newest)
+
+    async def _check(self, body: bytes, schema: RowSchema) -> Checked:
+        if len(body) <= ON_THE_LOOP_BYTES_MAX:
+            return check_rows(body, schema.arrow, schema.widths, self._bounds)
+        return await run_sync(check_rows, body, schema.arrow, schema.widths, self._bounds)
+
+    def _remember(self, collection: CollectionId, schema: RowSchema) -> None:
+        self._known[collection] = schema
+        self._known.move_to_end(collection)
+        while len(self._known) > SCHEMAS_MAX:
+            self._known.popitem(last=False)
+
+
+def _invalid(cause: str) -> Refusal:
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

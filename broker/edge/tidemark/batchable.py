@@ -1,0 +1,199 @@
+"""Which batches may go on to an Appender, and why the others may not.
+
+Owns the order of the checks and the properties that the log adds for all messages of a batch. It
+adds up sizes and unpacks a packed body once, to see that it is what it claims; it never looks into
+a payload.
+Next: broker/edge/tidemark/append_batches.py
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from broker.core.naming import belongs_to
+from broker.edge.milvus.appendable import PLAIN_TYPES
+from broker.model.batch import BatchPart, Codec, Durability, Keys, NewBatch
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import PChannelName, TxnId
+from broker.model.message import MessageType
+from broker.model.producer_numbers import ProducerPart
+from broker.model.txn import TxnContext
+from broker.node.append.group_commit import BATCH_MESSAGES_MAX
+from schemas.batches import ScannedBatch, shared_properties
+from schemas.encoding.entries import read_entry
+from schemas.encoding.fields import fields
+from schemas.encoding.varint import Malformed
+from schemas.packing import BadPacking, unpack
+from schemas.properties.keys import HEADER, ROW_KEY, ROW_SCHEMA, TXN, VERSION, BadProperty
+
+PROPERTIES_BYTES_MAX: Final = 64 * 1024
+VCHANNEL_BYTES_MAX: Final = 256
+_REMEMBERED_BYTES_MAX: Final = 256
+_REMEMBERED_MAX: Final = 16_384
+"""More than vchannels that are busy at one time, so that not every batch is spelled out anew."""
+_CODECS: Final = frozenset(int(codec) for codec in Codec)
+_LEVELS: Final = frozenset(int(level) for level in Durability)
+_LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Durability])
+_OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
+_TXN_KEY: Final = TXN.key.encode()
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+class Batchable:
+    """The rules for one Append stream."""
+
+    def __init__(self, pchannel: PChannelName, bytes_max: int) -> None:
+        self._pchannel = pchannel
+        self._bytes_max = bytes_max
+
+    def judge(self, batch: ScannedBatch) -> NewBatch | Refusal:
+        """The batch as an Appender takes it, or the code and cause for its producer."""
+        refusal = self.refusal(batch)
+        if refusal is not None:
+            return refusal
+        unpacked = sum(batch.sizes) + len(batch.keys)
+        cause = _wrong_sizes(batch)
+        if not cause and unpacked > self._bytes_max:
+            cause = f"a batch of {unpacked} bytes is over the limit of {self._bytes_max}; split it"
+            return Refusal(StreamingCode.UNRECOVERABLE, cause)
+        cause = cause or _wrong_packing(batch)
+        if cause:
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+        return self.accepted(batch, batch.sizes, unpacked)
+
+    def refusal(self, batch: ScannedBatch) -> Refusal | None:
+        """What is wrong with a batch of any kind, body and sizes aside."""
+        cause = self._misplaced(batch) or _unknown(batch)
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause) if cause else None
+
+    def accepted(
+        self,
+        batch: ScannedBatch,
+        sizes: tuple[int, ...],
+        unpacked: int,
+        more: Mapping[str, str] = _NOTHING,
+    ) -> NewBatch | Refusal:
+        """A batch whose body is good, unless its properties are not. `more`: the log's own."""
+        kind = batch.type or MessageType.INSERT
+        try:
+            txn, own = _of_txn(batch.properties)
+        except (BadProperty, Malformed) as error:
+            return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+        if txn is not None and batch.durability:
+            cause = (
+                "bodies of a transaction are answered when they are synced: its commit counts them"
+            )
+            return Refusal(StreamingCode.INVALID_ARGUMENT, f"{cause}; ask for FSYNC, which is 0")
+        properties = _stored(batch.vchannel, kind, own)
+        if isinstance(properties, Refusal):
+            return properties
+        if more:
+            properties += shared_properties(more.items())
+        producer = ProducerPart(batch.producer, batch.sequence) if batch.producer else None
+        keys = Keys(batch.key_sizes, batch.keys)
+        return NewBatch(
+            batch.vchannel,
+            kind,
+            batch.body,
+            unpacked + len(properties),
+            txn=txn,
+            sizes=sizes,
+            part=BatchPart(properties, Codec(batch.codec), keys, producer),
+            durability=Durability(batch.durability),
+        )
+
+    def _misplaced(self, batch: ScannedBatch) -> str:
+        name = batch.vchannel
+        if name and len(name) <= VCHANNEL_BYTES_MAX and belongs_to(name, self._pchannel):
+            return ""
+        return (
+            f"vchannel {name[:VCHANNEL_BYTES_MAX]!r} does not belong to pchannel"
+            f" {self._pchannel!r}, which this stream is for"
+        )
+
+
+def _wrong_sizes(batch: ScannedBatch) -> str:
+    """What was meant as a negative size is, without its sign, far more than the body has."""
+    keys = Keys(batch.key_sizes, batch.keys)
+    count, unpacked = len(batch.sizes), sum(batch.sizes)
+    if not 0 < count <= BATCH_MESSAGES_MAX:
+        return f"a batch of {count} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
+    if not keys.adds_up(count):
+        return (
+            f"{len(keys.sizes)} sizes of keys and {len(keys.body)} bytes of them for {count}"
+            " messages do not fit together"
+        )
+    if batch.codec == Codec.NONE and unpacked != len(batch.body):
+        return f"the sizes add up to {unpacked} bytes, the body has {len(batch.body)}"
+    return ""
+
+
+def _unknown(batch: ScannedBatch) -> str:
+    kind = batch.type or MessageType.INSERT
+    if kind not in PLAIN_TYPES:
+        return f"messages of type {kind} cannot come in a batch; append them one by one"
+    if batch.codec not in _CODECS:
+        return f"codec {batch.codec} is not known"
+    if batch.durability not in _LEVELS:
+        return f"durability {batch.durability} is not known; there are {_LEVEL_NAMES}"
+    if len(batch.properties) > PROPERTIES_BYTES_MAX:
+        return f"{len(batch.properties)} bytes of shared properties; {PROPERTIES_BYTES_MAX} may be"
+    return ""
+
+
+def _wrong_packing(batch: ScannedBatch) -> str:
+    """Unpacked here, once: a body that cannot be unpacked would stop every reader for ever."""
+    if batch.codec == Codec.NONE:
+        return ""
+    try:
+        unpack(batch.codec, batch.body, sum(batch.sizes))
+    except BadPacking as error:
+        return str(error)
+    return ""
+
+
+def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
+    """The transaction that a property names, and the others. Raises BadProperty, Malformed."""
+    if _TXN_KEY not in own:
+        return None, own
+    txn: TxnContext | None = None
+    others: list[tuple[str, str]] = []
+    for _, first, stop in fields(own, 0, len(own)):
+        key, value = read_entry(own[first:stop])
+        if key != TXN.key:
+            others.append((key, value))
+        elif txn is None:
+            context = TXN.decode(value)
+            txn = TxnContext(TxnId(context.txn_id), context.keepalive_ms)
+        else:
+            raise BadProperty(key, value, "a batch is of one transaction")
+    return txn, shared_properties(others)
+
+
+def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    if len(own) <= _REMEMBERED_BYTES_MAX:
+        return _remembered(vchannel, kind, own)
+    return _made(vchannel, kind, own)
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _remembered(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    return _made(vchannel, kind, own)
+
+
+def _made(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    """What all messages share, as Milvus's consumers read it: the log's own part, and `own`."""
+    properties = {"_t": str(int(kind)), "_v": "1", HEADER.key: "", "_vc": vchannel}
+    try:
+        for _, first, stop in fields(own, 0, len(own)):
+            key, value = read_entry(own[first:stop])
+            reserved = key[:1] == "_" and key not in (VERSION.key, HEADER.key)
+            if reserved or key in _OURS:
+                raise BadProperty(key, value, "the name is reserved")
+            properties[key] = value
+        HEADER.read(properties)
+        if not VERSION.need(properties):
+            raise BadProperty(VERSION.key, "0", "it must be 1 or more")
+    except (BadProperty, Malformed) as error:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+    return shared_properties(properties.items())

@@ -1,0 +1,99 @@
+"""tidemark.v1.Broadcasts: what is on its way, who holds what, and what an operator does about it.
+
+Owns the translation only. Next: broker/coordinator/broadcast/broadcaster.py
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from grpclib.const import Handler
+
+from broker.coordinator.broadcast.messages import (
+    BroadcastView,
+    ListBroadcasts,
+    ListLocks,
+    RetryBroadcast,
+    SkipBroadcast,
+    WaitForKey,
+)
+from broker.edge.milvus.broadcast_request import DOMAINS
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxy
+from broker.model.broadcast import ResourceKey
+from broker.model.failure import Refused, StreamingCode
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Broadcasts/"
+WAIT_S: Final = 3600.0
+
+
+class BroadcastsService:
+    """List, Locks, Retry, Skip, WaitForKey."""
+
+    def __init__(self, gate: Middleware, broadcaster: Proxy) -> None:
+        self._gate = gate
+        self._broadcaster = broadcaster
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "List": gate.unary(v1.ListBroadcastsRequest, self.list),
+            SERVICE + "Locks": gate.unary(v1.ListLocksRequest, self.locks),
+            SERVICE + "Retry": gate.unary(v1.RetryBroadcastRequest, self.retry),
+            SERVICE + "Skip": gate.unary(v1.SkipBroadcastRequest, self.skip),
+            SERVICE + "WaitForKey": gate.unary(
+                v1.WaitForKeyRequest, self.wait_for_key, interruptible=True
+            ),
+        }
+
+    async def list(self, request: v1.ListBroadcastsRequest) -> v1.ListBroadcastsResponse:
+        """Those that are not finished."""
+        found = await self._broadcaster.ask(ListBroadcasts())
+        wanted = [it for it in found if it.poison or not request.quarantine_only]
+        return v1.ListBroadcastsResponse(broadcasts=[_info(it) for it in wanted])
+
+    async def locks(self, _: v1.ListLocksRequest) -> v1.ListLocksResponse:
+        """Held and waited for."""
+        found = await self._broadcaster.ask(ListLocks())
+        return v1.ListLocksResponse(
+            locks=[v1.LockInfo(owner=it.owner, keys=_keys(it.keys), held=it.held) for it in found]
+        )
+
+    async def retry(self, request: v1.RetryBroadcastRequest) -> v1.RetryBroadcastResponse:
+        """INVALID_ARGUMENT when it is not in quarantine."""
+        await self._broadcaster.ask(RetryBroadcast(request.name))
+        return v1.RetryBroadcastResponse()
+
+    async def skip(self, request: v1.SkipBroadcastRequest) -> v1.SkipBroadcastResponse:
+        """INVALID_ARGUMENT when it is not in quarantine."""
+        await self._broadcaster.ask(SkipBroadcast(request.name))
+        return v1.SkipBroadcastResponse()
+
+    async def wait_for_key(self, request: v1.WaitForKeyRequest) -> v1.WaitForKeyResponse:
+        """INVALID_ARGUMENT for a domain that is not known."""
+        key = request.key or v1.ResourceKey()
+        if key.domain not in DOMAINS:
+            cause = f"resource key {key.key!r} is of domain {key.domain}, which is not known"
+            raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
+        wanted = ResourceKey(DOMAINS[key.domain], key.key)
+        await self._broadcaster.ask(WaitForKey(wanted, request.all_acked), deadline_s=WAIT_S)
+        return v1.WaitForKeyResponse()
+
+
+def _info(view: BroadcastView) -> v1.BroadcastInfo:
+    return v1.BroadcastInfo(
+        name=view.name,
+        state=view.state,
+        type=view.type,
+        keys=_keys(view.keys),
+        vchannels=view.vchannels,
+        appended=view.appended,
+        acked=view.acked,
+        poison=view.poison,
+        failures=view.failures,
+        last_error=view.last_error,
+    )
+
+
+def _keys(keys: Iterable[ResourceKey]) -> "list[v1.ResourceKey]":
+    return [v1.ResourceKey(domain=int(it.domain), key=it.key, shared=it.shared) for it in keys]

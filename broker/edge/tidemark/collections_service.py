@@ -1,0 +1,127 @@
+"""tidemark.v1.Collections: the names people use for sets of vchannels.
+
+Owns the translation, and what may be a schema and follow one. Next: broker/coordinator/catalog.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.coordinator.messages import (
+    ChangeSchema,
+    CreateCollection,
+    DropCollection,
+    GetCollection,
+    ListCollections,
+)
+from broker.edge.rpc.arrow_library import load_arrow
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxy
+from broker.model.collection import Collection, RowSchema
+from broker.model.failure import Refused, StreamingCode
+from schemas.arrow.columns import added, check_columns, decode_schema, encode_schema
+from schemas.arrow.ipc import BadArrow
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Collections/"
+RACES_MAX = 8
+"""Two callers who add columns at the same time: one of them begins again."""
+VERSIONS_MAX = 1024
+
+
+class CollectionsService:
+    """Create, Get, List, Drop, AddColumns."""
+
+    def __init__(self, gate: Middleware, catalog: Proxy) -> None:
+        self._gate = gate
+        self._catalog = catalog
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Create": gate.unary(v1.CreateCollectionRequest, self.create),
+            SERVICE + "Get": gate.unary(v1.GetCollectionRequest, self.get),
+            SERVICE + "List": gate.unary(v1.ListCollectionsRequest, self.list),
+            SERVICE + "Drop": gate.unary(v1.DropCollectionRequest, self.drop),
+            SERVICE + "AddColumns": gate.unary(v1.AddColumnsRequest, self.add_columns),
+        }
+
+    async def create(self, request: v1.CreateCollectionRequest) -> v1.Collection:
+        """INVALID_ARGUMENT: bad name, bad number of shards, bad schema, name taken."""
+        schema: RowSchema | None = None
+        if request.arrow_schema:
+            await load_arrow()
+            schema = _first_version(request.arrow_schema)
+        creation = CreateCollection(request.name, request.shards, schema)
+        return _encoded(await self._catalog.ask(creation))
+
+    async def get(self, request: v1.GetCollectionRequest) -> v1.Collection:
+        """CHANNEL_NOT_EXIST when there is none."""
+        return _encoded(await self._catalog.ask(GetCollection(request.name)))
+
+    async def list(self, _: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
+        """All, by name."""
+        found = await self._catalog.ask(ListCollections())
+        return v1.ListCollectionsResponse(collections=[_encoded(entry) for entry in found])
+
+    async def drop(self, request: v1.DropCollectionRequest) -> v1.DropCollectionResponse:
+        """CHANNEL_NOT_EXIST when there is none."""
+        await self._catalog.ask(DropCollection(request.name))
+        return v1.DropCollectionResponse()
+
+    async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:
+        """CHANNEL_NOT_EXIST without the collection, INVALID_ARGUMENT for what may not be added."""
+        await load_arrow()
+        for _ in range(RACES_MAX):
+            collection = await self._catalog.ask(GetCollection(request.name))
+            before = collection.schema
+            if before is None:
+                raise _invalid(f"collection '{request.name}' has no schema to add columns to")
+            after = _next_version(before, request.arrow_columns)
+            if after == before:
+                return _encoded(collection)
+            changed = await self._catalog.ask(ChangeSchema(request.name, before, after))
+            if changed is not None:
+                return _encoded(changed)
+        cause = f"collection '{request.name}' is being changed by others; ask again"
+        raise Refused(StreamingCode.RESOURCE_ACQUIRED, cause)
+
+
+def _first_version(message: bytes) -> RowSchema:
+    try:
+        schema = decode_schema(message)
+        check_columns(schema)
+        return RowSchema(encode_schema(schema), (len(schema),))
+    except BadArrow as error:
+        raise _invalid(f"schema: {error}") from error
+
+
+def _next_version(before: RowSchema, columns: bytes) -> RowSchema:
+    """The same when nothing is new in it."""
+    try:
+        old = decode_schema(before.arrow)
+        new = added(old, decode_schema(columns))
+        if len(new) == len(old):
+            return before
+        if before.version == VERSIONS_MAX:
+            raise _invalid(f"a schema has at most {VERSIONS_MAX} versions")
+        return RowSchema(encode_schema(new), (*before.widths, len(new)))
+    except BadArrow as error:
+        raise _invalid(f"columns: {error}") from error
+
+
+def _invalid(cause: str) -> Refused:
+    return Refused(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _encoded(collection: Collection) -> v1.Collection:
+    found = v1.Collection(
+        name=collection.name,
+        id=collection.id,
+        vchannels=list(collection.vchannels),
+        created_ms=collection.created_ms,
+    )
+    if collection.schema is not None:
+        schema = collection.schema
+        found.schema = v1.RowSchema(arrow=schema.arrow, widths=list(schema.widths))
+    return found

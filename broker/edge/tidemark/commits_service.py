@@ -1,0 +1,138 @@
+"""tidemark.v1.Commits: batches of staged transactions, committed as one, given up, listed.
+
+Owns the translation, and the giving up of what was staged for nothing.
+Next: broker/coordinator/commit/committer.py
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+from grpclib.const import Handler
+
+from broker.coordinator.commit.messages import CommitBatch, CommitView, ListCommits
+from broker.core.txn.batch_commit import asked_wrongly
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxy
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import TxnId, VChannelName
+from broker.model.message import Appended
+from broker.model.stage import BatchCommit, StagedTxn, TxnCommand
+from broker.ports.staged_txns import StagedTxns
+from schemas.generated.tidemark import v1
+
+SERVICE: Final = "/tidemark.v1.Commits/"
+COMMIT_S: Final = 120.0
+"""Longer than it takes to find out that a batch cannot be prepared."""
+GIVE_UP_S: Final = 10.0
+"""What is not given up by then expires by itself."""
+_COMMITTED: Final = StreamingCode.INVALID_TRANSACTION_STATE
+"""Of a rollback of what no commit holds any more."""
+
+
+class CommitsService:
+    """Commit, Abort, List."""
+
+    def __init__(self, gate: Middleware, committer: Proxy, txns: StagedTxns) -> None:
+        self._gate = gate
+        self._committer = committer
+        self._txns = txns
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Commit": gate.unary(v1.CommitBatchRequest, self.commit, interruptible=True),
+            SERVICE + "Abort": gate.unary(v1.AbortBatchRequest, self.abort),
+            SERVICE + "List": gate.unary(v1.ListCommitsRequest, self.list),
+        }
+
+    async def commit(self, request: v1.CommitBatchRequest) -> v1.CommitBatchResponse:
+        """See `CommitBatch` for what is refused."""
+        asked = _asked(request)
+        done = await self._committer.ask(CommitBatch(asked), deadline_s=COMMIT_S)
+        left_out = await self._leave_out(asked) if done.already else 0
+        ticks = [v1.CommittedTo(vchannel=it, time_tick=tick) for it, tick in done.ticks.items()]
+        return v1.CommitBatchResponse(
+            batch=done.batch, already=done.already, ticks=ticks, left_out=left_out
+        )
+
+    async def abort(self, request: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
+        """INVALID_ARGUMENT for what can be no batch; what is not given up expires."""
+        asked = _asked(request)
+        wrong = asked_wrongly(asked)
+        if wrong:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, wrong)
+        outcomes = await self._give_up(asked)
+        rolled_back = sum(isinstance(it, Appended) for it in outcomes)
+        return v1.AbortBatchResponse(rolled_back=rolled_back)
+
+    async def list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
+        """All apps."""
+        found = await self._committer.ask(ListCommits())
+        return v1.ListCommitsResponse(apps=[_info(it) for it in found])
+
+    async def _leave_out(self, asked: BatchCommit) -> int:
+        """Give up what was staged for nothing; how much that is.
+
+        All but what was committed itself: whoever lost the first answer asks with the same again.
+        """
+        outcomes = await self._give_up(asked)
+        committed = [it for it in outcomes if isinstance(it, Refusal) and it.code is _COMMITTED]
+        return len(asked.txns) - len(committed)
+
+    async def _give_up(self, asked: BatchCommit) -> Sequence[Appended | Refusal]:
+        """What became of those that could be told in time."""
+        with anyio.move_on_after(GIVE_UP_S):
+            return tuple((await self._txns.say(TxnCommand.GIVE_UP, asked, asked.txns)).values())
+        return ()
+
+
+class CommitsElsewhere:
+    """The same on a node whose coordinator is another process: it says where to ask."""
+
+    def __init__(self, gate: Middleware, coordinator: str) -> None:
+        self._gate = gate
+        self._coordinator = coordinator
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Commit": gate.unary(v1.CommitBatchRequest, self._refuse_commit),
+            SERVICE + "Abort": gate.unary(v1.AbortBatchRequest, self._refuse_abort),
+            SERVICE + "List": gate.unary(v1.ListCommitsRequest, self._refuse_list),
+        }
+
+    async def _refuse_commit(self, _: v1.CommitBatchRequest) -> v1.CommitBatchResponse:
+        raise self._refused()
+
+    async def _refuse_abort(self, _: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
+        raise self._refused()
+
+    async def _refuse_list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
+        raise self._refused()
+
+    def _refused(self) -> Refused:
+        cause = "this is a node; batches are committed by the coordinator: connect to"
+        return Refused(StreamingCode.INVALID_ARGUMENT, f"{cause} {self._coordinator}")
+
+
+def _asked(request: v1.CommitBatchRequest | v1.AbortBatchRequest) -> BatchCommit:
+    return BatchCommit(request.app, request.batch, _txns(request.txns))
+
+
+def _txns(found: Sequence[v1.StagedTxn]) -> tuple[StagedTxn, ...]:
+    return tuple(
+        StagedTxn(VChannelName(it.vchannel), TxnId(it.txn_id), it.part, it.attempt) for it in found
+    )
+
+
+def _info(view: CommitView) -> v1.AppInfo:
+    return v1.AppInfo(
+        app=view.app,
+        batch=view.batch,
+        done_ms=view.done_ms,
+        under_way=view.under_way,
+        state=view.state,
+        txns=view.txns,
+        age_ms=view.age_ms,
+    )

@@ -1,0 +1,71 @@
+"""tidemark.v1.Copies: the coordinator appends to a log of this node: a broadcast, or a word.
+
+Owns the translation only. Next: broker/node/append/intake.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.codec.broadcast_copies import APPEND_S
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxy
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName, TxnId
+from broker.model.message import Appended, NewMessage
+from broker.model.stage import StageName
+from broker.model.txn import TxnContext
+from broker.node.append.intake import append
+from broker.node.state.messages import Locate
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Copies/"
+
+
+class CopiesService:
+    """Append."""
+
+    def __init__(self, gate: Middleware, directory: Proxy) -> None:
+        self._gate = gate
+        self._directory = directory
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {SERVICE + "Append": self._gate.unary(v1.AppendCopiesRequest, self.append)}
+
+    async def append(self, request: v1.AppendCopiesRequest) -> v1.AppendCopiesResponse:
+        """INVALID_ARGUMENT without copies; CHANNEL_NOT_EXIST when it is not served here."""
+        if not request.pchannel or not request.copies:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "a pchannel and copies are needed")
+        located = await self._directory.demand(
+            Locate(PChannelName(request.pchannel), None, writes=True)
+        )
+        messages = tuple([_message(it) for it in request.copies])
+        outcomes = await append(located, messages, deadline_s=APPEND_S)
+        return v1.AppendCopiesResponse(outcomes=[_encoded(it) for it in outcomes])
+
+
+def _message(it: v1.CopyToAppend) -> NewMessage:
+    stage = it.stage
+    return NewMessage(
+        vchannel=it.vchannel,
+        type=it.type,
+        body=it.body,
+        size=it.size,
+        txn=TxnContext(TxnId(it.txn_id), 0) if it.txn_id else None,
+        pchannel_level=it.pchannel_level,
+        stage=None if stage is None else _stage(stage),
+    )
+
+
+def _stage(it: v1.StageId) -> StageName:
+    return StageName(it.app, it.batch, it.part, it.attempt)
+
+
+def _encoded(outcome: Appended | Refusal) -> v1.AppendedCopy:
+    if isinstance(outcome, Refusal):
+        return v1.AppendedCopy(code=int(outcome.code), cause=outcome.cause)
+    return v1.AppendedCopy(
+        message_id=outcome.id,
+        time_tick=outcome.tick,
+        last_confirmed_id=outcome.last_confirmed_id,
+    )

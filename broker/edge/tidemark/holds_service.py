@@ -1,0 +1,56 @@
+"""tidemark.v1.TimeSync, its holds: broadcasts wait while somebody takes a cut of their channels.
+
+Owns the translation, and that a hold counts only of the coordinator that leads: behind the gate of
+one that was deposed nobody waits any more. Next: broker/coordinator/cuts/cut_lock.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.coordinator.cuts.messages import ReleaseHold, TakeHold
+from broker.edge.cutting import CHANNELS_MAX
+from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.proxies import Proxy
+from broker.model.failure import Refused, StreamingCode
+from broker.ports.lead import Lead
+from broker.ports.meta import MetaError
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.TimeSync/"
+
+
+class HoldsService:
+    """HoldBroadcasts, ReleaseBroadcasts."""
+
+    def __init__(self, gate: Middleware, cut_gate: Proxy, lead: Lead) -> None:
+        self._gate = gate
+        self._cut_gate = cut_gate
+        self._lead = lead
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "HoldBroadcasts": gate.unary(
+                v1.HoldBroadcastsRequest, self.hold, interruptible=True
+            ),
+            SERVICE + "ReleaseBroadcasts": gate.unary(v1.ReleaseBroadcastsRequest, self.release),
+        }
+
+    async def hold(self, request: v1.HoldBroadcastsRequest) -> v1.HoldBroadcastsResponse:
+        """INVALID_ARGUMENT for no channel, too many, or one without a name."""
+        channels = tuple(request.channels)
+        if not 0 < len(channels) <= CHANNELS_MAX or not all(channels):
+            cause = f"{len(channels)} channels; a hold needs 1 to {CHANNELS_MAX}, each with a name"
+            raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
+        held = await self._cut_gate.ask(TakeHold(channels))
+        return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
+
+    async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:
+        """A hold that is unknown has not lasted. INNER when the metadata are away."""
+        lasted = await self._cut_gate.ask(ReleaseHold(request.hold_id))
+        try:
+            # Asked behind it: whoever leads now has led while the hold lasted.
+            return v1.ReleaseBroadcastsResponse(lasted=lasted and await self._lead.leads())
+        except MetaError as error:
+            raise Refused(StreamingCode.INNER, str(error)) from error

@@ -1,0 +1,158 @@
+"""tidemark.v1.Log: batches in and out, and where things are in a log.
+
+Owns the translation of the questions only. A vchannel is answered with the ids of its pchannel.
+Next: broker/edge/tidemark/append_batches.py
+"""
+
+from collections.abc import Mapping
+
+from grpclib.const import Handler
+
+from broker.core.naming import pchannel_of
+from broker.core.time.span_count import Enough
+from broker.edge.measuring import Question, measure
+from broker.edge.rpc.middleware import Call, Middleware
+from broker.edge.rpc.proxies import Proxy
+from broker.edge.tidemark.append_batches import serve_append
+from broker.edge.tidemark.arrowable import Arrowable
+from broker.edge.tidemark.read_batches import serve_read
+from broker.model.channel import ChannelOffsets
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.model.measured import MeasuredChannel
+from broker.node.state.messages import ChannelView, Describe, LatestMvcc, Locate, Located
+from broker.ports.row_schemas import RowSchemas
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Log/"
+
+
+class LogService:
+    """Append, Read, Describe, Seek, Advance, Measure, Mvcc."""
+
+    def __init__(self, gate: Middleware, directory: Proxy, schemas: RowSchemas) -> None:
+        self._gate = gate
+        self._directory = directory
+        self._arrowable = Arrowable(schemas, gate.limits.message_bytes_max)
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        gate = self._gate
+        return {
+            SERVICE + "Append": gate.streaming(self.append),
+            SERVICE + "Read": gate.streaming(self.read),
+            SERVICE + "Describe": gate.unary(v1.DescribeRequest, self.describe),
+            SERVICE + "Seek": gate.unary(v1.SeekRequest, self.seek),
+            SERVICE + "Advance": gate.unary(v1.AdvanceRequest, self.advance),
+            SERVICE + "Measure": gate.unary(v1.MeasureRequest, self.measure),
+            SERVICE + "Mvcc": gate.unary(v1.MvccRequest, self.mvcc),
+        }
+
+    async def append(self, session: Call) -> None:
+        """A stream of batches to one pchannel."""
+        await serve_append(session, self._directory, self._arrowable, self._gate.limits)
+
+    async def read(self, session: Call) -> None:
+        """A stream of batches from one pchannel."""
+        await serve_read(session, self._directory, self._gate.limits)
+
+    async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
+        """In the order asked; the first channel that is not served fails the call, unless the
+        caller wants only those that are."""
+        names = tuple(pchannel_of(name) for name in request.channels)
+        described = await self._directory.ask(Describe(names))
+        return v1.DescribeResponse(
+            channels=[
+                _offsets(name, answer)
+                for name, answer in zip(request.channels, described, strict=True)
+                if not (request.served_only and isinstance(answer, Refusal))
+            ]
+        )
+
+    async def seek(self, request: v1.SeekRequest) -> v1.SeekResponse:
+        """The first id whose tick is not less."""
+        view = await self._view(request.channel)
+        return v1.SeekResponse(message_id=await view.seek(TimeTick(request.time_tick)))
+
+    async def advance(self, request: v1.AdvanceRequest) -> v1.AdvanceResponse:
+        """How far about `bytes_max` bytes reach from an id."""
+        if request.from_id < 0 or request.until_id < request.from_id:
+            raise Refused(
+                StreamingCode.INVALID_ARGUMENT,
+                f"from_id {request.from_id} must be 0 to until_id, {request.until_id}",
+            )
+        view = await self._view(request.channel)
+        end = await view.advance(
+            MessageId(request.from_id), MessageId(request.until_id), max(1, request.bytes_max)
+        )
+        return v1.AdvanceResponse(message_id=end)
+
+    async def measure(self, request: v1.MeasureRequest) -> v1.MeasureResponse:
+        """See `measuring.measure`."""
+        afters = [TimeTick(it) for it in request.after_ticks]
+        question = Question(
+            request.channels,
+            afters * len(request.channels) if len(afters) == 1 else afters,
+            TimeTick(request.until_tick),
+            Enough(request.rows_max, request.bytes_max),
+            (request.step_rows, request.step_bytes),
+            request.together,
+        )
+        found = await measure(self._located, question)
+        return v1.MeasureResponse(
+            channels=[_measured(name, found.channels[name]) for name in request.channels],
+            copies=[
+                v1.BroadcastCopy(
+                    broadcast_id=it.id, vchannel=it.vchannel, time_tick=it.tick, of=it.of
+                )
+                for it in found.copies
+            ],
+        )
+
+    async def mvcc(self, request: v1.MvccRequest) -> v1.MvccResponse:
+        """A tick that no durable data of the vchannel exceeds; only where it is served."""
+        if not request.vchannel:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "the vchannel has no name")
+        tick = await self._directory.demand(LatestMvcc(request.vchannel))
+        return v1.MvccResponse(time_tick=tick)
+
+    async def _view(self, channel: str) -> ChannelView:
+        if not channel:
+            raise Refused(StreamingCode.INVALID_ARGUMENT, "the channel has no name")
+        return (await self._located(pchannel_of(channel))).view
+
+    async def _located(self, name: PChannelName) -> Located:
+        return await self._directory.demand(Locate(name, None))
+
+
+def _measured(name: str, found: MeasuredChannel) -> v1.MeasuredChannel:
+    return v1.MeasuredChannel(
+        channel=name,
+        exact_tick=found.exact,
+        first_ticks=[it.first_tick for it in found.steps],
+        ticks=[it.tick for it in found.steps],
+        rows=[it.rows for it in found.steps],
+        bytes=[it.bytes for it in found.steps],
+    )
+
+
+def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
+    if isinstance(answer, Refusal):
+        raise Refused(answer.code, answer.cause)
+    return v1.ChannelOffsets(
+        channel=name,
+        first_id=answer.first_id,
+        next_id=answer.next_id,
+        closed_tick=answer.closed_tick,
+        size_bytes=answer.size_bytes,
+        term=answer.term,
+        last_confirmed_id=answer.last_confirmed_id,
+        open_txns=answer.open_txns,
+        open_txn_bytes=answer.open_txn_bytes,
+        checkpoint_id=answer.checkpoint.id if answer.checkpoint else 0,
+        checkpoint_tick=answer.checkpoint.tick if answer.checkpoint else 0,
+        growing_segments=answer.segments.growing,
+        growing_bytes=answer.segments.growing_bytes,
+        sealed_segments=answer.segments.sealed,
+        observed_tick=answer.observed_tick,
+        prepared_txns=answer.prepared_txns,
+    )

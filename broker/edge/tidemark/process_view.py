@@ -1,0 +1,20 @@
+"""What the admin service may see of the process it is in, and do to it.
+
+Owns nothing: it is a view. Next: broker/edge/tidemark/admin_service.py
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from actors import System
+from broker.model.damage import Damage
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """`tree`: the live actors; `chaos_allowed`: whether callers may kill them."""
+
+    tree: System
+    chaos_allowed: bool = False
+    damages: Callable[[], Sequence[Damage]] = tuple
+    damages_unlisted: Callable[[], int] = int

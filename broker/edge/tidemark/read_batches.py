@@ -1,0 +1,292 @@
+"""One Read stream of `tidemark.v1.Log`: batches out, as far as credit and window reach.
+
+Owns the reader's cursor and its credit. Never cuts a batch: one goes out whole, with the range of
+messages that is meant, so a credit may be exceeded by one batch.
+Next: broker/edge/tidemark/slices.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import anyio
+
+from actors import ActorDied, StaleTerm
+from broker.core.log.delivery import Item
+from broker.core.naming import belongs_to
+from broker.edge.cutting import close_up_to
+from broker.edge.rpc.arrow_library import load_arrow
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.failures import late
+from broker.edge.rpc.middleware import Call, decoded
+from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.pulling import Puller
+from broker.edge.rpc.request_metadata import consumer_channel
+from broker.edge.rpc.stream_meters import StreamMeter
+from broker.edge.tidemark.slices import RowsWanted, batch_of
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
+from broker.model.position import (
+    DeliverFilter,
+    DeliverPolicy,
+    FromAll,
+    FromLatest,
+    MessageTypes,
+    ReadPosition,
+    StartFrom,
+    TimeTickGte,
+)
+from broker.model.record import Slice
+from broker.node.state.messages import Delivery, Locate, Located, OpenScanner
+from broker.transport import ServerBatchStream
+from schemas.arrow.columns import COLUMNS_MAX
+from schemas.batches import STORED, Position, ReadBatch, read_batch, read_response
+from schemas.encoding.frames import frame_head
+from schemas.generated.tidemark import v1
+
+CREDIT_BYTES_MIN: Final = 32 * 1024
+VCHANNELS_MAX: Final = 16_384
+
+
+async def serve_read(session: Call, directory: Proxy, limits: EdgeLimits) -> None:
+    """The whole life of one stream; refusals of the header, `Locate`, the request, the Scanner."""
+    channel = consumer_channel(session.metadata)
+    located = await directory.demand(Locate(channel.name, channel.term))
+    await session.stream.write_batch([b""])
+    requests = await _first_requests(session.stream, limits.idle_peer_s)
+    if not requests:
+        return
+    wanted = requests[0].open
+    if wanted is None:
+        raise _invalid("the first request of a Read stream must open it")
+    rows = _rows_wanted(wanted)
+    if rows is not None:
+        await load_arrow()
+    opening, cursor = await _opening(wanted, located)
+    opened = await directory.demand(opening)
+    credit_bytes = sum([it.credit_bytes for it in requests])
+    stream = ReadStream(session.stream, TimeTick(wanted.until_tick), credit_bytes)
+    stream.rows = rows
+    puller = Puller(directory, opening, opened.scanner)
+    with session.meters.consuming(channel.name) as meter:
+        stream.meter = meter
+        await stream.run(puller, cursor or opened.cursor, limits.consume_credit_bytes)
+
+
+async def _first_requests(stream: ServerBatchStream, within_s: float) -> list[v1.ReadRequest]:
+    """A reader sends them at once; one that does not would hold its place for ever."""
+    with anyio.move_on_after(within_s):
+        return [decoded(it, v1.ReadRequest) for it in await stream.read_batch()]
+    raise late(f"no request came within {within_s:g} s")
+
+
+class ReadStream:
+    """The reader after its first request."""
+
+    def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
+        self.meter = StreamMeter()
+        self.rows: RowsWanted | None = None
+        self._stream = stream
+        self._until = until
+        self._credit_bytes = credit_bytes
+        self._more_credit = anyio.Event()
+        self._feeding = anyio.CancelScope()
+
+    async def run(self, puller: Puller, cursor: ReadPosition, bytes_max: int) -> None:
+        """Until everything wanted was given, or the reader half-closes."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._take_credit)
+                with self._feeding:
+                    await self._feed(puller, cursor, bytes_max)
+                tasks.cancel_scope.cancel()
+        finally:
+            puller.release()
+
+    async def _take_credit(self) -> None:
+        while frames := await self._stream.read_batch():
+            for frame in frames:
+                self._credit_bytes += decoded(frame, v1.ReadRequest).credit_bytes
+            self._more_credit.set()
+        self._feeding.cancel()
+
+    async def _feed(self, puller: Puller, cursor: ReadPosition, bytes_max: int) -> None:
+        while True:
+            while self._credit_bytes <= 0:
+                self._more_credit = anyio.Event()
+                await self._more_credit.wait()
+            room = await self._stream.room()
+            allowed = min(room, bytes_max, self._credit_bytes)
+            delivery = await puller.pull(cursor, max(CREDIT_BYTES_MIN, allowed))
+            cursor = delivery.cursor
+            framed, end = self._framed(delivery)
+            if framed:
+                self._credit_bytes -= len(framed)
+                await self._stream.write_framed(framed)
+                self.meter.consumed_bytes += len(framed)
+            if end:
+                return
+
+    def _framed(self, delivery: Delivery) -> tuple[bytes, bool]:
+        """What of a delivery goes out, and whether that is the end.
+
+        Where the reader is then goes with the last batch; what it was given is closed behind it.
+        """
+        batches, beyond = self._batches(delivery.items)
+        closed = delivery.tick.tick if delivery.tick else 0
+        if delivery.items:
+            closed = max(closed, delivery.cursor.tick)
+        if beyond or (self._until and max(closed, delivery.cursor.tick) >= self._until):
+            responses = [*map(read_response, batches)]
+            responses.append(read_response(closed_tick=self._until, end=True))
+            return _frames(responses), True
+        if not delivery.items and not closed:
+            return b"", False
+        last = batches.pop() if batches else ()
+        responses = [*map(read_response, batches)]
+        responses.append(read_response(last, closed, _position(delivery.cursor)))
+        return _frames(responses), False
+
+    def _batches(self, items: Sequence[Item]) -> tuple[list[Sequence[bytes]], bool]:
+        """Each batch in parts, as far as they are wanted, and whether one is beyond that."""
+        found: list[Sequence[bytes]] = []
+        members: list[DeliveredInTxn] = []
+        for item in items:
+            if self._is_beyond(item):
+                return found, True
+            match item:
+                case Slice():
+                    found += (*_transaction(members), *self._slice(self._cut(item)))
+                    members = []
+                case DeliveredInTxn():
+                    if item.begins is None and self.rows is None:
+                        members.append(item)
+                case Delivered():  # the commit, whose members are here or came before
+                    found += _transaction(members)
+                    members = []
+                case ClosedTick():
+                    continue  # the reader is told with the rest
+        return found + _transaction(members), False
+
+    def _slice(self, part: Slice) -> list[Sequence[bytes]]:
+        batch = batch_of(part) if self.rows is None else self.rows.batch_of(part)
+        return [] if batch is None else [read_batch(batch)]
+
+    def _is_beyond(self, item: Delivered | ClosedTick | Slice) -> bool:
+        if not self._until:
+            return False
+        first = item.first_tick if isinstance(item, Slice) else item.tick
+        return first > self._until
+
+    def _cut(self, part: Slice) -> Slice:
+        """Without what lies beyond the end."""
+        if not self._until or part.last_tick <= self._until:
+            return part
+        return replace(part, end=self._until - part.record.base_tick + 1)
+
+
+async def _opening(
+    wanted: v1.ReadOpen, located: Located
+) -> tuple[OpenScanner, ReadPosition | None]:
+    """What to open, and the cursor to begin with when it is not for the log to say."""
+    channel = located.channel
+    vchannels = _vchannels(wanted, channel.name)
+    filters: list[DeliverFilter] = []
+    policy: DeliverPolicy = FromAll()
+    cursor: ReadPosition | None = None
+    for tick in (wanted.from_tick, wanted.until_tick):
+        if tick:
+            await _close(located, TimeTick(tick))
+    if wanted.position is not None:
+        cursor = _cursor(wanted.position)
+    elif wanted.from_tick:
+        policy = StartFrom(await located.view.seek(TimeTick(wanted.from_tick)))
+        filters.append(TimeTickGte(TimeTick(wanted.from_tick)))
+    elif wanted.from_id < 0:
+        raise _invalid(f"message id {wanted.from_id} is below 0")
+    elif wanted.from_id:
+        policy = StartFrom(MessageId(wanted.from_id))
+    elif wanted.latest:
+        policy = FromLatest()
+    if wanted.types:
+        filters.append(MessageTypes(frozenset(int(it) for it in wanted.types)))
+    only = vchannels[0] if len(vchannels) == 1 else ""
+    among = frozenset(vchannels) if len(vchannels) > 1 else None
+    opening = OpenScanner(
+        channel.name, channel.term, only, policy, tuple(filters), among=among, whole=True
+    )
+    return opening, cursor
+
+
+def _vchannels(wanted: v1.ReadOpen, pchannel: PChannelName) -> list[str]:
+    names = list(dict.fromkeys(wanted.vchannels))
+    if len(names) > VCHANNELS_MAX:
+        raise _invalid(f"{len(names)} vchannels; at most {VCHANNELS_MAX} may be read together")
+    for name in names:
+        if not name or not belongs_to(name, pchannel):
+            raise _invalid(
+                f"vchannel {name!r} does not belong to pchannel {pchannel!r}, which this stream"
+                " is for"
+            )
+    return names
+
+
+async def _close(located: Located, tick: TimeTick) -> None:
+    try:
+        await close_up_to(located, tick)
+    except (ActorDied, StaleTerm) as error:
+        raise Refused(StreamingCode.ON_SHUTDOWN, f"{error}; locate the channel again") from error
+
+
+def _cursor(position: v1.ReadPosition) -> ReadPosition:
+    if position.next_id < 1 or position.inside < 0 or position.open_id < 0:
+        raise _invalid(f"{position} is no position that a Read stream gave")
+    open_id = MessageId(position.open_id) if position.open_id else None
+    if open_id is not None and open_id > position.next_id:
+        raise _invalid(f"{position} is no position that a Read stream gave")
+    return ReadPosition(
+        MessageId(position.next_id), TimeTick(position.time_tick), open_id, position.inside
+    )
+
+
+def _position(cursor: ReadPosition) -> Position:
+    return Position(cursor.next_id, cursor.tick, cursor.open_id or 0, cursor.inside)
+
+
+def _rows_wanted(wanted: v1.ReadOpen) -> RowsWanted | None:
+    if wanted.columns and not wanted.rows:
+        raise _invalid("columns are those of rows: ask for rows, too")
+    if len(wanted.columns) > COLUMNS_MAX:
+        raise _invalid(f"{len(wanted.columns)} columns; a collection has at most {COLUMNS_MAX}")
+    return RowsWanted(frozenset(wanted.columns)) if wanted.rows else None
+
+
+def _transaction(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:
+    """The bodies of a transaction as one batch, if there are any; all have its commit's tick."""
+    if not bodies:
+        return []
+    batch = ReadBatch(
+        sizes=tuple([len(it.body) for it in bodies]),
+        message_id=bodies[0].id,
+        tick=bodies[0].tick,
+        last_confirmed_id=bodies[0].last_confirmed_id,
+        form=STORED,
+        end=len(bodies),
+        ids=tuple([it.id for it in bodies]),
+        body=b"".join([it.body for it in bodies]),
+    )
+    return [read_batch(batch)]
+
+
+def _frames(messages: Sequence[Sequence[bytes]]) -> bytes:
+    """Messages in parts, each behind its head; the one copy that is made of their bodies."""
+    parts: list[bytes] = []
+    for message in messages:
+        parts.append(frame_head(sum(map(len, message))))
+        parts += message
+    return b"".join(parts)
+
+
+def _invalid(cause: str) -> Refused:
+    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -1,0 +1,68 @@
+"""A part of a record as a ReadBatch: as it is stored, or rows with some of their columns.
+
+Owns no state. Never looks into a body but to take columns out of rows, which copies those alone.
+Next: schemas/batches.py
+"""
+
+from broker.model.batch import BatchPart, Codec
+from broker.model.failure import Refused, StreamingCode
+from broker.model.record import Slice, SliceInTxn
+from schemas.arrow.ipc import BadArrow
+from schemas.arrow.rows import select_columns
+from schemas.batches import ARROW_ROWS, STORED, ReadBatch
+
+
+def batch_of(part: Slice) -> ReadBatch:
+    """All of it, whatever it is."""
+    record, batch = part.record, part.record.batch
+    plain = ReadBatch(
+        vchannel=record.vchannel,
+        sizes=record.sizes,
+        message_id=record.base_id,
+        tick=record.base_tick,
+        last_confirmed_id=record.last_confirmed_id,
+        type=record.kind,
+        form=STORED,
+        first=part.first,
+        end=part.end,
+        body=record.body,
+    )
+    if batch is None:
+        return plain
+    if isinstance(part, SliceInTxn):
+        ids = tuple(range(record.base_id, record.next_id))
+        plain = plain._replace(tick=part.tick, last_confirmed_id=part.last_confirmed_id, ids=ids)
+    if batch.codec is Codec.ARROW:
+        return plain._replace(form=ARROW_ROWS, sizes=(), properties=batch.properties)
+    return _of_payloads(plain, batch)
+
+
+def _of_payloads(plain: ReadBatch, batch: BatchPart) -> ReadBatch:
+    return plain._replace(
+        form=0,
+        properties=batch.properties,
+        codec=batch.codec,
+        key_sizes=batch.keys.sizes,
+        keys=batch.keys.body,
+    )
+
+
+class RowsWanted:
+    """For a reader of rows alone. `columns`: those, of what each batch has; none for all."""
+
+    def __init__(self, columns: frozenset[str]) -> None:
+        self._columns = columns
+
+    def batch_of(self, part: Slice) -> ReadBatch | None:
+        """None for what is no rows. Raises Refused when they are damaged."""
+        batch = part.record.batch
+        if batch is None or batch.codec is not Codec.ARROW:
+            return None
+        whole = batch_of(part)
+        if not self._columns:
+            return whole
+        try:
+            return whole._replace(body=select_columns(whole.body, self._columns))
+        except BadArrow as error:
+            where = f"message {part.record.base_id} of {part.record.vchannel}"
+            raise Refused(StreamingCode.UNRECOVERABLE, f"{where}: {error}") from error

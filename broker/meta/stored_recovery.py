@@ -1,0 +1,186 @@
+"""Recovery snapshots over a metadata store: one record for each object, and a head written last.
+
+Owns the order of the writes and who may write. Every write expects the head as this claim left it:
+whoever claims the pchannel later writes the head first, and so turns away all that comes after.
+Why objects may be newer than the checkpoint after a crash, and never older: they carry a tick of
+their own, so replaying the log from the checkpoint passes over what they have seen.
+Next: broker/meta/recovery_records.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from broker.meta.recovery_records import (
+    Head,
+    SnapshotKeys,
+    Unreadable,
+    decode_finished,
+    decode_head,
+    decode_producers,
+    decode_segment,
+    decode_vchannel,
+    encode_finished,
+    encode_head,
+    encode_producers,
+    encode_segment,
+    encode_vchannel,
+)
+from broker.model.ids import PChannelName, Term, TimeTick
+from broker.model.snapshot import Change, Snapshot
+from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+from broker.ports.recovery_store import Superseded
+
+KEYS_A_WRITE_MAX = 100
+"""Within what every driver takes as one transaction."""
+
+CLAIM_ATTEMPTS_MAX = 32
+T = TypeVar("T")
+
+
+class StoredRecovery:
+    """Implements `ports.recovery.RecoveryStore`."""
+
+    def __init__(self, store: MetaStore, *, keys_a_write_max: int = KEYS_A_WRITE_MAX) -> None:
+        self._store = store
+        assert keys_a_write_max > 1, "the head, and something else"
+        self._keys_a_write_max = keys_a_write_max
+
+    async def claim(self, channel: PChannelName, term: Term) -> "StoredClaim":
+        """See the port. The head comes first: from then on nobody older writes."""
+        keys = SnapshotKeys(channel)
+        for _ in range(CLAIM_ATTEMPTS_MAX):
+            entry = await self._store.get(keys.head)
+            before, damage = _head(keys, entry)
+            if before.term > term:
+                raise Superseded(channel, term, before.term)
+            head = replace(before, term=term, claims=before.claims + 1)
+            expect = {keys.head: 0 if entry is None else entry.revision}
+            try:
+                revision = await self._store.write({keys.head: encode_head(head)}, expect=expect)
+            except Conflict:
+                continue
+            stored = await self._store.list(keys.prefix)
+            found = _Found(keys, stored, head, damage)
+            claim = StoredClaim(self._store, keys, head, found, self._keys_a_write_max)
+            claim.revision = revision
+            return claim
+        raise MetaError(f"{keys.head}: lost {CLAIM_ATTEMPTS_MAX} races for this record")
+
+
+class StoredClaim:
+    """Implements `ports.recovery.Claim`. `revision`: the head's, as this claim wrote it last."""
+
+    def __init__(
+        self,
+        store: MetaStore,
+        keys: SnapshotKeys,
+        head: Head,
+        found: "_Found",
+        keys_a_write_max: int,
+    ) -> None:
+        self.snapshot = found.snapshot
+        self.damage = tuple(found.damage)
+        self.revision = 0
+        self._unreadable = found.unreadable
+        self._store = store
+        self._keys = keys
+        self._head = head
+        self._keys_a_write_max = keys_a_write_max
+
+    async def save(self, change: Change) -> None:
+        """See the port."""
+        head = replace(self._head, checkpoint=change.checkpoint)
+        puts = list(_puts(self._keys, change).items())
+        renewed = {key for key, _ in puts}
+        deletes = [key for key in self._unreadable if key not in renewed]
+        deletes += _deletes(self._keys, change)
+        try:
+            self.revision = await self._write_all(puts, deletes, encode_head(head))
+        except Conflict:
+            self.revision = await self._written_before(encode_head(head))
+        self._head = head
+        self._unreadable = []
+
+    async def _write_all(
+        self, puts: list[tuple[str, bytes]], deletes: list[str], head: bytes
+    ) -> int:
+        expect = {self._keys.head: self.revision}
+        size = self._keys_a_write_max - 1  # the last write has the head, too
+        while len(puts) + len(deletes) > size:
+            room = max(0, size - len(puts))
+            await self._store.write(dict(puts[:size]), deletes=deletes[:room], expect=expect)
+            puts, deletes = puts[size:], deletes[room:]
+        last = {**dict(puts), self._keys.head: head}
+        return await self._store.write(last, deletes=deletes, expect=expect)
+
+    async def _written_before(self, head: bytes) -> int:
+        """The head is another one: it may be ours, of a try whose answer was lost."""
+        entry = await self._store.get(self._keys.head)
+        if entry is None or entry.value != head:
+            newest, _ = _head(self._keys, entry)
+            raise Superseded(self._keys.channel, self._head.term, newest.term)
+        return entry.revision
+
+
+class _Found:
+    """What a store has of one pchannel, and what of it cannot be read."""
+
+    def __init__(
+        self, keys: SnapshotKeys, stored: Sequence[tuple[str, Entry]], head: Head, damage: str
+    ) -> None:
+        self.damage = [damage] if damage else []
+        self.unreadable: list[str] = []
+        values = {key: entry.value for key, entry in stored}
+        nothing = ((), TimeTick(0))
+        finished = self._read(values, keys.finished, decode_finished) or [nothing]
+        producers = self._read(values, keys.producers, decode_producers) or [nothing]
+        vchannels = self._read(values, keys.vchannels, decode_vchannel)
+        segments = self._read(values, keys.segments, decode_segment)
+        self.snapshot = Snapshot(
+            checkpoint=None if self.damage else head.checkpoint,
+            vchannels=tuple(vchannels),
+            segments=tuple(segments),
+            finished=finished[0][0],
+            finished_tick=finished[0][1],
+            producers=producers[0][0],
+            producers_tick=producers[0][1],
+        )
+
+    def _read(
+        self, values: Mapping[str, bytes], prefix: str, decode: Callable[[bytes], T]
+    ) -> list[T]:
+        found: list[T] = []
+        for key in [key for key in values if key.startswith(prefix)]:
+            try:
+                found.append(decode(values[key]))
+            except Unreadable as error:
+                self.damage.append(f"{key}: {error}")
+                self.unreadable.append(key)
+        return found
+
+
+def _head(keys: SnapshotKeys, entry: Entry | None) -> tuple[Head, str]:
+    """The head, and what is wrong with it; one that cannot be read is as good as none."""
+    nothing = Head(Term(0), 0, None)
+    if entry is None:
+        return nothing, ""
+    try:
+        return decode_head(entry.value), ""
+    except Unreadable as error:
+        return nothing, f"{keys.head}: {error}"
+
+
+def _puts(keys: SnapshotKeys, change: Change) -> dict[str, bytes]:
+    puts = {keys.vchannels + each.name: encode_vchannel(each) for each in change.vchannels}
+    puts |= {f"{keys.segments}{each.id}": encode_segment(each) for each in change.segments}
+    if change.finished is not None:
+        puts[keys.finished] = encode_finished(change.finished, change.checkpoint.tick)
+    if change.producers is not None:
+        puts[keys.producers] = encode_producers(change.producers, change.checkpoint.tick)
+    return puts
+
+
+def _deletes(keys: SnapshotKeys, change: Change) -> list[str]:
+    vchannels = [keys.vchannels + name for name in change.gone_vchannels]
+    return vchannels + [f"{keys.segments}{id}" for id in change.gone_segments]

@@ -1,0 +1,1 @@
+"""The write path of one pchannel: the Appender and what it needs."""

@@ -1,0 +1,49 @@
+"""Where an Appender's term comes from: durable before the Appender exists.
+
+The first incarnation takes the term it was assigned; each later one acquires the next. It asks the
+storage first, so that a full disk does not burn terms.
+Next: broker/node/append/appender.py
+"""
+
+from broker.model.channel import PChannel
+from broker.model.failure import Refused, StreamingCode
+from broker.node.state.messages import ChannelFailed
+from broker.node.state.parts import NodeParts
+
+
+class ChannelTerms:
+    """A `TermSource` for one assignment of one pchannel to this node.
+
+    `used`: an Appender that is gone had the assigned term; the first one takes the next.
+    """
+
+    def __init__(self, assigned: PChannel, parts: NodeParts, *, used: bool = False) -> None:
+        self._assigned = assigned
+        self._name = assigned.name
+        self._newest = assigned.term
+        self._parts = parts
+        self._claimed = used
+
+    async def next_term(self, path: str) -> int:
+        """The assigned term, then newer ones; raises when the storage or the store refuse."""
+        if not await self._parts.wal.writable():
+            cause = f"{self._name}: the storage takes no writes; trying again"
+            raise self._failed(Refused(StreamingCode.ON_SHUTDOWN, cause), final=False)
+        try:
+            await self._take_next()
+        except Refused as error:
+            overtaken = error.refusal.code is StreamingCode.IGNORED_OPERATION
+            raise self._failed(error, final=overtaken) from error
+        return self._newest
+
+    async def _take_next(self) -> None:
+        if self._claimed:
+            self._newest = await self._parts.terms.acquire(self._name)
+        else:
+            await self._parts.terms.claim(self._assigned)
+            self._claimed = True
+
+    def _failed(self, error: Refused, *, final: bool) -> Refused:
+        event = ChannelFailed(self._name, self._newest, error.refusal, final)
+        self._parts.open_channels.report(event)
+        return error

@@ -1,0 +1,113 @@
+"""The subtree of one pchannel.
+
+    channel[name] (one_for_one)
+    ├─ keeper                      opens and closes what stands beside it
+    └─ log (rest_for_one)          one assignment: what is here starts again with the Appender
+       ├─ appender                 its actor term is the pchannel's term
+       ├─ time_tick
+       ├─ scanners (one_for_one)       one for each consumer
+       ├─ transactions (one_for_one)   one for each open transaction
+       ├─ roster                       starts those and keeps them told
+       └─ recovery                     saves what a restart goes on from
+
+It only describes them. Why `log` has a supervisor above it: opening a log may take long, and a
+supervisor that starts a child does nothing else meanwhile; so each pchannel waits for itself only.
+Next: broker/node/keeper.py
+"""
+
+from actors import (
+    Backoff,
+    ChildSpec,
+    MailboxSpec,
+    Overflow,
+    Restart,
+    Strategy,
+    SupervisorSpec,
+)
+from broker.core.log.delivery import Selection
+from broker.model.channel import PChannel
+from broker.model.ids import PChannelName
+from broker.node.append.appender import Appender
+from broker.node.append.time_tick import TimeTickBeat
+from broker.node.channel_terms import ChannelTerms
+from broker.node.recovery.recovery import Recovery
+from broker.node.scanner import Scanner
+from broker.node.state.parts import NodeParts
+from broker.node.txn.roster import ROSTER, TRANSACTIONS, Roster
+
+LOG = "log"
+SCANNERS = "scanners"
+LOG_RESTARTS_MAX = 20
+"""In 30 s: an Appender may be killed that often before its whole subtree is built anew."""
+
+RESTARTS_MAX = 10_000
+"""One pchannel that cannot be held up must not take the others down: it is retried for ever."""
+
+OPEN_DEADLINE_S = 300.0
+"""Recovery reads the end of a log, which may be on a slow disk."""
+
+
+def log_spec(channel: PChannel, parts: NodeParts, *, again: bool = False) -> SupervisorSpec:
+    """The subtree of a pchannel that was assigned to this node at its term.
+
+    `again`: it was open at that term; now it opens at the next.
+    """
+    name = channel.name
+    appender = ChildSpec(
+        name="appender",
+        build=lambda: Appender(name, parts, channel.access),
+        mailbox=MailboxSpec(
+            bound=parts.limits.backlog_batches_max,
+            overflow=Overflow.FAIL,
+            batch_max=parts.limits.backlog_batches_max,
+        ),
+        restart=Restart.TRANSIENT,
+        terms=ChannelTerms(channel, parts, used=again),
+        start_deadline_s=OPEN_DEADLINE_S,
+        patient=True,
+    )
+    time_tick = ChildSpec(
+        name="time_tick",
+        build=lambda: TimeTickBeat(name, parts),
+        mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
+    )
+    scanners = SupervisorSpec(name=SCANNERS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000)
+    transactions = SupervisorSpec(
+        name=TRANSACTIONS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000
+    )
+    roster = ChildSpec(
+        name=ROSTER,
+        build=lambda: Roster(name, parts),
+        mailbox=MailboxSpec(bound=1024, overflow=Overflow.SHED, batch_max=1024),
+    )
+    recovery = ChildSpec(
+        name="recovery",
+        build=lambda: Recovery(name, parts),
+        mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
+        restart=Restart.TRANSIENT,
+        stop_deadline_s=parts.limits.snapshot_flush_s + 1.0,
+    )
+    return SupervisorSpec(
+        name=LOG,
+        strategy=Strategy.REST_FOR_ONE,
+        children=(appender, time_tick, scanners, transactions, roster, recovery),
+        restarts_max=LOG_RESTARTS_MAX,
+        backoff=Backoff(first_s=0.05, max_s=5.0),
+    )
+
+
+def scanner_spec(
+    number: int,
+    name: PChannelName,
+    selection: Selection,
+    parts: NodeParts,
+    *,
+    ignores_pause: bool = False,
+) -> ChildSpec:
+    """One consumer's Scanner; killed, it comes back at the next term and knows nothing."""
+    return ChildSpec(
+        name=f"scanner-{number}",
+        build=lambda: Scanner(name, selection, parts, ignores_pause=ignores_pause),
+        mailbox=MailboxSpec(bound=16, overflow=Overflow.FAIL, batch_max=16),
+        restart=Restart.TRANSIENT,
+    )

@@ -1,0 +1,1 @@
+"""How a process becomes, stays and stops being a node of the cluster."""

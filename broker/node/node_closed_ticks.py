@@ -1,0 +1,32 @@
+"""How far the pchannels of this node are closed, for the cluster's time synchronisation.
+
+It only translates: a pchannel that does not serve here is left out. It owns no state.
+Next: broker/node/directory.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from actors import ActorError, Ref
+from broker.model.channel import ChannelOffsets
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import PChannelName, TimeTick
+from broker.node.state.messages import Describe, DirectoryMessage
+
+DEADLINE_S = 2.0
+
+
+class LocalClosedTicks:
+    """A `ClosedTicks`. `directory` gives the current incarnation of the node's Directory."""
+
+    def __init__(
+        self, names: Sequence[PChannelName], directory: Callable[[], Ref[DirectoryMessage]]
+    ) -> None:
+        self._question = Describe(tuple(names))
+        self._directory = directory
+
+    async def closed_ticks(self) -> Mapping[PChannelName, TimeTick]:
+        try:
+            described = await self._directory().ask(self._question, deadline_s=DEADLINE_S)
+        except ActorError as error:
+            raise Refused(StreamingCode.INNER, f"closed ticks cannot be had: {error}") from error
+        return {it.name: it.closed_tick for it in described if isinstance(it, ChannelOffsets)}

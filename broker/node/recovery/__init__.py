@@ -1,0 +1,1 @@
+"""Follows a log, and saves the snapshot that a restart continues from."""

@@ -1,0 +1,209 @@
+"""Follows the log of one pchannel and saves what a restart goes on from.
+
+It owns the state and when it is saved: every `snapshot_period_s`, or sooner after enough records,
+always between two records. It looks at the tail from time to time and takes what has come since, so
+that no append waits for it and no row costs a hop. It never writes to the log.
+Why it reads back what the Appender has read: its state comes from the store and the log alone, so
+killed at any moment, also between two writes of a snapshot, it builds the same one again.
+Next: broker/node/recovery/replay.py
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import assert_never
+
+import anyio
+
+from actors import Actor, Context, Envelope
+from broker.model.ids import PChannelName
+from broker.model.record import Record
+from broker.model.snapshot import Change
+from broker.node.recovery.replay import READ_BYTES, Replay, begin, tell
+from broker.node.state.messages import FollowLog, RecoveryMessage, SaveAgain
+from broker.node.state.open_channels import OpenChannel
+from broker.node.state.parts import NodeParts
+from broker.ports.meta import MetaError
+from broker.ports.recovery_store import SnapshotClaim, Superseded
+from broker.ports.wal import Corrupt, OutOfRange, WalError
+
+FOLLOW_LOG = FollowLog()
+SAVE_AGAIN = SaveAgain()
+RETRY_FIRST_S = 0.01
+RETRY_MAX_S = 1.0
+RECORDS_A_TURN = 2000
+"""Then others have theirs: a look may have much to catch up with."""
+
+notes = logging.getLogger("broker.node")
+
+
+class Recovery(Actor[RecoveryMessage]):
+    """See the module."""
+
+    _context: Context[RecoveryMessage]
+    _claim: SnapshotClaim
+    _opened: OpenChannel
+
+    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+        self._name = name
+        self._parts = parts
+        self._limits = parts.limits
+        self._replay: Replay | None = None
+        self._change: Change | None = None
+        self._saves = self._failures = self._in_a_row = 0
+        self._saved_s = 0.0
+
+    async def started(self, context: Context[RecoveryMessage]) -> None:
+        """Begin soon; what stands beside it may still be starting."""
+        self._context = context
+        context.after(0.0, FOLLOW_LOG)
+
+    async def receive(self, batch: Sequence[Envelope[RecoveryMessage]]) -> None:
+        """Follow, and save when it is time; one thing after the other."""
+        for envelope in batch:
+            match envelope.message:
+                case FollowLog():
+                    await self._look()
+                case SaveAgain():
+                    await self._save()
+                case _:
+                    assert_never(envelope.message)
+
+    async def stopped(self) -> None:
+        """Save once more, so that the next owner has little to read."""
+        if self._replay is None:
+            return
+        with anyio.move_on_after(self._limits.snapshot_flush_s), suppress(WalError):
+            while not await self._follow(self._replay):
+                pass
+            while await self._unsaved():
+                await self._context.clock.sleep(self._backoff_s())
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """How far it has come, how often it saved, and what in the log could not be."""
+        if self._replay is None:
+            return {}
+        state, saved = self._replay.state, self._opened.saved.checkpoint
+        return {
+            "checkpoint_id": saved.id if saved else 0,
+            "checkpoint_tick": saved.tick if saved else 0,
+            "behind": self._opened.tail.next_id - self._replay.next_id,
+            "dirty": state.dirty,
+            "saves": self._saves,
+            "save_failures": self._failures,
+            "inconsistent": state.wrong,
+            "vchannels": len(state.objects.vchannels),
+            "segments": len(state.objects.segments),
+            "finished_txns": len(state.finished.all()),
+        }
+
+    async def _unsaved(self) -> bool:
+        """Save; whether something is left that has to be tried again."""
+        if self._replay is not None and (self._change or self._replay.state.dirty):
+            await self._save()
+        return self._change is not None
+
+    async def _look(self) -> None:
+        delay_s = self._limits.snapshot_look_s
+        try:
+            replay = self._replay or await self._taken()
+            if replay is not None:
+                if not await self._follow(replay):
+                    delay_s = 0.0
+                elif self._change is None and self._is_due(replay):
+                    await self._save()
+        except WalError as error:  # it is being closed, or reopened
+            notes.debug("%s: not followed now: %s", self._name, error)
+        self._context.after(delay_s, FOLLOW_LOG)
+
+    async def _taken(self) -> Replay | None:
+        """Claim the snapshot and begin where it ends; None when that cannot be done yet."""
+        opened = self._parts.open_channels.find(self._name)
+        if opened is None:
+            return None
+        try:
+            claim = await self._parts.recovery.claim(self._name, opened.channel.term)
+        except MetaError as error:
+            self._tell_failure(error)
+            return None
+        except Superseded as error:
+            self._leave(error)
+            return None
+        self._in_a_row = 0
+        self._opened, self._claim = opened, claim
+        self._saved_s = self._context.clock.monotonic_s()
+        headers = self._parts.headers
+        self._replay = begin(self._name, claim, opened.log.bounds(), headers, self._limits)
+        return self._replay
+
+    async def _follow(self, replay: Replay) -> bool:
+        """Whether everything that is readable has been observed; else another turn is needed."""
+        seen = 0
+        while replay.next_id < self._opened.tail.next_id:
+            if seen >= RECORDS_A_TURN:
+                return False
+            records = self._opened.tail.read(replay.next_id)
+            if records is None:
+                records = await self._read_back(replay)
+            records = records[: RECORDS_A_TURN - seen]
+            seen += len(records)
+            tell(replay.observe(records))
+            if records:
+                self._opened.saved.observed_tick = records[-1].last_tick
+        return True
+
+    async def _read_back(self, replay: Replay) -> Sequence[Record]:
+        """What memory has let go. What cannot be read is stepped over, as at an opening."""
+        log, closed = self._opened.log, self._opened.tail.closed
+        try:
+            return await log.read(replay.next_id, READ_BYTES)
+        except OutOfRange:
+            replay.next_id = log.bounds().first_id
+        except Corrupt as damage:
+            notes.warning("what came before the damage is not known any more: %s", damage)
+            before = replay.next_id < closed.last_confirmed_id
+            replay.next_id = closed.last_confirmed_id if before else self._opened.tail.next_id
+        return ()
+
+    def _is_due(self, replay: Replay) -> bool:
+        dirty = replay.state.dirty
+        waited_s = self._context.clock.monotonic_s() - self._saved_s
+        return dirty >= self._limits.snapshot_records or (
+            dirty > 0 and waited_s >= self._limits.snapshot_period_s
+        )
+
+    async def _save(self) -> None:
+        """Once; a change that the store did not take is tried again as it is, before any other."""
+        assert self._replay is not None
+        state = self._replay.state
+        change = self._change = self._change or state.take()
+        try:
+            await self._claim.save(change)
+        except MetaError as error:
+            self._tell_failure(error)
+            self._context.after(self._backoff_s(), SAVE_AGAIN)
+            return
+        except Superseded as error:
+            self._leave(error)
+            return
+        self._change = None
+        self._in_a_row = 0
+        self._saves += 1
+        self._saved_s = self._context.clock.monotonic_s()
+        state.saved(change)
+        self._opened.saved.checkpoint = change.checkpoint
+
+    def _tell_failure(self, error: MetaError) -> None:
+        self._failures += 1
+        self._in_a_row += 1
+        if self._in_a_row == 1:
+            notes.warning("%s: no snapshot can be saved; trying again: %s", self._name, error)
+
+    def _backoff_s(self) -> float:
+        return min(RETRY_MAX_S, RETRY_FIRST_S * float(2 ** min(self._in_a_row, 10)))
+
+    def _leave(self, error: Superseded) -> None:
+        """Somebody newer sees to it now."""
+        notes.warning("%s", error)
+        self._replay = self._change = None
+        self._context.stop()

@@ -1,0 +1,1 @@
+"""What the actors of one node share: messages, limits, open channels, leases."""

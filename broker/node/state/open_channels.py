@@ -1,0 +1,169 @@
+"""What is open on this node right now: one frozen entry for each pchannel that serves.
+
+Written by Appenders when they open, and taken back when they end; read by everybody on the node.
+It also keeps every log that was opened until it is closed, so that a crash leaks none.
+Next: broker/node/directory.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from actors import ActorError, Ref
+from broker.core.log.backlog import Backlog
+from broker.core.log.mvcc import MvccTicks
+from broker.core.segments.segment_table import SegmentTable
+from broker.core.txn.transactions import Transactions
+from broker.model.channel import ChannelOffsets, PChannel
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.measured import RecordHead
+from broker.model.record import head_of
+from broker.model.snapshot import WalCheckpoint
+from broker.node.state.messages import (
+    AppenderMessage,
+    ChannelEvent,
+    ChannelOpened,
+    DirectoryMessage,
+)
+from broker.node.state.tail import Tail, TailMemory
+from broker.node.state.wal_refusals import refused
+from broker.ports.wal import Log, WalError
+
+HEADS_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Saved:
+    """How far the snapshot in the store reaches; None: not known to be there. Never goes back.
+
+    Written by the Appender when it opens and by Recovery when it saved; whoever truncates reads it.
+    `observed_tick`: Recovery has taken note of every record up to it, in memory.
+    """
+
+    checkpoint: WalCheckpoint | None = None
+    nothing_before: TimeTick = TimeTick(0)
+    """Of a log that was empty when it was opened: the tick that it begins with."""
+    observed_tick: TimeTick = TimeTick(0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChannel:
+    """One incarnation of a serving pchannel. Also the `ChannelView` that the edge reads through."""
+
+    channel: PChannel
+    log: Log
+    tail: Tail
+    appender: Ref[AppenderMessage]
+    backlog: Backlog
+    mvcc: MvccTicks
+    transactions: Transactions
+    saved: Saved
+    shards: SegmentTable
+    left: anyio.Event = field(default_factory=anyio.Event)
+
+    def offsets(self) -> ChannelOffsets:
+        bounds = self.log.bounds()
+        return ChannelOffsets(
+            name=self.channel.name,
+            term=self.channel.term,
+            first_id=bounds.first_id,
+            next_id=self.tail.next_id,
+            closed_tick=self.tail.closed.tick,
+            size_bytes=bounds.size_bytes,
+            last_confirmed_id=self.tail.closed.last_confirmed_id,
+            open_txns=self.transactions.open_count,
+            open_txn_bytes=self.transactions.open_bytes,
+            checkpoint=self.saved.checkpoint,
+            observed_tick=self.saved.observed_tick,
+            prepared_txns=self.transactions.prepared_count,
+            segments=self.shards.counts(),
+        )
+
+    @property
+    def recovery_tick(self) -> TimeTick:
+        """What lies up to it need not be read back at a restart."""
+        checkpoint = self.saved.checkpoint
+        if checkpoint is None:
+            return self.saved.nothing_before
+        if checkpoint.tick < self.log.bounds().last_tick:
+            return checkpoint.tick
+        return self.mvcc.persisted_tick
+
+    async def seek(self, tick: TimeTick) -> MessageId:
+        try:
+            return await self.log.seek_tick(tick)
+        except WalError as error:
+            raise refused(error) from error
+
+    async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
+        try:
+            return await self.log.advance(from_id, until_id, bytes_max)
+        except WalError as error:
+            raise refused(error) from error
+
+    async def heads(self, from_id: MessageId) -> Sequence[RecordHead]:
+        from_id = max(from_id, self.log.bounds().first_id)
+        records = self.tail.read(from_id)
+        if records is None:
+            try:
+                records = await self.log.read(from_id, HEADS_BYTES)
+            except WalError as error:
+                raise refused(error) from error
+        end = self.tail.next_id  # what the log has beyond is not acknowledged yet
+        return [head_of(it) for it in records if it.next_id <= end]
+
+
+class OpenChannels:
+    """See the module."""
+
+    def __init__(self, tail_total_bytes_max: int) -> None:
+        self.memory = TailMemory(tail_total_bytes_max)
+        self.listener: Ref[DirectoryMessage] | None = None
+        self._serving: dict[PChannelName, OpenChannel] = {}
+        self._logs: dict[PChannelName, Log] = {}
+
+    def find(self, name: PChannelName) -> OpenChannel | None:
+        """The channel if it serves."""
+        return self._serving.get(name)
+
+    def all(self) -> list[OpenChannel]:
+        """Every channel that serves, sorted by name."""
+        return [self._serving[name] for name in sorted(self._serving)]
+
+    def hold(self, name: PChannelName, log: Log) -> None:
+        """Remember a log that must be closed, whatever happens to who opened it."""
+        assert name not in self._logs, name
+        self._logs[name] = log
+
+    def publish(self, opened: OpenChannel) -> None:
+        """From now on it serves."""
+        self._serving[opened.channel.name] = opened
+        self.report(ChannelOpened(opened.channel))
+
+    def withdraw(self, name: PChannelName, term: Term) -> None:
+        """It serves no more, unless a later term does."""
+        serving = self._serving.get(name)
+        if serving is not None and serving.channel.term <= term:
+            serving.tail.release()
+            serving.backlog.retire()
+            serving.left.set()
+            del self._serving[name]
+
+    async def release(self, name: PChannelName) -> None:
+        """Close what earlier incarnations left open. Idempotent."""
+        serving = self._serving.get(name)
+        if serving is not None:
+            self.withdraw(name, serving.channel.term)
+        log = self._logs.pop(name, None)
+        if log is not None:
+            await log.close()
+
+    def report(self, event: ChannelEvent) -> None:
+        """Tell the Directory; one that is being restarted looks at `all` itself."""
+        if self.listener is None:
+            return
+        try:
+            self.listener.tell(event)
+        except ActorError:
+            return

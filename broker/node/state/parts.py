@@ -1,0 +1,73 @@
+"""What every actor of one node stands on: the ports, the shared tick cache, what is open, limits.
+
+It owns nothing else and does nothing; `broker/app` makes one.
+Next: broker/node/tree.py
+"""
+
+from dataclasses import dataclass, field
+
+from broker.model.ids import NodeId
+from broker.node.state.channel_meters import Meters
+from broker.node.state.node_limits import NodeLimits
+from broker.node.state.open_channels import OpenChannels
+from broker.node.state.pause import ConsumptionPause
+from broker.node.state.tick_cache import TickCache
+from broker.node.state.write_lease import WriteLease
+from broker.ports.headers import Headers
+from broker.ports.memory import Memory
+from broker.ports.nodes import ChannelObserver
+from broker.ports.recovery_store import RecoveryStore
+from broker.ports.terms import Terms
+from broker.ports.ticks import TickSource
+from broker.ports.wal import Wal
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """What a node needs of the outside."""
+
+    wal: Wal
+    terms: Terms
+    ticks: TickSource
+    observer: ChannelObserver
+    headers: Headers
+    recovery: RecoveryStore
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """One per node, for its whole life."""
+
+    node_id: NodeId
+    wal: Wal
+    terms: Terms
+    ticks: TickCache
+    observer: ChannelObserver
+    headers: Headers
+    recovery: RecoveryStore
+    memory: Memory
+    limits: NodeLimits
+    open_channels: OpenChannels
+    pause: ConsumptionPause
+    meters: Meters
+    tenure: WriteLease = field(default_factory=WriteLease)
+
+
+def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None) -> NodeParts:
+    """The parts of a node over its ports."""
+    limits = limits or NodeLimits()
+    return NodeParts(
+        node_id=node_id,
+        wal=ports.wal,
+        terms=ports.terms,
+        ticks=TickCache(ports.ticks),
+        observer=ports.observer,
+        headers=ports.headers,
+        recovery=ports.recovery,
+        memory=ports.memory,
+        limits=limits,
+        open_channels=OpenChannels(limits.tail_total_bytes_max),
+        pause=ConsumptionPause(limits.pause_consumption),
+        meters=Meters(),
+    )

@@ -1,0 +1,76 @@
+"""The shard state of one pchannel with what it needs of the outside: headers read, chances drawn.
+
+It owns no decision: what a message means is read here, what follows from it is decided in the core.
+Next: broker/core/segments/segment_turn.py
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import assert_never
+
+from broker.core.segments.segment_sealing import Sealing
+from broker.core.segments.segment_table import SegmentTable
+from broker.core.segments.segment_turn import SegmentTurn, Verdict, turn_of
+from broker.core.txn.txn_session import TxnSession
+from broker.core.txn.txn_state import TxnState
+from broker.model.batch import NewBatch
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import SegmentId, TimeTick
+from broker.model.message import NewMessage
+from broker.ports.headers import BadHeader, Headers
+
+
+@dataclass(frozen=True, slots=True)
+class SealOverdue:
+    """A timer of an Appender: seal segments that are too old, or idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealSegments:
+    """An Appender is to seal those of these that still grow."""
+
+    ids: tuple[SegmentId, ...]
+    why: Sealing
+
+
+class ShardState:
+    """See the module."""
+
+    def __init__(self, shards: SegmentTable, headers: Headers, random: Random) -> None:
+        self.shards = shards
+        self._headers = headers
+        self._chances: Iterator[float] = iter(random.random, None)
+
+    def turn(self, messages: Sequence[NewMessage]) -> SegmentTurn | None:
+        """The turn of a group; None, at next to no cost, when it concerns no segment."""
+        return turn_of(self.shards, messages, self._read, self._headers, self._chances)
+
+    def seal(self, about: SealOverdue | SealSegments, tick: TimeTick) -> None:
+        """Their Flush goes with the next group, or with the next tick."""
+        match about:
+            case SealOverdue():
+                self.shards.seal_overdue(tick)
+            case SealSegments(ids, why):
+                self.shards.seal_some(ids, why)
+            case _:
+                assert_never(about)
+
+    def release(self, resolved: Sequence[TxnSession]) -> None:
+        """Those that are resolved, durably, hold no segments any more."""
+        for each in resolved:
+            committed = each.state is TxnState.COMMITTED
+            self.shards.release(each.context.id, committed=committed)
+
+    def _read(self, message: NewMessage) -> Verdict:
+        """UNRECOVERABLE when nobody could: older clients repeat any other refusal for ever."""
+        if isinstance(message, NewBatch):
+            return Refusal(
+                StreamingCode.UNRECOVERABLE,
+                "a batch has no headers, which say where rows of a collection belong: append its"
+                " messages one by one, as Milvus does",
+            )
+        try:
+            return self._headers.effect(message.type, message.body)
+        except BadHeader as error:
+            return Refusal(StreamingCode.UNRECOVERABLE, str(error))

@@ -1,0 +1,114 @@
+"""The newest records of one open pchannel, its closed tick, and the Scanners waiting for more.
+
+One writer, its Appender; any number of readers on the same loop, who get slices of frozen records.
+It never reads the log: who asks for an evicted id is told so.
+Next: broker/node/scanner.py
+"""
+
+from collections.abc import Sequence
+
+from actors import ActorError, Ref
+from broker.core.log.tail_window import TailWindow
+from broker.model.ids import MessageId
+from broker.model.message import ClosedTick
+from broker.model.record import Record
+from broker.node.state.messages import ScannerMessage, Wake
+from broker.node.state.node_limits import NodeLimits
+
+WAKE = Wake()
+
+
+class TailMemory:
+    """What all tails of a node hold together; beyond the limit the largest one gives way."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.windows: list[TailWindow] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held now, overheads included."""
+        return sum([window.size_bytes for window in self.windows])
+
+    def make_room(self) -> None:
+        """Evict until the limit holds, or only newest groups are left."""
+        excess = self.size_bytes - self.bytes_max
+        while excess > 0:
+            largest = max(self.windows, key=lambda window: window.size_bytes)
+            before = largest.size_bytes
+            if not largest.evict_oldest():
+                return
+            excess -= before - largest.size_bytes
+
+
+class Tail:
+    """See the module. `closed` is the newest closed tick; every record up to it is readable."""
+
+    def __init__(
+        self, next_id: MessageId, closed: ClosedTick, limits: NodeLimits, memory: TailMemory
+    ) -> None:
+        self.closed = closed
+        self._limits = limits
+        self._memory = memory
+        self._window = TailWindow(next_id)
+        self._waiting: dict[str, dict[Ref[ScannerMessage], None]] = {}
+        memory.windows.append(self._window)
+
+    @property
+    def next_id(self) -> MessageId:
+        """One past the newest readable message."""
+        return self._window.next_id
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, overheads included."""
+        return self._window.size_bytes
+
+    def read(self, from_id: MessageId) -> Sequence[Record] | None:
+        """Some records from the one that holds `from_id`; empty at the end; None when evicted."""
+        return self._window.read(from_id)
+
+    def push(self, records: Sequence[Record], closed: ClosedTick, now_s: float) -> None:
+        """Show a durable group to readers, and wake those it concerns."""
+        self._window.push(records, now_s)
+        self.closed = closed
+        self._evict(now_s)
+        names = {record.vchannel for record in records}
+        if "" in names:
+            self.wake_all()
+            return
+        for name in ("", *names):
+            self._wake(self._waiting.pop(name, {}))
+
+    def close(self, closed: ClosedTick, now_s: float) -> None:
+        """Announce a tick that no record carries, to everybody."""
+        self.closed = closed
+        self._evict(now_s)
+        self.wake_all()
+
+    def wait(self, vchannel: str, scanner: Ref[ScannerMessage]) -> None:
+        """Have the Scanner told `Wake` once, at the next thing that may concern it."""
+        self._waiting.setdefault(vchannel, {})[scanner] = None
+
+    def wake_all(self) -> None:
+        """Wake whoever waits, for whatever."""
+        waiting, self._waiting = self._waiting, {}
+        for scanners in waiting.values():
+            self._wake(scanners)
+
+    def release(self) -> None:
+        """Give the memory back; nobody reads here any more."""
+        if self._window in self._memory.windows:
+            self._memory.windows.remove(self._window)
+
+    def _evict(self, now_s: float) -> None:
+        self._window.evict_old(now_s - self._limits.tail_age_s)
+        self._window.evict_beyond(self._limits.tail_bytes_max)
+        self._memory.make_room()
+
+    def _wake(self, scanners: dict[Ref[ScannerMessage], None]) -> None:
+        for scanner in scanners:
+            try:
+                scanner.tell(WAKE)
+            except ActorError:  # it died waiting; its consumer asks its successor
+                continue

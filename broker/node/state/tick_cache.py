@@ -1,0 +1,81 @@
+"""The node's share of time ticks: one reserved range for all its pchannels, thrown away when old.
+
+It never gives a tick twice and never goes back. A tick taken here must be placed, or forgotten.
+Next: broker/node/append/appender.py
+"""
+
+import anyio
+
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import TimeTick
+from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
+
+RESERVED_COUNT = RESERVE_COUNT_MAX // 2
+"""Ticks per trip to the oracle, which a group waits for: more than a group of batches takes. A
+millisecond of hybrid time holds eight times as many."""
+
+AGE_S_MAX = 0.01
+"""An older range is dropped: a tick should tell the time (facts, semantics 1.7), and it is by that
+time that readers see how old what is closed is."""
+
+
+class TickCache:
+    """Shared by the Appenders of one node, on one event loop."""
+
+    def __init__(self, source: TickSource) -> None:
+        self._source = source
+        self._next = 0
+        self._left = 0
+        self._reserved_s = 0.0
+        self._drops = self._failures = 0
+        self._refusal: Refusal | None = None
+        self._refilling = anyio.Lock()
+
+    async def take(self, count: int, now_s: float, above: TimeTick = TimeTick(0)) -> TimeTick:
+        """The first of `count` contiguous ticks, greater than all given before.
+
+        They also exceed `above` if the oracle has ever given it out. Raises what the source
+        raises, and Refused(INNER) when it goes back.
+        """
+        assert 1 <= count <= RESERVE_COUNT_MAX, count
+        if self._has(count, now_s, above):
+            return self._given(count)
+        failures = self._failures
+        async with self._refilling:
+            if self._refusal is not None and failures != self._failures:
+                raise Refused(self._refusal.code, self._refusal.cause)  # it was asked meanwhile
+            if not self._has(count, now_s, above):
+                await self._refill(max(count, RESERVED_COUNT), now_s)
+            while not self._left:  # dropped meanwhile: once for each pchannel that opens
+                await self._refill(max(count, RESERVED_COUNT), now_s)
+            return self._given(count)
+
+    def drop(self) -> None:
+        """Forget what is reserved, or being reserved: whoever takes over a pchannel needs ticks
+        from after that, because its last owner may have promised some that are written nowhere."""
+        self._left = 0
+        self._drops += 1
+
+    def _has(self, count: int, now_s: float, above: TimeTick) -> bool:
+        fresh = now_s - self._reserved_s <= AGE_S_MAX
+        return fresh and self._left >= count and self._next > above
+
+    def _given(self, count: int) -> TimeTick:
+        first = TimeTick(self._next)
+        self._next += count
+        self._left -= count
+        return first
+
+    async def _refill(self, count: int, now_s: float) -> None:
+        drops = self._drops
+        try:
+            reserved = await self._source.reserve(count)
+        except Refused as error:
+            self._failures += 1
+            self._refusal = error.refusal
+            raise
+        if reserved.first < self._next:
+            cause = f"the oracle went back from {self._next} to {reserved.first}"
+            raise Refused(StreamingCode.INNER, cause)
+        self._next, self._reserved_s = reserved.first, now_s
+        self._left = reserved.count if drops == self._drops else 0

@@ -1,0 +1,1 @@
+"""Open transactions of one pchannel: one actor for each."""

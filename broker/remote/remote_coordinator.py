@@ -1,0 +1,112 @@
+"""The coordinator, as a node process sees it: its leases, its ticks, its ear for news.
+
+Owns the translation only. Next: broker/edge/tidemark/cluster_service.py
+"""
+
+import random
+
+import anyio
+
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import NodeId, TimeTick
+from broker.ports.nodes import Lease
+from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
+from broker.remote.calls import Calls, Unreachable
+from schemas.generated.tidemark import v1
+
+SERVICE = "/tidemark.v1.Cluster/"
+RESERVE_S = 2.0
+"""A coordinator that gives no tick for so long gives none at all; the appends are tried again."""
+AGAIN_FIRST_S = 0.01
+AGAIN_S_MAX = 0.1
+"""Between two tries while nobody answers: appends wait here for a coordinator that is restarted,
+and go on the moment it is back. Sent back to their clients, they would wait longer and longer."""
+
+
+class RemoteTicks:
+    """A `TickSource`."""
+
+    def __init__(self, calls: Calls, spread: random.Random) -> None:
+        self._calls = calls
+        self._spread = spread
+
+    async def reserve(self, count: int) -> TickRange:
+        """See TickSource."""
+        if not 1 <= count <= RESERVE_COUNT_MAX:
+            cause = f"the number of ticks must be 1 to {RESERVE_COUNT_MAX}, not {count}"
+            raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
+        answer = await self._ask(v1.ReserveTicksRequest(count=count))
+        if answer.count != count or answer.first <= 0:
+            cause = f"the coordinator gave {answer.count} ticks from {answer.first}, not {count}"
+            raise Refused(StreamingCode.INNER, cause)
+        return TickRange(TimeTick(answer.first), answer.count)
+
+    async def _ask(self, request: v1.ReserveTicksRequest) -> v1.ReserveTicksResponse:
+        """Ticks of a try whose answer was lost are never used, which does no harm."""
+        until_s = anyio.current_time() + RESERVE_S
+        pause_s = AGAIN_FIRST_S
+        while True:
+            left_s = until_s - anyio.current_time()
+            try:
+                return await self._calls.call(
+                    SERVICE + "ReserveTicks", request, v1.ReserveTicksResponse, deadline_s=left_s
+                )
+            except Unreachable:
+                if anyio.current_time() + pause_s >= until_s:
+                    raise
+            await anyio.sleep(pause_s * self._spread.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, AGAIN_S_MAX)
+
+
+class RemoteEnrolment:
+    """An `Enrolment` of the process `pid`, which serves at `address`.
+
+    `incarnation`: what no other process has or had, whatever its pid.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        node: NodeId,
+        address: str,
+        *,
+        pid: int,
+        incarnation: str,
+        cluster_id: str,
+    ) -> None:
+        self._calls = calls
+        self._node = node
+        self._registration = v1.RegisterRequest(
+            node_id=node,
+            address=address,
+            pid=pid,
+            incarnation=incarnation,
+            cluster_id=cluster_id,
+        )
+
+    async def register(self, deadline_s: float) -> Lease:
+        """See Enrolment."""
+        return _lease(
+            await self._calls.call(
+                SERVICE + "Register", self._registration, v1.Lease, deadline_s=deadline_s
+            )
+        )
+
+    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
+        """See Enrolment."""
+        request = v1.RenewRequest(node_id=self._node, session=session, stopping=stopping)
+        return _lease(
+            await self._calls.call(SERVICE + "Renew", request, v1.Lease, deadline_s=deadline_s)
+        )
+
+    async def leave(self, session: int, deadline_s: float) -> None:
+        """See Enrolment."""
+        request = v1.LeaveRequest(node_id=self._node, session=session)
+        await self._calls.call(SERVICE + "Leave", request, v1.LeaveResponse, deadline_s=deadline_s)
+
+
+def _lease(answer: v1.Lease) -> Lease:
+    if answer.session <= 0 or answer.lease_ms <= 0:
+        cause = f"the coordinator gave session {answer.session} for {answer.lease_ms} ms"
+        raise Refused(StreamingCode.INNER, cause)
+    return Lease(answer.session, answer.lease_ms / 1000, answer.moving, answer.consumption_paused)

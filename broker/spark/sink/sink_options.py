@@ -1,0 +1,93 @@
+"""The sink's options, checked before anything is written.
+
+Never talks to a broker. Next: broker/spark/sink/writers.py
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.spark.refusals import BadOption
+from broker.spark.source.source_options import DEFAULT_SERVER, SPARK_OWN
+
+NAMES = ("server", "cluster", "topic", "key", "appId", "batchId", "timeout")
+TIMEOUT_S = 60.0
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """`topic`: the collection or vchannel that every row goes to; "" when each row names its own.
+
+    `key`: the column whose value chooses the shard of a row of Arrow; None for none. `app` and
+    `batch`: under which name and number it is committed, where the caller says so; else "" and
+    None. `timeout_s`: how long one append, or the commit, may wait for the broker.
+    """
+
+    server: str
+    cluster: str
+    topic: str
+    key: str | None
+    app: str
+    batch: int | None
+    timeout_s: float
+
+
+def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Options as Spark hands them over: string values, names in any case. Raises BadOption."""
+    given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower() for name in NAMES}
+    for name in given.keys() - known - SPARK_OWN:
+        raise BadOption(name, given[name], f"unknown; there are {', '.join(sorted(NAMES))}")
+    return SinkOptions(
+        server=given.get("server", DEFAULT_SERVER),
+        cluster=given.get("cluster", "by-dev"),
+        topic=_topic(given),
+        key=_name(given, "key") if "key" in given else None,
+        app=_name(given, "appId") if "appid" in given else "",
+        batch=_batch(given, streaming=streaming),
+        timeout_s=_timeout_s(given),
+    )
+
+
+def _topic(given: Mapping[str, str]) -> str:
+    if "topic" in given and "path" in given:
+        mend = f"it is given as the path, {given['path']!r}, too; leave one of them out"
+        raise BadOption("topic", given["topic"], mend)
+    for option in ("topic", "path"):
+        if option in given:
+            return _name(given, option)
+    return ""
+
+
+def _batch(given: Mapping[str, str], *, streaming: bool) -> int | None:
+    text = given.get("batchid")
+    if text is None:
+        if "appid" in given and not streaming:
+            mend = "give batchId, too: together they say what has been written before"
+            raise BadOption("appId", given["appid"], mend)
+        return None
+    if streaming:
+        raise BadOption("batchId", text, "a streaming query numbers its batches itself")
+    if "appid" not in given:
+        raise BadOption("batchId", text, "give appId, too: whose batch it is")
+    if not re.fullmatch("[0-9]{1,18}", text.strip()):
+        raise BadOption("batchId", text, "use a whole number, 0 or above")
+    return int(text)
+
+
+def _name(given: Mapping[str, str], option: str) -> str:
+    name = given[option.lower()].strip()
+    if not name:
+        raise BadOption(option, given[option.lower()], "give a name, or leave the option out")
+    return name
+
+
+def _timeout_s(given: Mapping[str, str]) -> float:
+    text = given.get("timeout")
+    if text is None:
+        return TIMEOUT_S
+    found = re.fullmatch("([0-9]{1,9})(ms|s|m|h)", text.strip().lower())
+    if found is None or int(found[1]) == 0:
+        raise BadOption("timeout", text, "use a number above 0 with ms, s, m or h, such as 30s")
+    return int(found[1]) * _SECONDS[found[2]]

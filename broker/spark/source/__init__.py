@@ -1,0 +1,1 @@
+"""Spark's source: a micro-batch is what lies between two cuts."""

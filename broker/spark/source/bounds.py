@@ -1,0 +1,106 @@
+"""Where a query starts and where a batch query ends, as its options say it.
+
+Owns the spelling of these options; which cut they mean is for a broker to say.
+Next: broker/spark/source/cut_offsets.py
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from broker.spark.refusals import BadOption
+
+TICK_LOGICAL_BITS: Final = 18
+TICK_MAX: Final = (1 << 63) - 1
+"""A tick is a bigint in Spark."""
+MS_MAX: Final = TICK_MAX >> TICK_LOGICAL_BITS
+STARTS: Final = ("startingOffsets", "startingTick", "startingTimestamp")
+ENDS: Final = ("endingOffsets", "endingTick", "endingTimestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Behind `tick`, before the next one. Option and text are what it was given as."""
+
+    tick: int
+    option: str
+    text: str
+
+
+Bound = Literal["earliest", "latest"] | At
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+def starting(given: Mapping[str, str], *, streaming: bool) -> Bound:
+    """`startingTick` is the first tick that is read, `startingTimestamp` the first millisecond."""
+    option, text = _one_of(STARTS, given)
+    if option == "startingTick":
+        return At(_tick(option, text) - 1, option, text)
+    if option == "startingTimestamp":
+        return At(_before_millisecond(option, text), option, text)
+    bound = _word(option, text or (LATEST if streaming else EARLIEST), "startingTick")
+    if bound == LATEST and not streaming:
+        raise BadOption(option, text, "a batch query cannot start at latest")
+    return bound
+
+
+def ending(given: Mapping[str, str]) -> Bound:
+    """`endingTick` is the last tick that is read; `endingTimestamp` comes right after the end."""
+    option, text = _one_of(ENDS, given)
+    if option == "endingTick":
+        return At(_tick(option, text), option, text)
+    if option == "endingTimestamp":
+        return At(_before_millisecond(option, text), option, text)
+    bound = _word(option, text or LATEST, "endingTick")
+    if bound == EARLIEST:
+        raise BadOption(option, text, "a batch query cannot end at earliest")
+    return bound
+
+
+def _one_of(options: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, str]:
+    found = [name for name in options if name.lower() in given]
+    if len(found) > 1:
+        raise BadOption(found[1], given[found[1].lower()], f"{found[0]} is there as well; use one")
+    option = found[0] if found else options[0]
+    return option, given.get(option.lower(), "").strip()
+
+
+def _word(option: str, text: str, instead: str) -> Bound:
+    word = text.lower()
+    if word in (EARLIEST, LATEST):
+        return EARLIEST if word == EARLIEST else LATEST
+    if text.startswith("{"):
+        mend = f"one tick is the offset of all channels, and ids of shards are none; use {instead}"
+        raise BadOption(option, text, f"{mend} or {instead.replace('Tick', 'Timestamp')}")
+    raise BadOption(option, text, "use earliest or latest")
+
+
+def _tick(option: str, text: str) -> int:
+    if not re.fullmatch("[0-9]{1,19}", text) or not 0 < int(text) <= TICK_MAX:
+        raise BadOption(option, text, f"use a time tick, 1 to {TICK_MAX}")
+    return int(text)
+
+
+def _before_millisecond(option: str, text: str) -> int:
+    """The last tick before."""
+    return max(0, (_milliseconds(option, text) << TICK_LOGICAL_BITS) - 1)
+
+
+def _milliseconds(option: str, text: str) -> int:
+    if re.fullmatch("[0-9]{1,15}", text):
+        found = int(text)
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            mend = "use Unix milliseconds, or a time with its zone, 2026-11-22T03:00:00+00:00"
+            raise BadOption(option, text, mend)
+        found = round(moment.timestamp() * 1000)
+    if not 0 <= found <= MS_MAX:
+        raise BadOption(option, text, f"no tick is so far away; use 0 to {MS_MAX}")
+    return found

@@ -1,0 +1,188 @@
+"""One partition's messages as record batches: exactly those between two cuts, each once, in order.
+
+Runs in a worker. What is lost is an error with a code of its own, unless the query does without;
+what breaks on the way is read on where it broke off. Next: broker/spark/gateway.py
+"""
+
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from broker.client import Cut, OutOfRange, TidemarkError, Unrecoverable
+from broker.spark.gateway import PATIENCE_S, Gateway, gateway_here
+from broker.spark.refusals import DataLoss, told_to_spark
+
+if TYPE_CHECKING:
+    from broker.spark.source.columns import RowShape
+    from broker.spark.source.message_rows import MessageShape
+
+ROWS_MIN: Final = 1024
+"""Smaller batches are joined: Spark takes a batch of ten rows in the time of one of a thousand."""
+BYTES_MIN: Final = 1024 * 1024
+"""Of fewer rows, but so many bytes, a batch is large enough."""
+PAUSE_S: Final = 0.5
+ID_MAX: Final = (1 << 63) - 1
+CUT_TXNS: Final = (
+    "tidemark: the query begins at earliest, where the log does, and leaves out transactions that"
+    " began before and are not whole any more: %s"
+)
+log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What some vchannels of one pchannel have with ticks above the cut's and up to `end_tick`.
+
+    `beginning`: where their log began when the query did, at `earliest`; 0: it began elsewhere.
+    """
+
+    vchannels: tuple[str, ...]
+    start: Cut
+    end_tick: int
+    beginning: int = 0
+
+
+@dataclass(frozen=True)
+class SpanPartition(InputPartition):
+    """All a worker needs to read one span by itself."""
+
+    span: Span
+    server: str
+    cluster: str
+    shape: "RowShape | MessageShape"
+    fail_on_data_loss: bool
+
+
+def read_span(partition: SpanPartition) -> Iterator[pa.RecordBatch]:
+    """Record batches of one span. Raises DataLoss, and Failed when nobody answers."""
+    gateway = gateway_here(partition.server, partition.cluster)
+    with told_to_spark():
+        yield from _joined(_SpanReader(partition, gateway).batches())
+
+
+class _SpanReader:
+    """Reads one span, over as many streams as it takes."""
+
+    def __init__(self, partition: SpanPartition, gateway: Gateway) -> None:
+        self._partition = partition
+        self._gateway = gateway
+        self._seen = (int(partition.span.start.tick), ID_MAX)
+        """Tick and id of the last row that was given."""
+        self._broken_s = 0.0
+        self._without_cut_txns = False
+        """Passes over transactions whose begin is gone."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Each row once."""
+        while True:
+            try:
+                for batch in self._gateway.read(self._open):
+                    self._broken_s = 0.0
+                    rows = self._unseen(batch)
+                    if rows is not None:
+                        yield rows
+                self._check_beginning()
+                return
+            except (OutOfRange, Unrecoverable) as error:
+                self._accept_loss(error)
+            except TidemarkError as error:
+                self._pause(error)
+
+    def _open(self, client: Any) -> Any:
+        span = self._partition.span
+        start = "all" if self._without_cut_txns else span.start
+        return self._partition.shape.open(client, span.vchannels, start=start, until=span.end_tick)
+
+    def _unseen(self, batch: Any) -> pa.RecordBatch | None:
+        shape = self._partition.shape
+        ticks, ids = shape.places(batch)
+        last = len(batch) - 1
+        first = 0
+        if (ticks[0], ids[0]) <= self._seen:
+            places = _Places(ticks, ids)
+            first = bisect_right(places, self._seen)
+        if first > last:
+            return None
+        self._seen = ticks[last], ids[last]
+        rows = shape.shaped(batch)
+        return rows.slice(first) if first else rows
+
+    def _check_beginning(self) -> None:
+        """Whether the log still begins where the query did, if only that is let go."""
+        span = self._partition.span
+        if not self._without_cut_txns or not self._partition.fail_on_data_loss:
+            return
+        held = self._gateway.held(span.vchannels[:1])[span.vchannels[0]]
+        if held.first_id > span.beginning:
+            raise DataLoss(
+                [f"{held.name} lost ids [{span.beginning}, {held.first_id}) while they were read"]
+            )
+
+    def _accept_loss(self, error: TidemarkError) -> None:
+        """Go on with what is left. Raises DataLoss when that is not wished, or was no way out.
+
+        Why a query from `earliest` goes on: some transaction is open nearly always, wherever
+        retention cuts, and what it had before the cut is no more there than other messages of then.
+        """
+        partition = self._partition
+        was_cut = isinstance(error, Unrecoverable) and partition.span.beginning > 1
+        if self._without_cut_txns or (partition.fail_on_data_loss and not was_cut):
+            names = ", ".join(partition.span.vchannels)
+            raise DataLoss([f"{names}: {error}"]) from error
+        self._without_cut_txns = True
+        self._check_beginning()
+        if partition.fail_on_data_loss:
+            log.warning(CUT_TXNS, error)
+        else:
+            log.warning("tidemark: data loss accepted: %s", error)
+
+    def _pause(self, error: TidemarkError) -> None:
+        now_s = time.monotonic()  # noqa: TID251 - Spark calls us synchronously
+        self._broken_s = self._broken_s or now_s
+        if not error.retriable or now_s - self._broken_s > PATIENCE_S:
+            raise error
+        log.warning("tidemark: read on after %s", error)
+        time.sleep(PAUSE_S)  # noqa: TID251
+
+
+class _Places(Sequence[tuple[int, int]]):
+    """Where each row of a batch is: its tick, then its id; growing."""
+
+    def __init__(self, ticks: Sequence[int], ids: Sequence[int]) -> None:
+        self._ticks = ticks
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self._ticks)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._ticks[at], self._ids[at]
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not waiting and (len(batch) >= ROWS_MIN or batch.nbytes >= BYTES_MIN):
+            yield batch
+            continue
+        waiting.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= ROWS_MIN or size >= BYTES_MIN:
+            yield _one(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined

@@ -1,0 +1,142 @@
+"""The source's options, checked before anything is read.
+
+Never talks to a broker. Next: broker/spark/source/bounds.py
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.spark.refusals import BadOption
+from broker.spark.source.bounds import Bound, ending, starting
+
+DEFAULT_SERVER = "127.0.0.1:19531"
+NAMES = (
+    "server", "cluster", "subscribe", "columns", "includeProperties", "startingOffsets",
+    "startingTick", "startingTimestamp", "endingOffsets", "endingTick", "endingTimestamp",
+    "maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "cursor", "failOnDataLoss",
+)  # fmt: skip
+SPARK_OWN = frozenset({"path", "checkpointlocation"})
+OF_A_BATCH = ("endingOffsets", "endingTick", "endingTimestamp")
+OF_A_STREAM = ("minRowsPerTrigger", "maxTriggerDelay", "cursor")
+TRIGGER_DELAY = "15m"
+PARTITIONS_MAX = 10_000
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+Given = Mapping[str, str]
+"""Options by their names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`subscribe` holds collection or vchannel names; limits are 0 when there is none.
+
+    `columns`: those to give, None for all. `cursor`: the broker's name for how far the query is,
+    "" for none. `trigger_delay_s`: how long `rows_min` may hold rows back.
+    """
+
+    server: str
+    cluster: str
+    subscribe: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    include_properties: bool
+    starting: Bound
+    ending: Bound
+    rows_max: int
+    bytes_max: int
+    rows_min: int
+    trigger_delay_s: float
+    partitions_min: int
+    cursor: str
+    fail_on_data_loss: bool
+
+
+def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
+    """Options as Spark hands them over: string values, names in any case. Raises BadOption.
+
+    As with Kafka's source a stream starts at `latest` unless told otherwise, a batch at `earliest`.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    _refuse_strangers(given, streaming=streaming)
+    parsed = Options(
+        server=given.get("server", DEFAULT_SERVER),
+        cluster=given.get("cluster", "by-dev"),
+        subscribe=_names(given, "subscribe", given.get("path", "")),
+        columns=_names(given, "columns") if "columns" in given else None,
+        include_properties=_flag(given, "includeProperties", default=True),
+        starting=starting(given, streaming=streaming),
+        ending=ending(given),
+        rows_max=_limit(given, "maxRowsPerTrigger"),
+        bytes_max=_limit(given, "maxBytesPerTrigger"),
+        rows_min=_limit(given, "minRowsPerTrigger"),
+        trigger_delay_s=_duration_s(given, "maxTriggerDelay", TRIGGER_DELAY),
+        partitions_min=_limit(given, "minPartitions"),
+        cursor=given.get("cursor", "").strip(),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+    )
+    _refuse_contradictions(given, parsed)
+    return parsed
+
+
+def parse_either(options: Mapping[str, str]) -> Options:
+    """Options that suit a batch or a stream, when it is not known yet which; else BadOption."""
+    try:
+        return parse(options, streaming=True)
+    except BadOption:
+        return parse(options, streaming=False)
+
+
+def _refuse_strangers(given: Given, *, streaming: bool) -> None:
+    known = {name.lower() for name in NAMES}
+    for name in given.keys() - known - SPARK_OWN:
+        raise BadOption(name, given[name], f"unknown; there are {', '.join(sorted(NAMES))}")
+    for name in OF_A_BATCH if streaming else OF_A_STREAM:
+        if name.lower() in given:
+            kind = "a batch query has an end" if streaming else "a streaming query has it"
+            raise BadOption(name, given[name.lower()], f"only {kind}")
+
+
+def _refuse_contradictions(given: Given, parsed: Options) -> None:
+    if parsed.rows_min > (parsed.rows_max or parsed.rows_min):
+        mend = f"it is more than maxRowsPerTrigger, {parsed.rows_max}"
+        raise BadOption("minRowsPerTrigger", parsed.rows_min, mend)
+    if parsed.partitions_min > PARTITIONS_MAX:
+        raise BadOption("minPartitions", parsed.partitions_min, f"at most {PARTITIONS_MAX}")
+    if "cursor" in given and not parsed.cursor:
+        raise BadOption("cursor", given["cursor"], "give it a name, or leave the option out")
+
+
+def _names(given: Given, option: str, default: str = "") -> tuple[str, ...]:
+    text = given.get(option, default)
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        what = "collections or vchannels" if option == "subscribe" else "columns"
+        raise BadOption(option, text, f"name one or more {what}, a,b,c")
+    if len(set(names)) != len(names):
+        raise BadOption(option, text, "each name may stand there once")
+    return names
+
+
+def _limit(given: Given, option: str) -> int:
+    text = given.get(option.lower())
+    if text is None:
+        return 0
+    if not re.fullmatch("[0-9]{1,18}", text.strip()) or int(text) == 0:
+        raise BadOption(option, text, "use a whole number above 0")
+    return int(text)
+
+
+def _duration_s(given: Given, option: str, default: str) -> float:
+    text = given.get(option.lower(), default)
+    found = re.fullmatch("([0-9]{1,9})(ms|s|m|h)", text.strip().lower())
+    if found is None:
+        raise BadOption(option, text, "use a number with ms, s, m or h, such as 30s")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def _flag(given: Given, option: str, *, default: bool) -> bool:
+    text = given.get(option.lower(), str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise BadOption(option, text, "use true or false")
+    return text == "true"

@@ -1,0 +1,98 @@
+"""The streaming source: micro-batches are planned in the source runner and read in the workers.
+
+What is kept on the reader at construction must pickle: a subscription that connects late.
+Next: broker/spark/source/next_cut.py
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from broker.client import Cut
+from broker.spark.refusals import BadCheckpoint, told_to_spark
+from broker.spark.source.batch_limits import default_limit, limits_of
+from broker.spark.source.cut_offsets import Offset, to_cut, to_offset
+from broker.spark.source.next_cut import NextCut
+from broker.spark.source.planning import plan
+from broker.spark.source.progress_report import ProgressReporter
+from broker.spark.source.reading import SpanPartition, read_span
+from broker.spark.source.subscribed import Subscribed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches, each between two cuts, and reads their partitions."""
+
+    def __init__(self, subscribed: Subscribed) -> None:
+        self._subscribed = subscribed
+        self._next = NextCut(subscribed)
+        self._progress = ProgressReporter(subscribed.options.cursor)
+        self._first: Cut | None = None
+        self._pin_start = False
+
+    @told_to_spark()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name, as those below
+        """Fix where this run ends: at what the broker holds now."""
+        self._next.bound()
+
+    @told_to_spark()
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Where a new query starts. Spark asks twice and keeps neither answer, so we keep it."""
+        if self._first is None:
+            bound = self._subscribed.options.starting
+            self._first = self._subscribed.at(bound)
+            self._pin_start = bound == "latest"
+        return to_offset(self._first)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return default_limit(self._subscribed.options)
+
+    @told_to_spark()
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Where the next micro-batch ends; `start` itself when there is nothing for it.
+
+        A start at `latest` is only durable once Spark has written an offset, so the first
+        micro-batch of such a query is empty and ends where it starts.
+        """
+        limits = limits_of(limit, self._subscribed.options)
+        begin = self._subscribed.cut_of(start)
+        self._tell(begin)  # Spark asks for more when it has done all before
+        if self._pin_start:
+            self._pin_start = False
+            return start
+        end = self._next.behind(begin, limits)
+        if end is None:
+            self._tell(self._next.processed_with(begin))
+            return start
+        return to_offset(end)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """For the progress report: how far the log has come. From memory: Spark asks often."""
+        newest = self._next.newest
+        return None if newest is None else to_offset(newest)
+
+    @told_to_spark()
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        begin, stop = self._subscribed.cut_of(start), self._subscribed.cut_of(end)
+        return plan(self._subscribed, begin, stop)
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        assert isinstance(partition, SpanPartition), partition
+        return read_span(partition)
+
+    def commit(self, end: Offset) -> None:
+        """Tell the broker. Spark says this a batch late; `latestOffset` mostly was sooner."""
+        with suppress(BadCheckpoint):
+            self._tell(to_cut(end))
+
+    def stop(self) -> None:
+        """Spark seldom calls this; the broker notices a vanished reader by its connection."""
+        self._subscribed.gateway.close()
+
+    def _tell(self, cut: Cut) -> None:
+        self._progress.processed(self._subscribed.gateway, list(cut.ends), cut.tick)

@@ -1,0 +1,94 @@
+# ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
+"""A batched stream as each side of a call holds it: response headers, statuses, opening, release.
+
+Owns: what differs between the two ends of a stream. Never knows what a message means.
+Next: broker/edge/milvus/produce.py
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpclib.client
+import grpclib.server
+from grpclib.const import Cardinality
+from grpclib.metadata import decode_bin_value, decode_grpc_message
+from h2.exceptions import ProtocolError
+
+from broker.transport.streams import BatchStream, StreamGone
+
+DETAILS_TRAILER = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatus:
+    """How a call ended: gRPC code, its message, and the undecoded `google.rpc.Status` (or b"")."""
+
+    code: int
+    message: str
+    details: bytes
+
+
+class ServerBatchStream(BatchStream):
+    """The server's end. grpclib cancels the handler's task when the peer goes away."""
+
+    def __init__(
+        self, call: "grpclib.server.Stream[bytes, bytes]", *, limit_bytes: int, stall_s: float
+    ) -> None:
+        super().__init__(call._stream, limit_bytes=limit_bytes, stall_s=stall_s)
+        self._call = call
+
+    async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
+        """The first write is preceded by the response headers."""
+        if not self._call._send_initial_metadata_done:
+            await self._call.send_initial_metadata()
+        await super().write_framed(framed, deadline_s=deadline_s)
+
+
+class ClientBatchStream(BatchStream):
+    """The client's end; made by `open_call`. After `read_batch` gave [], ask `status()`."""
+
+    async def end(self) -> None:
+        """Half-close: tell the server that nothing more will be sent. StreamGone."""
+        try:
+            await self._stream.end()
+        except ProtocolError as gone:
+            raise StreamGone(str(gone)) from gone
+
+    def status(self) -> CallStatus:
+        """How the server ended the call. Raises StreamGone when it ended without saying."""
+        headers = dict(self._stream.trailers or self._stream.headers or ())
+        if "grpc-status" not in headers:
+            http_status = headers.get(":status", "none")
+            raise StreamGone(self._arrivals.lost or f"no gRPC status; HTTP status {http_status}")
+        return CallStatus(
+            code=int(headers["grpc-status"]),
+            message=decode_grpc_message(headers.get("grpc-message", "")),
+            details=decode_bin_value(headers.get(DETAILS_TRAILER, "").encode("ascii")),
+        )
+
+
+@asynccontextmanager
+async def open_call(
+    channel: grpclib.client.Channel,
+    path: str,
+    metadata: Mapping[str, str],
+    *,
+    limit_bytes: int,
+    stall_s: float,
+) -> AsyncIterator[ClientBatchStream]:
+    """Open a bidirectional call and give its stream; nothing but the headers is sent yet.
+
+    Connects the channel if need be (wrap in a deadline; OSError when it cannot). On leaving, a
+    call that has not ended is reset, so that the server drops it at once.
+    """
+    call = channel.request(path, Cardinality.STREAM_STREAM, bytes, bytes, metadata=dict(metadata))
+    await call.__aenter__()
+    await call.send_request()
+    stream = call._stream
+    try:
+        yield ClientBatchStream(stream, limit_bytes=limit_bytes, stall_s=stall_s)
+    finally:
+        if stream.closable:
+            stream.reset_nowait()
+        call._release_stream()

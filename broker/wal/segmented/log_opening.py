@@ -1,0 +1,213 @@
+"""What a log folder holds when it is opened: the chain of segments, and where it ends.
+
+Reads only; nothing is repaired or removed here. Runs after the claim, so what it sees includes all
+that any earlier owner acknowledged. Next: broker/wal/segmented/writer.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, Term, TimeTick
+from broker.ports.files import Files
+from broker.ports.wal import Corrupt
+from broker.wal.segmented.index import SparseIndex
+from broker.wal.segmented.record_format import BadRecord, Window, salt_of
+from broker.wal.segmented.scan import OnDamage, scan_tail
+from broker.wal.segmented.segment import (
+    HEADER_BYTES,
+    Link,
+    LogSegment,
+    SegmentHeader,
+    SegmentName,
+)
+
+FIRST_SUFFIX = ".first"
+LEFTOVER_SUFFIXES = (".log", ".index", ".new", FIRST_SUFFIX)
+
+
+@dataclass(slots=True)
+class RecoveredLog:
+    """The log up to the seal. `unindexed` maps the stems of scanned segments to their new index."""
+
+    sealed: tuple[LogSegment, ...] = ()
+    next_id: MessageId = FIRST_MESSAGE_ID
+    last_tick: TimeTick = TimeTick(0)
+    last_term: Term = Term(0)
+    link: Link | None = None
+    unindexed: dict[SegmentName, SparseIndex] = field(default_factory=dict)
+    leftovers: tuple[str, ...] = ()
+
+
+class LogRecovery:
+    """One look at one folder."""
+
+    def __init__(
+        self, files: Files, folder: str, index_spacing_bytes: int, on_damage: OnDamage
+    ) -> None:
+        self._files, self._folder, self._on_damage = files, folder, on_damage
+        self._spacing_bytes = index_spacing_bytes
+        self._names: Sequence[str] = ()
+        self._unindexed: dict[SegmentName, SparseIndex] = {}
+        self._headers: dict[SegmentName, SegmentHeader] = {}
+        self._damaged = False
+
+    def run(self) -> RecoveredLog:
+        """Raises Corrupt or UnknownFormat, and OSError when the disk cannot be read."""
+        self._names = self._files.list(self._folder)
+        found = {name for name in map(SegmentName.of, self._names) if name}
+        if not found:
+            return RecoveredLog(next_id=self._mark(), leftovers=self._leftovers(()))
+        chain = self._chain(found)
+        head, recovered = chain[-1], RecoveredLog()
+        recovered.next_id, recovered.last_tick = head.next_id, head.last_tick
+        recovered.last_term = head.last_term
+        if head.size_bytes:
+            recovered.link = Link(head.name, head.end)
+        else:
+            recovered.link = self._header(head.name).previous
+            chain.pop()
+        recovered.sealed = tuple(chain)
+        recovered.unindexed = {
+            s.name: self._unindexed[s.name] for s in chain if s.name in self._unindexed
+        }
+        recovered.leftovers = self._leftovers(chain)
+        return recovered
+
+    def _chain(self, found: set[SegmentName]) -> list[LogSegment]:
+        """From the newest segment back to the oldest that truncation left; oldest first."""
+        mark = self._mark()
+        header = self._header(max(found))
+        chain = [self._tail(header)]
+        while header.previous is not None and chain[-1].base_id > mark:
+            link, above = header.previous, header
+            if link.name in found:
+                header = self._header(link.name)
+                chain.append(_sealed(link, header.salt, above))
+            else:
+                self._tell(Corrupt(self._path(link.name), 0, "the segment file is missing"))
+                before = self._newest_before(above.name)
+                if before is None:
+                    break
+                header = self._header(before)
+                chain.append(self._tail(header))
+            self._refuse_short(chain[-1])
+        return chain[::-1]
+
+    def _tail(self, header: SegmentHeader) -> LogSegment:
+        """A segment whose end nobody else tells: its index says where it was sealed, or a scan."""
+        indexed = self._stored_index(header)
+        if indexed is not None:
+            self._refuse_short(indexed)
+            return indexed
+        path = self._path(header.name)
+        file = self._files.open(path)
+        try:
+            file.sync()
+            file.forget()
+            index = SparseIndex(self._spacing_bytes)
+            tail = scan_tail(file, path, header, index, self._tell)
+            file.sync()  # a slow owner of an older term may have written while we were reading
+        finally:
+            file.close()
+        self._unindexed[header.name] = tail.index
+        return tail.segment
+
+    def _tell(self, damage: Corrupt) -> None:
+        """Raises, unless told to skip; then nothing is removed, as it may be all there is."""
+        self._on_damage(damage)
+        self._damaged = True
+
+    def _header(self, name: SegmentName) -> SegmentHeader:
+        if name not in self._headers:
+            try:
+                self._headers[name] = read_header(self._files, self._path(name), name)
+            except Corrupt as damage:
+                self._tell(damage)
+                self._headers[name] = self._guess(name)
+        return self._headers[name]
+
+    def _guess(self, name: SegmentName) -> SegmentHeader:
+        """A header made from the first record and the segment before, for one that was lost."""
+        before = self._newest_before(name)
+        below = self._tail(self._header(before)) if before else None
+        file = self._files.open(self._path(name))
+        try:
+            salt = salt_of(Window(file, self._path(name), file.size(), HEADER_BYTES), HEADER_BYTES)
+        except BadRecord:
+            salt = 0
+        finally:
+            file.close()
+        link = Link(below.name, below.end) if below else None
+        tick, term = (below.last_tick, below.last_term) if below else (TimeTick(0), Term(0))
+        return SegmentHeader("", name, salt, link, tick, term)
+
+    def _newest_before(self, name: SegmentName) -> SegmentName | None:
+        found = (other for other in map(SegmentName.of, self._names) if other)
+        older = [o for o in found if o.base_id < name.base_id and o.term <= name.term]
+        return max(older, default=None)
+
+    def _stored_index(self, header: SegmentHeader) -> LogSegment | None:
+        if header.name.index_file not in self._names:
+            return None
+        data = read_all(self._files, f"{self._folder}/{header.name.index_file}")
+        decoded = SparseIndex.decode(data, header.name, header.salt, self._spacing_bytes)
+        return decoded[1] if decoded else None
+
+    def _refuse_short(self, segment: LogSegment) -> None:
+        path = self._path(segment.name)
+        file = self._files.open(path)
+        try:
+            size = file.size()
+        finally:
+            file.close()
+        if size < segment.end:
+            self._tell(Corrupt(path, size, f"the file ends before its seal at {segment.end}"))
+
+    def _mark(self) -> MessageId:
+        return first_mark(self._names)
+
+    def _leftovers(self, chain: Sequence[LogSegment]) -> tuple[str, ...]:
+        kept = {s.name.log_file for s in chain} | {s.name.index_file for s in chain}
+        kept.add(mark_name(self._mark()))
+        suffixes = (".new",) if self._damaged else LEFTOVER_SUFFIXES
+        return tuple(n for n in self._names if n.endswith(suffixes) and n not in kept)
+
+    def _path(self, name: SegmentName) -> str:
+        return f"{self._folder}/{name.log_file}"
+
+
+def _sealed(link: Link, salt: int, above: SegmentHeader) -> LogSegment:
+    next_id, tick, term = above.name.base_id, above.last_tick, above.last_term
+    return LogSegment(link.name, salt, link.end, next_id, tick, term)
+
+
+def read_header(files: Files, path: str, name: SegmentName) -> SegmentHeader:
+    """A segment's header; Corrupt when it is damaged or belongs to another file."""
+    file = files.open(path)
+    try:
+        header = SegmentHeader.decode(file.read(0, HEADER_BYTES), path)
+    finally:
+        file.close()
+    if header.name != name:
+        raise Corrupt(path, 0, f"the header belongs to {header.name.log_file}")
+    return header
+
+
+def read_all(files: Files, path: str) -> bytes:
+    """A small file, whole."""
+    file = files.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def first_mark(names: Sequence[str]) -> MessageId:
+    """What truncation made the first id: the highest of the `.first` files, whose name is all."""
+    stems = (n.removesuffix(FIRST_SUFFIX) for n in names if n.endswith(FIRST_SUFFIX))
+    return MessageId(max((int(s) for s in stems if s.isdecimal()), default=FIRST_MESSAGE_ID))
+
+
+def mark_name(first_id: MessageId) -> str:
+    """The name of the file that records a first id."""
+    return f"{first_id:020d}{FIRST_SUFFIX}"

@@ -1,0 +1,297 @@
+"""How one record lies in a segment file: encoding, and decoding that trusts nothing.
+
+Never does I/O beyond the window it is given, and never decides what damage means: that is for
+`scan.py`. Layout, little-endian:
+
+    magic 4 | version u32 | length u32 | CRC-32C u32          the first 16 bytes, in every version
+    term i64 | base id i64 | base tick u64 | last confirmed i64 | group id i64
+    count u32 | kind u32 | vchannel bytes u32
+    vchannel | sizes u32 * count | body
+
+Version 2, for records of a transaction alone, has between sizes and body:
+
+    transaction id u64 | keepalive ms i64 | begin id i64 | bodies before u64
+
+and version 3, for batches whose body is payloads alone, has there what they share:
+
+    codec u32 | properties bytes u32 | keys u32 | keys bytes u32 | producer bytes u32
+    sequence i64 | properties | producer | key sizes u32 * keys | keys
+
+Version 4, for batches that are bodies of a transaction, has there both of these, in this order.
+
+All three have a mark over their checksum, because the version lies outside of what that covers. Of
+a packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it. A
+codec that is not in `Codec` now needs a version of its own.
+
+`length` counts the whole record. The checksum covers everything behind it, and is stored with the
+segment's salt over it (exclusive or), so that neither bytes left over from another segment nor a
+message whose payload looks like a record can pass for one. `group id` is the next id that was
+durable when the record was written: a good record with a larger group id than a bad one before it
+proves that the bad one had been durable, so it is damage and not a torn tail.
+"""
+
+import struct
+from functools import lru_cache
+from typing import NamedTuple
+
+from google_crc32c import extend as crc32c_extend
+from google_crc32c import value as crc32c
+
+from broker.model.batch import NO_KEYS, BatchPart, Codec, Keys
+from broker.model.ids import MessageId, Term, TimeTick, TxnId
+from broker.model.producer_numbers import ProducerPart
+from broker.model.record import Record
+from broker.model.txn import TxnPart
+from broker.ports.files import ReadableFile
+from broker.ports.wal import UnknownFormat
+
+MAGIC = b"\xd7TmR"
+VERSION = 1
+VERSION_IN_TXN = 2
+VERSION_BATCH = 3
+VERSION_BATCH_IN_TXN = 4
+BODY_BYTES_MAX = 1 << 30
+_PREFIX = struct.Struct("<4sIII")
+_FIELDS = struct.Struct("<qqQqqIII")
+_FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
+FRAME_BYTES = _FRAME.size
+_TXN = struct.Struct("<QqqQ")
+_BATCH = struct.Struct("<IIIIIq")
+_MARKS = {
+    VERSION: 0,
+    VERSION_IN_TXN: 0x54784E32,
+    VERSION_BATCH: 0x42617433,
+    VERSION_BATCH_IN_TXN: 0x42547834,
+}
+_IN_TXN = (VERSION_IN_TXN, VERSION_BATCH_IN_TXN)
+_OF_BATCHES = (VERSION_BATCH, VERSION_BATCH_IN_TXN)
+_CODECS = frozenset(Codec)
+_VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
+
+
+class BadRecord(Exception):
+    """The bytes at `offset` are no whole, intact record."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset, self.reason = offset, reason
+
+
+class Frame(NamedTuple):
+    """The fixed part of a record, not checked against the checksum."""
+
+    length: int
+    checksum: int
+    term: int
+    base_id: int
+    base_tick: int
+    last_confirmed_id: int
+    group_id: int
+    messages: int
+    kind: int
+    name_bytes: int
+
+    @property
+    def next_id(self) -> int:
+        return self.base_id + self.messages
+
+
+class Stored(NamedTuple):
+    """A record that passed its checksum, and where it lies."""
+
+    offset: int
+    end: int
+    group_id: int
+    record: Record
+
+
+class Window:
+    """A file read in chunks, as if it were one buffer that ends at `end`."""
+
+    def __init__(self, file: ReadableFile, path: str, end: int, chunk_bytes: int) -> None:
+        self.path, self.end = path, end
+        self._file, self._chunk_bytes = file, chunk_bytes
+        self._start, self._buffer = 0, b""
+
+    def span(self, offset: int, size: int) -> tuple[bytes, int]:
+        """A buffer and the place in it where `[offset, offset + size)` lies, cut at `end`."""
+        at = offset - self._start
+        wanted = min(size, self.end - offset)
+        if at < 0 or at + wanted > len(self._buffer):
+            reach = max(wanted, min(self._chunk_bytes, self.end - offset))
+            self._buffer, self._start, at = self._file.read(offset, max(reach, 0)), offset, 0
+        return self._buffer, at
+
+
+def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
+    """The stored form in two parts, so that the body is not copied."""
+    name, sizes, body = record.vchannel.encode(), record.sizes, record.body
+    fields = _fields_of(len(name), len(sizes)).pack(
+        record.term,
+        record.base_id,
+        record.base_tick,
+        record.last_confirmed_id,
+        group_id,
+        len(sizes),
+        record.kind,
+        len(name),
+        name,
+        *sizes,
+    )
+    version, part = VERSION, record.txn
+    if part is not None:
+        version = VERSION_IN_TXN
+        fields += _TXN.pack(part.id, part.keepalive_ms, part.begin_id, part.bodies)
+    if record.batch is not None:
+        version = VERSION_BATCH if part is None else VERSION_BATCH_IN_TXN
+        fields += _encode_batch(record.batch)
+    checksum = crc32c_extend(crc32c(fields), body) ^ salt ^ _MARKS[version]
+    length = _PREFIX.size + len(fields) + len(body)
+    return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
+
+
+def _encode_batch(part: BatchPart) -> bytes:
+    producer, sequence = b"", 0
+    if part.producer is not None:
+        producer, sequence = part.producer.producer.encode(), part.producer.sequence
+    keys = part.keys
+    lengths = len(part.properties), len(keys.sizes), len(keys.body), len(producer)
+    head = _BATCH.pack(part.codec, *lengths, sequence)
+    key_sizes = _sizes_of(len(keys.sizes)).pack(*keys.sizes)
+    return b"".join((head, part.properties, producer, key_sizes, keys.body))
+
+
+@lru_cache(1024)
+def _fields_of(name_bytes: int, messages: int) -> struct.Struct:
+    return struct.Struct(f"{_FIELDS.format}{name_bytes}s{messages}I")
+
+
+def frame_at(window: Window, offset: int) -> Frame:
+    """The fixed part of the record at `offset`; raises BadRecord when it cannot be one."""
+    buffer, at = window.span(offset, FRAME_BYTES)
+    if len(buffer) - at < FRAME_BYTES or window.end - offset < FRAME_BYTES:
+        raise BadRecord(offset, "the file ends inside a record's header")
+    magic, version, *fields = _FRAME.unpack_from(buffer, at)
+    if magic != MAGIC:
+        raise BadRecord(offset, "no record begins here")
+    frame = Frame(*fields)
+    if version not in _MARKS:
+        raise BadRecord(offset, f"unknown version {version}")
+    if frame.length > window.end - offset:
+        raise BadRecord(offset, "the record reaches beyond the end")
+    before_part = FRAME_BYTES + frame.name_bytes + 4 * frame.messages
+    if before_part + _LEAST_BYTES[version] > frame.length or not frame.messages:
+        raise BadRecord(offset, "the record's lengths disagree")
+    return frame
+
+
+def record_at(window: Window, offset: int, salt: int) -> Stored:
+    """The intact record at `offset`; raises BadRecord, or UnknownFormat when it is newer."""
+    buffer, at = window.span(offset, FRAME_BYTES)
+    version = _VERSIONS.get(buffer[at : at + 8], 0)
+    if len(buffer) - at < FRAME_BYTES or not version:
+        _refuse_newer(window, offset, salt)
+        frame_at(window, offset)
+    _, _, length, checksum, term, base_id, base_tick, confirmed, group_id, count, kind, name = (
+        _FRAME.unpack_from(buffer, at)
+    )
+    part_from = FRAME_BYTES + name + 4 * count
+    if part_from + _LEAST_BYTES[version] > length or not count or length > window.end - offset:
+        frame_at(window, offset)
+    buffer, at = window.span(offset, length)
+    if len(buffer) - at < length:
+        raise BadRecord(offset, "the file ends inside a record")
+    name_at = at + FRAME_BYTES
+    body_from = part_from + _part_bytes(version, buffer, at + part_from)
+    if body_from > length:
+        raise BadRecord(offset, "the record's lengths disagree")
+    body = buffer[at + body_from : at + length]
+    head = buffer[at + _PREFIX.size : at + body_from]
+    if crc32c_extend(crc32c(head), body) ^ salt ^ _MARKS[version] != checksum:
+        raise BadRecord(offset, "the checksum does not match")
+    record = Record(
+        Term(term),
+        MessageId(base_id),
+        TimeTick(base_tick),
+        MessageId(confirmed),
+        kind,
+        buffer[name_at : name_at + name].decode(),
+        _sizes_of(count).unpack_from(buffer, name_at + name),
+        body,
+        _part_at(buffer, at + part_from) if version in _IN_TXN else None,
+        _batch_at(buffer, at + part_from, offset, version) if version in _OF_BATCHES else None,
+    )
+    return Stored(offset, offset + length, group_id, record)
+
+
+def _part_at(buffer: bytes, at: int) -> TxnPart:
+    txn_id, keepalive_ms, begin_id, bodies = _TXN.unpack_from(buffer, at)
+    return TxnPart(TxnId(txn_id), keepalive_ms, MessageId(begin_id), bodies)
+
+
+def _batch_at(buffer: bytes, at: int, offset: int, version: int) -> BatchPart:
+    at += _BATCH_FROM[version]
+    codec, properties, keys, key_bytes, producer, sequence = _BATCH.unpack_from(buffer, at)
+    if codec not in _CODECS:
+        raise BadRecord(offset, f"codec {codec} is none of version {version}")
+    producer_at = at + _BATCH.size + properties
+    keys_at = producer_at + producer
+    body_at = keys_at + 4 * keys
+    numbered = ProducerPart(buffer[producer_at:keys_at].decode(), sequence) if producer else None
+    sizes = _sizes_of(keys).unpack_from(buffer, keys_at)
+    return BatchPart(
+        buffer[at + _BATCH.size : producer_at],
+        Codec(codec),
+        Keys(sizes, buffer[body_at : body_at + key_bytes]) if keys else NO_KEYS,
+        numbered,
+    )
+
+
+_BATCH_FROM = {VERSION_BATCH: 0, VERSION_BATCH_IN_TXN: _TXN.size}
+_LEAST_BYTES = {
+    VERSION: 0,
+    VERSION_IN_TXN: _TXN.size,
+    VERSION_BATCH: _BATCH.size,
+    VERSION_BATCH_IN_TXN: _TXN.size + _BATCH.size,
+}
+
+
+def _part_bytes(version: int, buffer: bytes, at: int) -> int:
+    """What lies between the sizes and the body, by lengths that are not checked yet."""
+    if version not in _OF_BATCHES:
+        return _LEAST_BYTES[version]
+    start = at + _BATCH_FROM[version]
+    _, properties, keys, key_bytes, producer, _ = _BATCH.unpack_from(buffer, start)
+    return _LEAST_BYTES[version] + int(properties + 4 * keys + key_bytes + producer)
+
+
+def length_at(window: Window, offset: int) -> int:
+    """The length that the bytes at `offset` claim for a record, unchecked."""
+    buffer, at = window.span(offset, FRAME_BYTES)
+    return int.from_bytes(buffer[at + 8 : at + 12], "little")
+
+
+def salt_of(window: Window, offset: int) -> int:
+    """The salt that makes the record at `offset` intact, for a segment that lost its header."""
+    frame = frame_at(window, offset)
+    buffer, at = window.span(offset, frame.length)
+    mark = _MARKS[_VERSIONS[buffer[at : at + 8]]]
+    return int(crc32c(buffer[at + _PREFIX.size : at + frame.length])) ^ frame.checksum ^ mark
+
+
+@lru_cache(1024)
+def _sizes_of(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
+
+
+def _refuse_newer(window: Window, offset: int, salt: int) -> None:
+    """A version this program does not know is no damage when its checksum holds."""
+    buffer, at = window.span(offset, FRAME_BYTES)
+    if len(buffer) - at < _PREFIX.size:
+        return
+    magic, version, length, checksum = _PREFIX.unpack_from(buffer, at)
+    if magic != MAGIC or version == 0 or version in _MARKS or length > window.end - offset:
+        return
+    buffer, at = window.span(offset, length)
+    if crc32c(buffer[at + _PREFIX.size : at + length]) ^ salt == checksum:
+        raise UnknownFormat(window.path, version, max(_MARKS))

@@ -1,0 +1,178 @@
+"""Opens segmented logs: claim, recover, seal, start a new segment, check the claim.
+
+Next: broker/wal/segmented/log.py
+"""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from anyio import to_thread
+
+from broker.model.ids import PChannelName, Term
+from broker.ports.files import Files
+from broker.ports.wal import Corrupt, WriterFailed
+from broker.wal.segmented.allocation import Blanks
+from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.log import SegmentedLog
+from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
+from broker.wal.segmented.reader import Reader
+from broker.wal.segmented.scan import OnDamage, refuse
+from broker.wal.segmented.segment import HEADER_BYTES, LogSegment, LogView, SegmentName
+from broker.wal.segmented.settings import DEFAULTS, SegmentedSettings
+from broker.wal.segmented.worker import Worker
+from broker.wal.segmented.writer import LogPlace, Writer, start_segment, store_index
+
+_PROBE = "writable.probe"
+
+
+def _random_salt() -> int:
+    return secrets.randbits(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The synchronous parts of an open log."""
+
+    place: LogPlace
+    claim: Claim
+    writer: Writer
+    reader: Reader
+
+
+class SegmentedWal:
+    """Implements `ports.wal.Wal` on a folder tree: one folder for each channel.
+
+    Each damage met goes to `on_damage`; then, with `settings.skip_damage`, it is stepped over.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        settings: SegmentedSettings = DEFAULTS,
+        *,
+        on_damage: OnDamage | None = None,
+        background: Executor | None = None,
+        salt: Callable[[], int] = _random_salt,
+    ) -> None:
+        self._files, self._settings, self._salt = files, settings, salt
+        self._background = background or ThreadPoolExecutor(2, "wal-allocate")
+        report = on_damage or _silent
+        self._on_damage: OnDamage = report if settings.skip_damage else partial(_refuse, report)
+
+    @property
+    def name(self) -> str:
+        return "rocksmq"
+
+    async def open(self, channel: PChannelName, term: Term) -> SegmentedLog:
+        worker = Worker(f"wal-{channel}")
+        try:
+            opened = await worker.run(partial(self.open_now, channel, term))
+        except BaseException:
+            worker.stop()
+            raise
+        return SegmentedLog(opened.place, opened.claim, opened.writer, opened.reader, worker)
+
+    async def writable(self) -> bool:
+        return await to_thread.run_sync(self._probe)
+
+    def open_now(self, channel: PChannelName, term: Term) -> Opened:
+        """`open` without the threads."""
+        place = LogPlace(
+            self._files, _folder(channel), self._settings, self._background, self._salt
+        )
+        try:
+            self._files.make_folder(place.folder)
+            claim = Claim.take(self._files, place.folder, channel, term)
+        except OSError as failure:
+            raise WriterFailed(f"{channel}: {failure}") from failure
+        try:
+            return self._recover(place, claim)
+        except OSError as failure:
+            verdict = claim.verdict(failure)
+            claim.release()
+            raise verdict from failure
+        except BaseException:
+            claim.release()
+            raise
+
+    def _recover(self, place: LogPlace, claim: Claim) -> Opened:
+        spacing = self._settings.index_spacing_bytes
+        found = LogRecovery(self._files, place.folder, spacing, self._on_damage).run()
+        blanks = Blanks(self._files, place.folder, f"{claim.term:010d}", self._background)
+        blank = blanks.take(self._settings.first_segment_bytes)
+        active, fresh = start_segment(place, blank, claim, _end_of(found), found.link)
+        try:
+            claim.check()
+            self._clean(place, found)
+        except BaseException:
+            active.file.close()
+            raise
+        sealed_bytes = sum(segment.size_bytes for segment in found.sealed)
+        writer = Writer(place, claim, blanks, active, LogView(found.sealed, sealed_bytes, fresh))
+        reader = Reader(
+            claim.channel,
+            place,
+            lambda: writer.snapshot,
+            lambda: writer.active,
+            self._on_damage,
+        )
+        writer.on_sealed = reader.keep_index
+        return Opened(place, claim, writer, reader)
+
+    def _clean(self, place: LogPlace, found: RecoveredLog) -> None:
+        """Remove what is not on the chain, and finish what a crash kept from being sealed."""
+        for name in found.leftovers:
+            try:
+                self._files.remove(f"{place.folder}/{name}")
+            except FileNotFoundError:
+                pass  # a slow owner of an older term took its own file away
+        for segment in found.sealed:
+            if segment.name in found.unindexed:
+                file = self._files.open(f"{place.folder}/{segment.name.log_file}")
+                try:
+                    file.truncate(segment.end)
+                finally:
+                    file.close()
+                store_index(place, found.unindexed[segment.name], segment)
+
+    def _probe(self) -> bool:
+        # A name of its own: many channels may ask at once when the disk had been full.
+        name = f"{_PROBE}.{self._salt():08x}"
+        try:
+            self._files.make_folder("")
+            file = self._files.open(name, create=True)
+        except OSError:
+            return False
+        try:
+            self._files.remove(name)  # first: a process that is killed here leaves nothing behind
+            file.allocate(self._settings.first_segment_bytes)
+            file.write_durable(0, (_PROBE.encode(),))
+        except OSError:
+            return False
+        finally:
+            file.close()
+        return True
+
+
+def _end_of(found: RecoveredLog) -> LogSegment:
+    """The end of the recovered log, in the shape of the segment that ends there."""
+    name = SegmentName(found.last_term, found.next_id)
+    return LogSegment(name, 0, HEADER_BYTES, found.next_id, found.last_tick, found.last_term)
+
+
+def _folder(channel: str) -> str:
+    if "/" in channel or channel in ("", ".", ".."):
+        raise ValueError(f"a channel name must be a file name: {channel!r}")
+    return channel
+
+
+def _refuse(report: OnDamage, damage: Corrupt) -> None:
+    report(damage)
+    refuse(damage)
+
+
+def _silent(_damage: Corrupt) -> None:
+    """Nobody wants to hear."""

@@ -1,0 +1,41 @@
+"""Single values of Arrow, and what counts up, made of buffers.
+
+Why not `pyarrow.scalar` and `pyarrow.array`: both ask whether pandas made what they are given, and
+load it for that where it is installed, which takes a second of every process.
+Next: broker/client/read/row_scanner.py
+"""
+
+from array import array
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final
+
+from schemas.arrow.columns import arrow
+
+_INT64: Final = Struct("=q")
+_OFFSETS: Final = Struct("=ii")
+
+
+def number(value: int) -> Any:
+    """A `pyarrow.Int64Scalar`."""
+    pa = arrow()
+    return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_INT64.pack(value))])[0]
+
+
+def text(value: str) -> Any:
+    """A `pyarrow.StringScalar`."""
+    pa, data = arrow(), value.encode()
+    offsets = pa.py_buffer(_OFFSETS.pack(0, len(data)))
+    return pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])[0]
+
+
+def counted(first: int, count: int) -> Any:
+    """An array of so many numbers of 64 bits, each one more than the one before; `count` > 0."""
+    counting = _counting(1 << (count - 1).bit_length()).slice(0, count)
+    return arrow().compute.add(counting, number(first))
+
+
+@lru_cache(maxsize=32)
+def _counting(count: int) -> Any:
+    pa = arrow()
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", range(count)))])

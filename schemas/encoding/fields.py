@@ -1,0 +1,123 @@
+"""Walks the fields of an encoded protobuf message without knowing its type.
+
+Never decodes what is inside a field. Next: schemas/encoding/entries.py
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.encoding.varint import Malformed, read_varint, varint
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH: Final = 2
+GROUP: Final = 3
+GROUP_END: Final = 4
+FIXED32: Final = 5
+_FIELD_NUMBER_MAX: Final = (1 << 29) - 1
+_GROUP_DEPTH_MAX: Final = 100
+
+
+def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Each field as `(tag, first, stop)`; the tag is number << 3 | wire type.
+
+    For a varint `first` is its value; for every other wire type the content is `data[first:stop]`.
+    A group is one field, its content not looked at beyond finding its end.
+    Raises Malformed at the first byte that breaks the format.
+    """
+    while position < end:
+        tag = data[position]
+        if 7 < tag < 128:
+            position += 1
+        else:
+            tag, position = read_tag(data, position, end)
+        wire_type = tag & 7
+        if wire_type == LENGTH:
+            first, stop = read_length(data, position, end)
+            position = stop
+        elif wire_type == VARINT:
+            first, stop = read_varint(data, position, end)
+            position = stop
+        else:
+            first, stop, position = _content(data, tag, position, end)
+        yield tag, first, stop
+
+
+def field(tag: int, content: bytes) -> bytes:
+    """Encode one length-delimited field; `tag` must be one byte."""
+    return b"".join((varint(tag), varint(len(content)), content))
+
+
+def copied(data: bytes, tag: int, first: int, stop: int) -> bytes:
+    """Encode one field of `fields` again."""
+    match tag & 7:
+        case 0:
+            return varint(tag) + varint(first)
+        case 2:
+            return field(tag, data[first:stop])
+        case 3:
+            return varint(tag) + data[first:stop] + varint(tag + 1)
+        case _:
+            return varint(tag) + data[first:stop]
+
+
+def read_tag(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """The tag at `position` and the position after it."""
+    tag, after = read_varint(data, position, end)
+    if not 0 < tag >> 3 <= _FIELD_NUMBER_MAX:
+        raise Malformed(f"field number {tag >> 3}", position)
+    return tag, after
+
+
+def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Start and end of the length-delimited content whose length stands at `position`."""
+    if position < end and data[position] < 128:
+        length, start = data[position], position + 1
+    else:
+        length, start = read_varint(data, position, end)
+    if length > end - start:
+        raise Malformed(f"a length of {length} where {end - start} bytes are left", position)
+    return start, start + length
+
+
+def _content(data: bytes, tag: int, position: int, end: int) -> tuple[int, int, int]:
+    match tag & 7:
+        case 0:
+            value, after = read_varint(data, position, end)
+            return value, after, after
+        case 2:
+            start, stop = read_length(data, position, end)
+            return start, stop, stop
+        case 1:
+            return _fixed(position, 8, end)
+        case 5:
+            return _fixed(position, 4, end)
+        case 3:
+            return _group(data, tag, position, end)
+        case wire_type:
+            raise Malformed(f"wire type {wire_type}", position)
+
+
+def _fixed(position: int, width: int, end: int) -> tuple[int, int, int]:
+    if end - position < width:
+        raise Malformed("a fixed-width number that is cut off", position)
+    return position, position + width, position + width
+
+
+def _group(data: bytes, tag: int, start: int, end: int) -> tuple[int, int, int]:
+    """Skip to the matching end; open groups are a list, so that depth cannot exhaust the stack."""
+    open_groups = [tag]
+    position = start
+    while open_groups:
+        content_end = position
+        inner, position = read_tag(data, position, end)
+        if inner & 7 == GROUP_END:
+            if inner >> 3 != open_groups.pop() >> 3:
+                raise Malformed(f"the end of group {inner >> 3}, which is not open", content_end)
+        elif inner & 7 == GROUP:
+            open_groups.append(inner)
+            if len(open_groups) > _GROUP_DEPTH_MAX:
+                raise Malformed(f"groups nested deeper than {_GROUP_DEPTH_MAX}", content_end)
+        else:
+            position = _content(data, inner, position, end)[2]
+    return start, content_end, position

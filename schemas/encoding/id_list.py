@@ -1,0 +1,33 @@
+"""A list of ids within a header that is otherwise not read: what a message flushed.
+
+Next: schemas/stored.py
+"""
+
+from schemas.encoding.fields import copied, field, fields
+from schemas.encoding.varint import read_varint, signed, varint
+
+
+def read_ids(header: bytes, number: int) -> tuple[int, ...]:
+    """The int64s of field `number`, packed or one by one. Raises Malformed."""
+    ids: list[int] = []
+    for tag, first, stop in fields(header, 0, len(header)):
+        if tag == number << 3:
+            ids.append(signed(first))
+        elif tag == number << 3 | 2:
+            at = first
+            while at < stop:
+                value, at = read_varint(header, at, stop)
+                ids.append(signed(value))
+    return tuple(ids)
+
+
+def with_ids(header: bytes, number: int, ids: tuple[int, ...]) -> bytes:
+    """The header with these, and no other, ids in field `number`. Raises Malformed."""
+    parts = [
+        copied(header, tag, first, stop)
+        for tag, first, stop in fields(header, 0, len(header))
+        if tag >> 3 != number
+    ]
+    if ids:
+        parts.append(field(number << 3 | 2, b"".join([varint(each) for each in ids])))
+    return b"".join(parts)

@@ -1,0 +1,1 @@
+"""Message properties with a meaning: their keys, and the text form of each value."""

@@ -1,0 +1,53 @@
+"""What the commit of a staged transaction says of its batch: which one, and how many belong to it.
+
+So whoever looks at a log knows when it has seen all of a batch. Never judges whether it has.
+Next: schemas/properties/keys.py
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+from schemas.properties.keys import BATCH, BadProperty
+
+VCHANNELS_MAX: Final = 64
+"""Of a batch on more vchannels only the number of its transactions is told."""
+_NUMBER_BYTES: Final = 8
+_RESERVED: Final = frozenset(",=")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMark:
+    """`id` is the same in all commits of a batch, and of no other one; 63 bits.
+
+    `counts`: its transactions on each vchannel; empty when only the `total` is told.
+    """
+
+    id: int
+    total: int
+    counts: Mapping[str, int]
+
+
+def write_batch_mark(app: str, batch: int, vchannels: Sequence[str]) -> str:
+    """The text of the property; `vchannels` has one name for each transaction."""
+    digest = blake2b(f"{batch}:{app}".encode(), digest_size=_NUMBER_BYTES).digest()
+    counts = Counter(vchannels)
+    plain = all(_RESERVED.isdisjoint(name) for name in counts)
+    told = counts if len(counts) <= VCHANNELS_MAX and plain else {}
+    named = ",".join(f"{name}={count}" for name, count in sorted(told.items()))
+    return f"{int.from_bytes(digest) >> 1}:{len(vchannels)}:{named}"
+
+
+@lru_cache(maxsize=64)
+def read_batch_mark(text: str) -> BatchMark:
+    """Raises BadProperty."""
+    number, _, rest = text.partition(":")
+    total, _, named = rest.partition(":")
+    try:
+        pairs = [it.rpartition("=") for it in named.split(",") if it]
+        return BatchMark(int(number), int(total), {name: int(count) for name, _, count in pairs})
+    except ValueError as error:
+        raise BadProperty(BATCH.key, text, "not of the form <id>:<total>:<names>") from error

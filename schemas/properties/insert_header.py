@@ -1,0 +1,98 @@
+"""`messages.InsertMessageHeader`: read for every insert into a collection, and given its segment.
+
+Written by hand because a log does it for each message. Never drops what it does not know.
+Next: schemas/stored.py
+"""
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from schemas.encoding.fields import copied, field, fields
+from schemas.encoding.varint import signed, varint
+
+_PARTITION: Final = 0x12
+_SIZE: Final = 0x18
+_SEGMENT: Final = 0x22
+
+
+class PartitionRows(NamedTuple):
+    """`messages.PartitionSegmentAssignment`: rows of one partition. 0: not said."""
+
+    partition_id: int
+    rows: int
+    size_bytes: int
+    segment_id: int
+
+
+class InsertHeader(NamedTuple):
+    """What it says. `schema_version` None: nothing, which is not the same as 0."""
+
+    collection_id: int
+    partitions: tuple[PartitionRows, ...]
+    schema_version: int | None
+
+
+@lru_cache(maxsize=1024)
+def read_insert_header(header: bytes) -> InsertHeader:
+    """Raises Malformed."""
+    collection_id = 0
+    partitions: list[PartitionRows] = []
+    schema_version: int | None = None
+    for tag, first, stop in fields(header, 0, len(header)):
+        match tag:
+            case 0x08:
+                collection_id = signed(first)
+            case 0x12:
+                partitions.append(_read_partition(header[first:stop]))
+            case 0x18:
+                schema_version = signed(first)
+            case _:  # others' fields
+                pass
+    return InsertHeader(collection_id, tuple(partitions), schema_version)
+
+
+@lru_cache(maxsize=1024)
+def assigned(header: bytes, segment_id: int, size_bytes: int) -> bytes:
+    """The header with this segment for its rows, and their size where it says none."""
+    parts: list[bytes] = []
+    for tag, first, stop in fields(header, 0, len(header)):
+        if tag == _PARTITION:
+            parts.append(field(tag, _assigned(header[first:stop], segment_id, size_bytes)))
+        else:
+            parts.append(copied(header, tag, first, stop))
+    return b"".join(parts)
+
+
+def _read_partition(data: bytes) -> PartitionRows:
+    partition_id = rows = size_bytes = segment_id = 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        match tag:
+            case 0x08:
+                partition_id = signed(first)
+            case 0x10:
+                rows = first
+            case 0x18:
+                size_bytes = first
+            case 0x22:
+                segment_id = _read_segment(data[first:stop])
+            case _:
+                pass
+    return PartitionRows(partition_id, rows, size_bytes, segment_id)
+
+
+def _read_segment(data: bytes) -> int:
+    ids = [signed(first) for tag, first, _ in fields(data, 0, len(data)) if tag == 0x08]
+    return ids[-1] if ids else 0
+
+
+def _assigned(data: bytes, segment_id: int, size_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    said = 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == _SIZE:
+            said = first
+        elif tag != _SEGMENT:
+            parts.append(copied(data, tag, first, stop))
+    size = varint(said or size_bytes)
+    parts += [bytes([_SIZE]), size, field(_SEGMENT, b"\x08" + varint(segment_id))]
+    return b"".join(parts)

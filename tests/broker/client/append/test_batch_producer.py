@@ -1,0 +1,53 @@
+"""When an open batch goes and when it waits, and what its answer comes to: by a scripted server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.client import Deadlines, Gathering, Message, ProtocolBroken, Ticket, connect
+from broker.client.append.batch_producer import FEW_MESSAGES, ON_THE_WAY, SMALL_ON_THE_WAY
+from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
+
+UNTIL_ANSWERED = Gathering(linger_ms=60_000)
+SOON_CLOSED = Deadlines(close_s=0.1)
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[ScriptedBroker]:
+    async with scripted_broker() as started:
+        started.silent = True
+        yield started
+
+
+async def test_small_batches_go_at_once_until_four_have_no_answer(silent: ScriptedBroker) -> None:
+    assert await _stored(silent, SMALL_ON_THE_WAY, each=1) == [*[1] * SMALL_ON_THE_WAY, 2]
+
+
+async def test_of_batches_with_many_messages_two_are_on_the_way(silent: ScriptedBroker) -> None:
+    each = FEW_MESSAGES
+    assert await _stored(silent, ON_THE_WAY, each) == [*[each] * ON_THE_WAY, 2 * each]
+
+
+async def test_an_answer_that_means_nothing_is_told_to_each_that_waits_for_it() -> None:
+    async with scripted_broker() as broker, connect(broker.address) as log:
+        broker.level = 9
+        tickets = [await log.append_soon(VCHANNEL, Message(b"it")) for _ in range(3)]
+        errors = await asyncio.gather(*tickets, return_exceptions=True)
+    assert [type(it) for it in errors] == [ProtocolBroken] * 3
+    assert len({id(it) for it in errors}) == 3
+
+
+async def _stored(broker: ScriptedBroker, at_once: int, each: int) -> list[int]:
+    """The sizes of the batches of so many messages at a time, two times more than go at once."""
+    tickets: list[Ticket] = []
+
+    def arrived() -> bool:
+        return len(broker.log) == len(tickets)
+
+    async with connect(broker.address, gathering=UNTIL_ANSWERED, deadlines=SOON_CLOSED) as log:
+        for time in range(at_once + 2):
+            tickets += [await log.append_soon(VCHANNEL, Message(b"it")) for _ in range(each)]
+            await (broker.until(arrived) if time < at_once else log.describe([VCHANNEL]))
+    await asyncio.gather(*tickets, return_exceptions=True)
+    return [len(batch) for batch in broker.numbers.values()]

@@ -1,0 +1,226 @@
+"""Effects out of Milvus's messages, and segments into them."""
+
+import pytest
+
+from broker.codec.stored_headers import StoredHeaders
+from broker.model.effect import (
+    AllFlushed,
+    CollectionAltered,
+    CollectionCreated,
+    CollectionDropped,
+    Deleted,
+    Effect,
+    Inserted,
+    ManuallyFlushed,
+    PartitionCreated,
+    PartitionDropped,
+    SchemaChanged,
+    SegmentCreated,
+    SegmentFlushed,
+    SegmentLevel,
+    Truncated,
+)
+from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.model.message import MessageType
+from broker.ports.headers import BadHeader, Headers
+from schemas.encoding.base64_text import base64_text
+from schemas.generated.milvus.proto import common, messages, msg, schema
+from schemas.stored import header_of
+
+COLLECTION, PARTITION, SEGMENT = CollectionId(7), PartitionId(8), SegmentId(9)
+SCHEMA = schema.CollectionSchema(name="rows", version=3)
+HEADERS: Headers = StoredHeaders()
+
+
+def _stored(header: bytes, payload: bytes = b"", **properties: str) -> bytes:
+    return bytes(
+        common.ImmutableMessage(
+            payload=payload, properties={"_h": base64_text(header), "_vc": "p_0_7v0"} | properties
+        )
+    )
+
+
+def _insert(*partitions: messages.PartitionSegmentAssignment) -> bytes:
+    header = messages.InsertMessageHeader(
+        collection_id=7, partitions=list(partitions), schema_version=2
+    )
+    return _stored(bytes(header), b"rows", mine="kept")
+
+
+ROWS = messages.PartitionSegmentAssignment(partition_id=8, rows=3, binary_size=40)
+
+MEANINGS: list[tuple[MessageType, bytes, Effect | None]] = [
+    (
+        MessageType.CREATE_COLLECTION,
+        _stored(
+            bytes(messages.CreateCollectionMessageHeader(collection_id=7, partition_ids=[8, 10])),
+            bytes(msg.CreateCollectionRequest(collection_schema=SCHEMA)),
+        ),
+        CollectionCreated(COLLECTION, (PARTITION, PartitionId(10)), bytes(SCHEMA), 3),
+    ),
+    (
+        MessageType.CREATE_COLLECTION,
+        _stored(
+            bytes(messages.CreateCollectionMessageHeader(collection_id=7, partition_ids=[8])),
+            b"\x42" + bytes([len(bytes(SCHEMA))]) + bytes(SCHEMA),  # as older writers send it
+        ),
+        CollectionCreated(COLLECTION, (PARTITION,), bytes(SCHEMA), 3),
+    ),
+    (MessageType.CREATE_COLLECTION, _stored(b""), None),
+    (
+        MessageType.DROP_COLLECTION,
+        _stored(bytes(messages.DropCollectionMessageHeader(collection_id=7))),
+        CollectionDropped(COLLECTION),
+    ),
+    (
+        MessageType.CREATE_PARTITION,
+        _stored(bytes(messages.CreatePartitionMessageHeader(collection_id=7, partition_id=8))),
+        PartitionCreated(COLLECTION, PARTITION),
+    ),
+    (
+        MessageType.DROP_PARTITION,
+        _stored(bytes(messages.DropPartitionMessageHeader(collection_id=7, partition_id=8))),
+        PartitionDropped(COLLECTION, PARTITION),
+    ),
+    (
+        MessageType.SCHEMA_CHANGE,
+        _stored(
+            bytes(messages.SchemaChangeMessageHeader(collection_id=7, flushed_segment_ids=[9])),
+            bytes(messages.SchemaChangeMessageBody(schema=SCHEMA)),
+        ),
+        SchemaChanged(COLLECTION, bytes(SCHEMA), 3, (SEGMENT,)),
+    ),
+    (
+        MessageType.ALTER_COLLECTION,
+        _stored(
+            bytes(messages.AlterCollectionMessageHeader(collection_id=7, flushed_segment_ids=[9])),
+            bytes(
+                messages.AlterCollectionMessageBody(
+                    updates=messages.AlterCollectionMessageUpdates(schema=SCHEMA)
+                )
+            ),
+        ),
+        SchemaChanged(COLLECTION, bytes(SCHEMA), 3, (SEGMENT,)),
+    ),
+    (
+        MessageType.ALTER_COLLECTION,
+        _stored(
+            bytes(messages.AlterCollectionMessageHeader(collection_id=7)),
+            bytes(
+                messages.AlterCollectionMessageBody(
+                    updates=messages.AlterCollectionMessageUpdates(description="better")
+                )
+            ),
+        ),
+        CollectionAltered(COLLECTION),
+    ),
+    (
+        MessageType.TRUNCATE_COLLECTION,
+        _stored(bytes(messages.TruncateCollectionMessageHeader(collection_id=7, segment_ids=[9]))),
+        Truncated(COLLECTION, (SEGMENT,)),
+    ),
+    (
+        MessageType.MANUAL_FLUSH,
+        _stored(bytes(messages.ManualFlushMessageHeader(collection_id=7, segment_ids=[9]))),
+        ManuallyFlushed(COLLECTION, (SEGMENT,)),
+    ),
+    (MessageType.FLUSH_ALL, _stored(b""), AllFlushed()),
+    (
+        MessageType.INSERT,
+        _insert(ROWS),
+        Inserted(COLLECTION, PARTITION, SegmentId(0), 3, 40, 2),
+    ),
+    (
+        MessageType.DELETE,
+        _stored(bytes(messages.DeleteMessageHeader(collection_id=7, rows=5))),
+        Deleted(COLLECTION, 5),
+    ),
+    (MessageType.CREATE_DATABASE, _stored(b""), None),
+]
+
+
+@pytest.mark.parametrize(("kind", "stored", "meaning"), MEANINGS)
+def test_a_message_means_what_its_header_says(
+    kind: MessageType, stored: bytes, meaning: Effect | None
+) -> None:
+    assert HEADERS.effect(kind, stored) == meaning
+
+
+def test_an_insert_gets_its_segment_and_keeps_the_rest() -> None:
+    after = HEADERS.with_segment(_insert(ROWS), SEGMENT, 1000)
+    assert HEADERS.effect(MessageType.INSERT, after) == Inserted(
+        COLLECTION, PARTITION, SEGMENT, 3, 40, 2
+    )
+    parsed = common.ImmutableMessage.parse(after)
+    assert parsed.payload == b"rows"
+    assert {"mine": "kept", "_vc": "p_0_7v0"}.items() <= parsed.properties.items()
+
+
+def test_an_insert_that_gives_no_size_gets_the_messages() -> None:
+    sizeless = messages.PartitionSegmentAssignment(partition_id=8, rows=3)
+    found = HEADERS.effect(
+        MessageType.INSERT, HEADERS.with_segment(_insert(sizeless), SEGMENT, 1000)
+    )
+    assert isinstance(found, Inserted)
+    assert found.size_bytes == 1000
+
+
+@pytest.mark.parametrize("partitions", [(), (ROWS, ROWS)])
+def test_an_insert_names_one_partition(
+    partitions: tuple[messages.PartitionSegmentAssignment, ...],
+) -> None:
+    with pytest.raises(BadHeader, match=f"one partition, this one names {len(partitions)}"):
+        HEADERS.effect(MessageType.INSERT, _insert(*partitions))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MessageType if kind != MessageType.FLUSH_ALL])
+def test_a_header_that_cannot_be_read_is_told(kind: MessageType) -> None:
+    stored = _stored(b"\x08")
+    meaningful = {each for each, _, effect in MEANINGS if effect is not None}
+    if kind in meaningful | {MessageType.CREATE_SEGMENT, MessageType.FLUSH}:
+        with pytest.raises(BadHeader, match=kind.name):
+            HEADERS.effect(kind, stored)
+    else:
+        assert HEADERS.effect(kind, stored) is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        MessageType.MANUAL_FLUSH,
+        MessageType.SCHEMA_CHANGE,
+        MessageType.ALTER_COLLECTION,
+        MessageType.TRUNCATE_COLLECTION,
+    ],
+)
+def test_what_flushes_names_what_it_flushed(kind: MessageType) -> None:
+    flushed = (SegmentId(3), SegmentId(1 << 60))
+    before = next(stored for each, stored, _ in MEANINGS if each == kind)
+    found = HEADERS.effect(kind, HEADERS.with_flushed(kind, before, flushed))
+    assert isinstance(found, ManuallyFlushed | SchemaChanged | Truncated)
+    assert found.segment_ids == flushed
+
+
+def test_what_has_no_place_for_segments_stays_as_it_is() -> None:
+    stored = _stored(bytes(messages.DropCollectionMessageHeader(collection_id=7)))
+    assert HEADERS.with_flushed(MessageType.DROP_COLLECTION, stored, [SEGMENT]) == stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        (
+            MessageType.CREATE_SEGMENT,
+            SegmentCreated(COLLECTION, PARTITION, SEGMENT, 1 << 27, 0, SegmentLevel.ROWS, 3),
+        ),
+        (MessageType.FLUSH, SegmentFlushed(COLLECTION, PARTITION, SEGMENT)),
+    ],
+)
+def test_the_logs_own_messages_say_what_happened(
+    kind: MessageType, event: SegmentCreated | SegmentFlushed
+) -> None:
+    stored = HEADERS.own("p_0_7v0", event)
+    assert HEADERS.effect(kind, stored) == event
+    properties = common.ImmutableMessage.parse(stored).properties
+    assert (properties["_t"], properties["_v"], properties["_vc"]) == (str(kind), "2", "p_0_7v0")
+    assert header_of(stored)

@@ -1,0 +1,267 @@
+"""The oracle over a store that is slow, broken, shared and restarted, with clocks that jump."""
+
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors import REST_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec, System
+from actors.testing import EPOCH_MS, VirtualClock, run_seeded
+from broker.coordinator.time.oracle import WAITING_MAX, Oracle, OracleTicks
+from broker.coordinator.time.tick_window import TickWindow
+from broker.core.time.tso import COUNT_MAX, WINDOW_MS, physical_ms_of
+from broker.meta.memory_store import MemoryMetaStore
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.failure import Refused, StreamingCode
+from broker.ports.meta import MetaStore
+from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
+from tests.broker.coordinator.fakes import ShakyStore
+
+
+def run_oracle(store: MetaStore, clock: VirtualClock | None = None) -> System:
+    return System(
+        SupervisorSpec(
+            "root",
+            REST_FOR_ONE,
+            (
+                ChildSpec("window", lambda: TickWindow(store), patient=True),
+                ChildSpec(
+                    "oracle",
+                    lambda: Oracle("/root/window"),
+                    MailboxSpec(bound=4096, batch_max=64),
+                    patient=True,
+                ),
+            ),
+        ),
+        clock=clock,
+    )
+
+
+def ticks_of(system: System) -> OracleTicks:
+    return OracleTicks(system.find, "/root/oracle")
+
+
+def assert_disjoint(ranges: list[TickRange]) -> None:
+    ordered = sorted((taken.first, taken.first + taken.count) for taken in ranges)
+    for (_, end), (start, _) in pairwise(ordered):
+        assert end <= start
+
+
+def seeded(seed: int, test: Callable[[VirtualClock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(VirtualClock())
+
+    run_seeded(seed, main)
+
+
+def test_ticks_follow_the_wall_clock_and_are_contiguous() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_oracle(MemoryMetaStore(), clock) as system:
+            ticks = ticks_of(system)
+            first = await ticks.reserve(10)
+            second = await ticks.reserve(1)
+            assert second.first == first.first + 10
+            await clock.sleep(60.0)
+            late = await ticks.reserve(1)
+            assert physical_ms_of(late.first) == EPOCH_MS + 60_000
+
+    seeded(1, scenario)
+
+
+@pytest.mark.parametrize("count", [0, -1, 65_537])
+def test_a_count_out_of_bounds_is_refused_by_value(count: int) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_oracle(MemoryMetaStore(), clock) as system:
+            with pytest.raises(Refused, match=str(count)) as caught:
+                await ticks_of(system).reserve(count)
+            assert caught.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+
+    seeded(1, scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_oracles_over_one_store_never_overlap_whatever_crashes_and_jumps(seed: int) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        store.delay_s = 0.003
+        ranges: list[TickRange] = []
+
+        async def consume(system: System, pauses: int) -> None:
+            ticks, newest = ticks_of(system), 0
+            for step in range(60):
+                try:
+                    taken = await ticks.reserve(65_536 if step % 3 else 1)
+                except Refused:
+                    await clock.sleep(0.5)
+                    continue
+                assert taken.first > newest
+                newest = taken.first + taken.count - 1
+                ranges.append(taken)
+                await clock.sleep(0.05 * (step % pauses))
+
+        async with (
+            run_oracle(store, clock) as one,
+            run_oracle(store, clock) as two,
+            anyio.create_task_group() as group,
+        ):
+            for system, pauses in ((one, 4), (one, 7), (two, 5)):
+                group.start_soon(consume, system, pauses)
+            for step in range(6):
+                await clock.sleep(1.0)
+                clock.shift_wall(-10_000 if step % 2 else 4_000)
+                one.kill("/root/oracle")
+            two.kill("/root/window")
+        assert_disjoint(ranges)
+        assert len(ranges) > 100
+
+    seeded(seed, scenario)
+
+
+def test_the_store_is_written_about_once_in_half_a_window_and_reserving_does_not_wait() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            ticks = ticks_of(system)
+            store.delay_s = 0.4
+            started_s = clock.monotonic_s()
+            for _ in range(300):
+                before_s = clock.monotonic_s()
+                await ticks.reserve(1)
+                assert clock.monotonic_s() - before_s < 0.001
+                await clock.sleep(0.1)
+            elapsed_ms = (clock.monotonic_s() - started_s) * 1000
+            assert store.writes <= elapsed_ms / (WINDOW_MS / 2) + 3
+
+    seeded(2, scenario)
+
+
+def test_a_store_that_refuses_stops_ticks_at_the_bound_and_they_come_back_by_themselves() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            ticks = ticks_of(system)
+            store.broken = True
+            before = await ticks.reserve(1)
+            await clock.sleep(4.0)
+            with pytest.raises(Refused, match="disk full") as caught:
+                await ticks.reserve(1)
+            assert caught.value.refusal.code is StreamingCode.INNER
+            store.broken = False
+            await clock.sleep(0.6)
+            assert (await ticks.reserve(1)).first > before.first
+            assert system.find("/root/oracle").term == 1
+
+    seeded(3, scenario)
+
+
+def test_a_bound_that_always_loses_its_races_is_a_refusal() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            store.lost_races = 10_000
+            await clock.sleep(4.0)
+            with pytest.raises(Refused, match="lost 8 races"):
+                await ticks_of(system).reserve(1)
+            store.lost_races = 3
+            assert (await ticks_of(system).reserve(1)).count == 1
+
+    seeded(6, scenario)
+
+
+def test_those_who_wait_for_a_window_are_bounded_and_all_are_answered() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        answers: list[TickRange | StreamingCode] = []
+
+        async def reserve(ticks: OracleTicks) -> None:
+            try:
+                answers.append(await ticks.reserve(1))
+            except Refused as error:
+                answers.append(error.refusal.code)
+
+        async with run_oracle(store, clock) as system:
+            store.delay_s = 1.0
+            clock.shift_wall(60_000)
+            async with anyio.create_task_group() as group:
+                for _ in range(WAITING_MAX + 10):
+                    group.start_soon(reserve, ticks_of(system))
+            refused = [answer for answer in answers if isinstance(answer, StreamingCode)]
+            assert refused == [StreamingCode.INNER] * 10
+            assert len(answers) == WAITING_MAX + 10
+            extra = [row.extra for row in system.statistics() if row.path == "/root/oracle"]
+            assert extra[0]["extensions"] == 1
+
+    seeded(7, scenario)
+
+
+def test_an_oracle_that_dies_with_an_ask_is_asked_again() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            ticks = ticks_of(system)
+            before = await ticks.reserve(1)
+            system.kill("/root/oracle")
+            outcomes = set()
+            for _ in range(200):
+                try:
+                    assert (await ticks.reserve(1)).first > before.first
+                    outcomes.add("served")
+                except Refused:
+                    outcomes.add("refused")
+                await clock.sleep(0.001)
+            assert "served" in outcomes
+
+    seeded(8, scenario)
+
+
+def test_an_oracle_that_cannot_start_is_waited_for() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        store.broken = True
+        async with run_oracle(store, clock) as system:
+            with pytest.raises(Refused, match="no time ticks"):
+                await ticks_of(system).reserve(1)
+            store.broken = False
+            await clock.sleep(10.0)
+            assert (await ticks_of(system).reserve(1)).count == 1
+
+    seeded(4, scenario)
+
+
+def test_a_restarted_oracle_serves_those_who_held_the_old_reference() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_oracle(MemoryMetaStore(), clock) as system:
+            ticks = ticks_of(system)
+            before = await ticks.reserve(1)
+            system.kill("/root/oracle")
+            await clock.sleep(1.0)
+            after = await ticks.reserve(1)
+            assert physical_ms_of(after.first) >= physical_ms_of(before.first) + WINDOW_MS
+
+    seeded(5, scenario)
+
+
+async def test_oracles_of_two_connections_to_one_file_never_overlap(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    ranges: list[TickRange] = []
+
+    async def consume(system: System) -> None:
+        ranges.extend([await ticks_of(system).reserve(65_536) for _ in range(200)])
+
+    async with (
+        await SqliteMetaStore.open(path) as one,
+        await SqliteMetaStore.open(path) as two,
+        run_oracle(one) as first,
+        run_oracle(two) as second,
+        anyio.create_task_group() as group,
+    ):
+        for system in (first, second, first, second):
+            group.start_soon(consume, system)
+    assert_disjoint(ranges)
+    assert len(ranges) == 800
+
+
+def test_the_port_and_the_core_agree_on_the_largest_reservation() -> None:
+    assert RESERVE_COUNT_MAX == COUNT_MAX

@@ -1,0 +1,176 @@
+"""The tables of Assign, Remove and Locate, exhaustively."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.cluster.channel_lifetime import (
+    ASKED_TERM_MAX,
+    NEVER_SEEN,
+    Lifetime,
+    NoAnswerYet,
+    ServingState,
+    channel_refusal,
+    closed,
+    expect,
+    failed,
+    locate,
+    opened,
+    settle,
+)
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import Term
+
+BROKEN = Refusal(StreamingCode.UNKNOWN, "the disk is gone")
+
+
+def serve(term: int) -> ServingState:
+    return ServingState(Term(term), removed=False)
+
+
+def remove(term: int) -> ServingState:
+    return ServingState(Term(term), removed=True)
+
+
+def code(answer: object) -> StreamingCode | None:
+    return answer.code if isinstance(answer, Refusal) else None
+
+
+def accepted(lifetime: Lifetime, stage: ServingState) -> Lifetime:
+    after = expect(lifetime, stage)
+    assert isinstance(after, Lifetime)
+    return after
+
+
+@pytest.mark.parametrize(
+    ("expected", "asked", "is_taken"),
+    [
+        (serve(5), serve(4), False),
+        (serve(5), serve(5), False),
+        (remove(5), serve(5), False),
+        (serve(5), serve(6), True),
+        (serve(5), remove(4), False),
+        (serve(5), remove(5), True),
+        (remove(5), remove(5), False),
+        (serve(5), remove(6), True),
+    ],
+)
+def test_only_a_later_stage_is_taken(
+    expected: ServingState, asked: ServingState, is_taken: bool
+) -> None:
+    answer = expect(Lifetime(expected, expected), asked)
+    assert isinstance(answer, Lifetime) == is_taken
+    assert is_taken or code(answer) is StreamingCode.IGNORED_OPERATION
+
+
+def test_an_assign_waits_until_it_serves() -> None:
+    lifetime = accepted(NEVER_SEEN, serve(3))
+    assert settle(lifetime, serve(3)) == NoAnswerYet()
+    assert settle(opened(lifetime, Term(3)), serve(3)) is None
+
+
+def test_an_assign_that_is_overtaken_is_told_so() -> None:
+    lifetime = accepted(accepted(NEVER_SEEN, serve(3)), serve(4))
+    assert code(settle(lifetime, serve(3))) is StreamingCode.UNMATCHED_CHANNEL_TERM
+    lifetime = accepted(accepted(NEVER_SEEN, serve(3)), remove(3))
+    assert code(settle(lifetime, serve(3))) is StreamingCode.UNMATCHED_CHANNEL_TERM
+
+
+def test_a_failed_open_gives_its_error_and_burns_the_term() -> None:
+    lifetime = failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN)
+    assert settle(lifetime, serve(3)) == BROKEN
+    assert code(expect(lifetime, serve(3))) is StreamingCode.IGNORED_OPERATION
+    assert settle(accepted(lifetime, remove(3)), remove(3)) is None
+    assert settle(opened(accepted(lifetime, serve(4)), Term(4)), serve(4)) is None
+
+
+def test_a_term_that_failed_may_still_come_to_serve() -> None:
+    lifetime = opened(failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN), Term(3))
+    assert lifetime == Lifetime(serve(3), serve(3))
+    assert settle(accepted(lifetime, remove(3)), remove(3)) == NoAnswerYet()
+
+
+def test_news_of_an_older_term_change_nothing() -> None:
+    lifetime = opened(NEVER_SEEN, Term(5))
+    assert opened(lifetime, Term(4)) == failed(lifetime, Term(4), BROKEN) == lifetime
+    assert closed(lifetime, Term(4)) == lifetime
+
+
+def test_a_channel_that_restarts_by_itself_moves_on() -> None:
+    lifetime = opened(accepted(NEVER_SEEN, serve(3)), Term(3))
+    lifetime = opened(lifetime, Term(4))
+    assert lifetime.expected == lifetime.current == serve(4)
+    assert code(expect(lifetime, serve(4))) is StreamingCode.IGNORED_OPERATION
+    assert code(expect(lifetime, remove(3))) is StreamingCode.IGNORED_OPERATION
+
+
+def test_a_remove_waits_until_it_is_released() -> None:
+    lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
+    assert settle(lifetime, remove(3)) == NoAnswerYet()
+    assert settle(closed(lifetime, Term(3)), remove(3)) is None
+
+
+def test_a_remove_that_is_overtaken_has_succeeded() -> None:
+    lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
+    assert settle(accepted(lifetime, serve(4)), remove(3)) is None
+
+
+def test_a_remove_of_a_channel_never_seen_is_taken() -> None:
+    lifetime = closed(accepted(NEVER_SEEN, remove(3)), Term(3))
+    assert settle(lifetime, remove(3)) is None
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from((expect, opened, failed, closed)), st.integers(1, 6), st.booleans()),
+    max_size=20,
+)
+
+
+@given(STEPS)
+def test_expectations_never_go_back(steps: list[tuple[object, int, bool]]) -> None:
+    lifetime = NEVER_SEEN
+    for step, term, removed in steps:
+        before = lifetime.expected
+        if step is expect:
+            answer = expect(lifetime, ServingState(Term(term), removed))
+            assert isinstance(answer, Lifetime) == (ServingState(Term(term), removed) > before)
+            lifetime = answer if isinstance(answer, Lifetime) else lifetime
+        elif step is failed:
+            lifetime = failed(lifetime, Term(term), BROKEN)
+        else:
+            lifetime = (opened if step is opened else closed)(lifetime, Term(term))
+        assert lifetime.expected >= before
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "serving", "closing", "wanted"),
+    [
+        ("", 3, 3, True, StreamingCode.INVALID_ARGUMENT),
+        ("p", 0, 3, True, StreamingCode.INVALID_ARGUMENT),
+        ("p", -1, None, False, StreamingCode.INVALID_ARGUMENT),
+        ("p", 3, 3, True, StreamingCode.ON_SHUTDOWN),
+        ("p", 3, None, False, StreamingCode.CHANNEL_NOT_EXIST),
+        ("p", None, None, False, StreamingCode.CHANNEL_NOT_EXIST),
+        ("p", 2, 3, False, StreamingCode.UNMATCHED_CHANNEL_TERM),
+        ("p", 4, 3, False, StreamingCode.UNMATCHED_CHANNEL_TERM),
+        ("p", 3, 3, False, None),
+        ("p", None, 3, False, None),
+    ],
+)
+def test_the_checks_before_a_call_come_in_their_order(
+    name: str, asked: int | None, serving: int | None, closing: bool, wanted: StreamingCode | None
+) -> None:
+    term = None if asked is None else Term(asked)
+    now = None if serving is None else Term(serving)
+    assert code(locate(name, term, now, closing=closing)) is wanted
+
+
+def test_a_channel_that_is_named_well_is_not_refused() -> None:
+    assert channel_refusal("p", 1) is None
+
+
+def test_a_term_without_room_for_a_next_one_is_an_invalid_argument() -> None:
+    assert channel_refusal("c", ASKED_TERM_MAX) is None
+    refusal = channel_refusal("c", ASKED_TERM_MAX + 1)
+    assert refusal is not None
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT

@@ -1,0 +1,160 @@
+"""Batches on their way to readers, piece by piece and whole, against one naive walk."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.log.assembler import Assembler
+from broker.core.log.delivery import Selection, deliver
+from broker.core.log.tail_window import TailWindow
+from broker.model.batch import BatchPart, Codec, Keys
+from broker.model.ids import MessageId, Term, TimeTick
+from broker.model.message import ClosedTick, Delivered
+from broker.model.position import ReadPosition
+from broker.model.record import Record, Slice
+
+VCHANNELS = ("p_1v0", "p_2v0", "p_3v0", "")
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Record]:
+    """Records of both kinds, ticks not always next to each other."""
+    records: list[Record] = []
+    next_id, tick = 1, 1
+    for _ in range(draw(st.integers(0, 12))):
+        sizes = tuple(draw(st.lists(st.integers(0, 100), min_size=1, max_size=6)))
+        record = Record(
+            Term(1),
+            MessageId(next_id),
+            TimeTick(tick),
+            MessageId(next_id),
+            draw(st.sampled_from((2, 3))),
+            draw(st.sampled_from(VCHANNELS)),
+            sizes,
+            bytes(sum(sizes)),
+            batch=BatchPart(b"shared") if draw(st.booleans()) else None,
+        )
+        records.append(record)
+        next_id, tick = record.next_id, record.last_tick + draw(st.integers(1, 3))
+    return records
+
+
+SELECTIONS = st.builds(
+    Selection,
+    vchannel=st.sampled_from(("", "p_1v0")),
+    floor=st.integers(0, 20).map(TimeTick),
+    kinds=st.sampled_from((None, frozenset({3}))),
+    among=st.sampled_from((None, frozenset({"p_1v0", "p_2v0"}))),
+    whole=st.booleans(),
+)
+
+
+def naive(records: list[Record], wanted: Selection) -> list[tuple[int, int]]:
+    def seen(record: Record) -> bool:
+        if wanted.kinds is not None and record.kind not in wanted.kinds:
+            return False
+        if not record.vchannel:
+            return True
+        if wanted.vchannel:
+            return record.vchannel == wanted.vchannel
+        return wanted.among is None or record.vchannel in wanted.among
+
+    return [
+        (record.base_id + at, record.base_tick + at)
+        for record in records
+        if seen(record)
+        for at in range(len(record.sizes))
+        if record.base_tick + at > wanted.floor
+    ]
+
+
+@given(logs(), SELECTIONS, st.lists(st.integers(0, 400), min_size=1))
+def test_batches_piece_by_piece_are_what_one_naive_walk_gives(
+    records: list[Record], wanted: Selection, credits: list[int]
+) -> None:
+    end = records[-1].next_id if records else MessageId(1)
+    cursor = ReadPosition(MessageId(1))
+    assembler = Assembler(cursor.next_id)
+    found: list[tuple[int, int]] = []
+    pulls = 0
+    while cursor.next_id < end:
+        left = [record for record in records if record.next_id > cursor.next_id]
+        picked = deliver(left, cursor, wanted, credits[pulls % len(credits)], assembler)
+        for item in picked.items:
+            assert not isinstance(item, ClosedTick)
+            if isinstance(item, Delivered):
+                assert not wanted.whole
+                found.append((item.id, item.tick))
+            else:
+                found += [
+                    (item.record.base_id + at, item.record.base_tick + at)
+                    for at in range(item.first, item.end)
+                ]
+                assert found[-1][1] == item.last_tick
+        if found:
+            assert picked.cursor.tick in (cursor.tick, found[-1][1])
+        cursor = picked.cursor
+        pulls += 1
+        assert pulls < 1000
+    assert found == naive(records, wanted)
+
+
+@given(logs(), st.integers(0, 400))
+def test_a_whole_record_is_given_as_one_slice_and_exceeds_a_credit_alone(
+    records: list[Record], credit: int
+) -> None:
+    wanted = Selection("", TimeTick(0), None, whole=True)
+    items = deliver(
+        records, ReadPosition(MessageId(1)), wanted, credit, Assembler(MessageId(1))
+    ).items
+    slices = [item for item in items if isinstance(item, Slice)]
+    assert [it.record for it in slices] == records[: len(slices)]
+    assert sum(len(it.record.body) + 64 for it in slices) <= credit or len(slices) <= 1
+
+
+def test_what_a_record_shares_and_its_keys_are_counted_in_the_tail() -> None:
+    plain = Record(
+        Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (1,), b"x",
+        batch=BatchPart(b""),
+    )  # fmt: skip
+    keys = Keys((5,), b"key!")
+    heavy = Record(
+        Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (1,), b"x",
+        batch=BatchPart(bytes(1000), keys=keys),
+    )  # fmt: skip
+    sizes = []
+    for record in (plain, heavy):
+        window = TailWindow(MessageId(1))
+        window.push([record], 0)
+        sizes.append(window.size_bytes)
+    assert sizes[1] - sizes[0] >= 1004
+
+
+def test_sizes_of_a_packed_body_are_those_of_what_is_unpacked() -> None:
+    packed = BatchPart(b"", Codec.LZ4)
+    for part, sizes, expected in (
+        (packed, (100,), True), (packed, (), False), (None, (1,), True), (None, (2,), False),
+        (BatchPart(b""), (1,), True), (BatchPart(b""), (), False),
+    ):  # fmt: skip
+        record = Record(
+            Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "", sizes, b"x", batch=part
+        )
+        assert record.adds_up is expected
+
+
+def test_each_message_of_a_record_confirms_itself_or_what_all_of_them_do() -> None:
+    for confirmed, expected in ((7, [7, 8]), (3, [3, 3])):
+        record = Record(
+            Term(1), MessageId(7), TimeTick(1), MessageId(confirmed), 2, "", (0, 0), b""
+        )
+        assert [record.last_confirmed_of(at) for at in range(2)] == expected
+
+
+def test_keys_add_up_and_come_apart_again() -> None:
+    keys = Keys((0, 4, 1), b"abc")
+    assert keys.adds_up(3)
+    assert keys.split(3) == [None, b"abc", b""]
+    assert Keys().adds_up(5)
+    assert Keys().split(2) == [None, None]
+    assert not keys.adds_up(2)
+    assert not Keys((2,), b"abc").adds_up(1)
+    assert not Keys((), b"abc").adds_up(1)

@@ -1,0 +1,159 @@
+"""Whole lives of collections and segments, restarts among them, read by a naive reader."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.core.log.log_recovery import RecoveryState
+from broker.core.segments.segment_recovery import recovered_shards
+from broker.core.segments.segment_sealing import Sealing
+from broker.core.segments.segment_table import SegmentTable
+from broker.model.effect import (
+    AllFlushed,
+    CollectionDropped,
+    Deleted,
+    ManuallyFlushed,
+    PartitionCreated,
+    PartitionDropped,
+    SchemaChanged,
+    SegmentLevel,
+    Truncated,
+)
+from broker.model.ids import SegmentId, TimeTick, TxnId
+from broker.model.message import AppendedInTxn, MessageType, NewMessage
+from broker.model.snapshot import Snapshot
+from broker.model.txn import TxnContext
+from tests.broker.core.segments.shard_log import (
+    CREATED,
+    LIMITS,
+    MISSING,
+    MS,
+    A,
+    B,
+    C,
+    NaiveReader,
+    ShardLog,
+    V,
+    begin,
+    rows,
+)
+
+PARTITIONS = st.sampled_from([A, A, B, MISSING])
+ROWS = st.builds(
+    rows,
+    st.sampled_from([0, 1, 5, 11]),
+    st.sampled_from([0, 10, 40, 100, 101]),
+    PARTITIONS,
+    st.sampled_from([C[0], C[0], C[1]]),
+    st.sampled_from([None, 4, 5]),
+)
+DELETES = st.builds(Deleted, st.sampled_from(C), st.sampled_from([1, 300_000]))
+CHANGES = st.one_of(
+    st.sampled_from(CREATED),
+    st.builds(CollectionDropped, st.sampled_from(C)),
+    st.builds(PartitionCreated, st.sampled_from(C), PARTITIONS),
+    st.builds(PartitionDropped, st.sampled_from(C), PARTITIONS),
+    st.builds(SchemaChanged, st.sampled_from(C), st.just(b""), st.sampled_from([4, 5])),
+    st.builds(Truncated, st.sampled_from(C)),
+    st.builds(ManuallyFlushed, st.sampled_from(C)),
+    st.just(AllFlushed()),
+)
+EFFECTS = st.one_of(ROWS, ROWS, ROWS, DELETES, CHANGES)
+IN_TXN = st.tuples(st.just("txn"), st.integers(0, 2), st.one_of(ROWS, DELETES))
+PLAIN = st.tuples(st.just("plain"), st.sampled_from([0, 0, 0, 1]), EFFECTS)
+BEGIN = st.tuples(st.just("begin"), st.sampled_from([0, 0, 1]), st.none())
+END = st.tuples(st.just("end"), st.integers(0, 2), st.booleans())
+BETWEEN = st.sampled_from(["nothing", "nothing", "overdue", "pressure", "restart"])
+STEPS = st.one_of(PLAIN, PLAIN, PLAIN, IN_TXN, BEGIN, END)
+LIVES = st.lists(st.tuples(st.lists(STEPS, max_size=8), BETWEEN), max_size=12)
+
+
+@settings(max_examples=200)
+@given(LIVES)
+def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
+    life: list[tuple[list[tuple[str, int, object]], str]],
+) -> None:
+    log = ShardLog()
+    log.group(log.message(CREATED[0]), log.message(CREATED[1], V[1]))
+    reader = NaiveReader(LIMITS)
+    txns: list[tuple[TxnContext, str]] = []
+    for steps, between in life:
+        messages = [found for step in steps if (found := _message(log, txns, *step)) is not None]
+        result = log.group(*messages)
+        txns += [
+            (outcome.txn, message.vchannel)
+            for message, outcome in zip(messages, result.outcomes, strict=True)
+            if message.type == MessageType.BEGIN_TXN and isinstance(outcome, AppendedInTxn)
+        ]
+        _happen(log, between)
+        reader.read(log)
+        known = {it.id for it in log.shards.growing()} | set(log.shards.sealed)
+        assert known == reader.growing()
+        assert {it: c.id for it, c in log.shards.collections.items()} == {
+            it: c.collection_id for it, c in reader.collections.items()
+        }
+        for it in (*log.shards.growing(), *log.shards.sealed.values()):
+            told = reader.segments[it.id]
+            if it.level is SegmentLevel.ROWS:  # of two that gather deletes nobody knows which
+                assert (it.rows, it.size_bytes) == (told.rows, told.size_bytes)
+        assert log.shards.growing_bytes == sum(it.size_bytes for it in log.shards.growing())
+
+
+def _message(
+    log: ShardLog, txns: list[tuple[TxnContext, str]], what: str, number: int, detail: object
+) -> NewMessage | None:
+    if what == "plain":
+        return log.message(detail, V[number])  # type: ignore[arg-type]
+    if what == "begin":
+        return begin(V[number])
+    if number >= len(txns):
+        return None
+    txn, vchannel = txns[-1 - number]
+    if what == "txn":
+        return log.message(detail, vchannel, txn)  # type: ignore[arg-type]
+    kind = MessageType.COMMIT_TXN if detail else MessageType.ROLLBACK_TXN
+    return NewMessage(vchannel, kind, b"end", 3, txn=txn)
+
+
+def _happen(log: ShardLog, between: str) -> None:
+    match between:
+        case "overdue":
+            log.shards.seal_overdue(TimeTick(log.end.last_tick + 700_000 * MS))
+        case "pressure":
+            log.shards.seal_some([it.id for it in log.shards.growing()][:1], Sealing.NODE_MEMORY)
+        case "restart":
+            _restart(log)
+        case _:
+            return
+
+
+def _restart(log: ShardLog) -> None:
+    """The next owner knows what the log says, and no more."""
+    before = log.shards
+    state = RecoveryState(Snapshot(), log.book.effect_of)
+    for record in log.records:
+        state.observe(record)
+    pending = {
+        txn_id: (session.vchannel, effects)
+        for txn_id, effects in state.pending().items()
+        if (session := log.transactions.find(txn_id)) is not None
+    }
+    objects = state.objects
+    log.shards = recovered_shards(
+        objects.vchannels.values(), objects.segments.values(), pending, LIMITS, required=False
+    )
+    held, known_held = _held(log.shards), _held(before)
+    assert held.keys() == known_held.keys()
+    for id, txns in held.items():
+        assert txns >= known_held[id]  # of two that gather deletes nobody knows which it was
+    assert log.shards.collections.keys() == before.collections.keys()
+    for vchannel, it in log.shards.collections.items():
+        known = before.collections[vchannel]
+        assert (it.id, it.partition_ids, it.schema_version) == (
+            known.id,
+            known.partition_ids,
+            known.schema_version,
+        )
+
+
+def _held(shards: SegmentTable) -> dict[SegmentId, set[TxnId]]:
+    return {it.id: set(it.held_by) for it in (*shards.growing(), *shards.sealed.values())}

@@ -1,0 +1,38 @@
+"""What a writer tells of its transactions, and what becomes of those that lost something."""
+
+from broker.core.txn.txn_state import TxnState
+from tests.broker.core.txn.test_transactions import EXPIRED, V, Writer, code, of
+
+
+def test_what_began_or_ended_is_told_once_and_bodies_of_the_others_apart_from_it() -> None:
+    writer = Writer()
+    transactions = writer.transactions
+    one, two = writer.begin(), writer.begin(V[1])
+    assert [(it.context, it.state) for it in transactions.take_turned()] == [
+        (one, TxnState.IN_FLIGHT),
+        (two, TxnState.IN_FLIGHT),
+    ]
+    assert transactions.take_turned() == ()
+    writer.group(of(one, 2), of(two, 2, V[1]), of(two, 2, V[1]))
+    writer.one(of(one, 901))
+    assert [(it.context, it.state) for it in transactions.take_turned()] == [
+        (one, TxnState.COMMITTED)
+    ]
+    assert transactions.moved_count == 1
+    assert [(it.context, it.bodies) for it in transactions.take_moved()] == [(two, 2)]
+    assert transactions.moved_count == 0
+
+
+def test_who_takes_over_rolls_back_what_may_have_lost_bodies_and_has_not_ended() -> None:
+    writer = Writer()
+    hurt, ended, whole = writer.begin(), writer.begin(), writer.begin()
+    writer.one(of(ended, 901))
+    writer.restart()
+    writer.transactions.give_up([hurt.id, ended.id])
+    assert writer.transactions.rollbacks_due(()) == 1
+    assert code(writer.one(of(hurt, 2))) is EXPIRED
+    (rollback,) = [it for it in writer.records if it.kind == 902]
+    assert rollback.txn is not None
+    assert rollback.txn.id == hurt.id
+    assert code(writer.one(of(ended, 901))) is None
+    assert code(writer.one(of(whole, 901))) is None

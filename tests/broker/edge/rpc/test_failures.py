@@ -1,0 +1,63 @@
+"""Every way a call can fail, as the status a client sees."""
+
+import pytest
+from grpclib.const import Status
+
+from actors import ActorError, AskTimeout, MailboxFull, NoSuchActor
+from broker.edge.rpc.failures import grpc_error, refusal_of
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.transport import CutShort, Stalled
+from schemas.encoding.frames import FrameTooLarge
+from schemas.wire import Malformed
+
+Code = StreamingCode
+STATUS_OF = {
+    Code.INNER: Status.INTERNAL,
+    Code.INVALID_ARGUMENT: Status.INVALID_ARGUMENT,
+    Code.UNKNOWN: Status.UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
+def test_each_code_has_the_status_of_milvus_newest_table(code: StreamingCode) -> None:
+    error = grpc_error(Refusal(code, "why"))
+    assert error.status is STATUS_OF.get(code, Status.FAILED_PRECONDITION)
+    assert error.message == "", "clients read the details"
+
+
+def test_the_details_are_the_golden_bytes() -> None:
+    error = grpc_error(Refusal(Code.CHANNEL_NOT_EXIST, "ch not exist"))
+    assert error.details.hex() == (
+        "08091a4d0a39747970652e676f6f676c65617069732e636f6d2f6d696c7675732e70726f746f2e"
+        "73747265616d696e672e53747265616d696e674572726f7212100801120c6368206e6f74206578697374"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused(Code.CHANNEL_FENCED, "x"), Code.CHANNEL_FENCED),
+        (FrameTooLarge(10, 11), Code.UNRECOVERABLE),
+        (Malformed("x", 0), Code.INVALID_ARGUMENT),
+        (CutShort("x"), Code.INVALID_ARGUMENT),
+        (Stalled("x"), Code.INNER),
+        (AskTimeout("/a", 1.0), Code.INNER),
+        (MailboxFull("/a", 1), Code.INNER),
+        (NoSuchActor("/a"), Code.ON_SHUTDOWN),
+        (ActorError("x"), Code.ON_SHUTDOWN),
+    ],
+)
+def test_an_error_amounts_to_a_refusal_also_inside_a_task_group(
+    error: Exception, code: StreamingCode
+) -> None:
+    for raised in (error, ExceptionGroup("tasks", [ExceptionGroup("more", [error])])):
+        refusal = refusal_of(raised)
+        assert refusal is not None
+        assert refusal.code is code
+        assert refusal.cause
+
+
+def test_what_is_nobodys_fault_but_ours_is_no_refusal() -> None:
+    assert refusal_of(KeyError("x")) is None
+    two = [Refused(Code.INNER, "a"), Refused(Code.INNER, "b")]
+    assert refusal_of(ExceptionGroup("two at once", two)) is None

@@ -1,0 +1,263 @@
+"""The node's side of a lease: when it may write, when not, and what it does when it is told."""
+
+from dataclasses import dataclass, field
+
+from actors import ChildSpec, System
+from actors.testing import run_seeded
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.message import Appended
+from broker.node.membership.belonging import IN_USE_LEASES, Belonging
+from broker.node.membership.membership import (
+    LEASE_SHARE,
+    RETRIES_PER_LEASE,
+    RETRY_S_MAX,
+    Membership,
+    Retire,
+)
+from broker.node.state.write_lease import WriteLease
+from broker.ports.nodes import Lease
+from tests.broker.node.world import DIRECTORY, NODE, World, message, running_node
+
+LEASE_S = 2.0
+WAIT_S = 20.0
+MEMBERSHIP = "/root/membership"
+
+
+@dataclass
+class EnrolmentFake:
+    """A coordinator that gives leases; `refusal` is what it answers instead."""
+
+    refusal: Refusal | None = None
+    forgotten: bool = False
+    session: int = 0
+    renewals: int = 0
+    left: list[int] = field(default_factory=list)
+    stopping: bool = False
+    paused: bool = False
+
+    async def register(self, deadline_s: float) -> Lease:
+        self._answer()
+        self.session += 1
+        self.forgotten = False
+        return Lease(self.session, LEASE_S, consumption_paused=self.paused)
+
+    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
+        self._answer()
+        if self.forgotten or session != self.session:
+            raise Refused(StreamingCode.IGNORED_OPERATION, "the session is over")
+        self.renewals += 1
+        self.stopping = stopping
+        return Lease(session, LEASE_S, stopping, self.paused)
+
+    async def leave(self, session: int, deadline_s: float) -> None:
+        self._answer()
+        self.left.append(session)
+
+    def _answer(self) -> None:
+        if self.refusal is not None:
+            raise Refused(self.refusal.code, self.refusal.cause)
+
+
+AWAY = Refusal(StreamingCode.INNER, "nobody there")
+
+
+@dataclass
+class Member:
+    world: World
+    enrolment: EnrolmentFake
+    belonging: Belonging
+
+    @property
+    def tenure(self) -> WriteLease:
+        return self.world.parts.tenure
+
+    def may_write(self) -> bool:
+        return self.tenure.holds(self.tenure.session, self.world.clock.monotonic_s())
+
+
+async def join(world: World, enrolment: EnrolmentFake | None = None) -> Member:
+    enrolment, belonging = enrolment or EnrolmentFake(), Belonging(LEASE_S, WAIT_S)
+    spec = ChildSpec(
+        "membership",
+        lambda: Membership(
+            NODE,
+            enrolment,
+            world.parts.tenure,
+            world.parts.pause,
+            belonging,
+            lambda: find(world.system),
+        ),
+    )
+    await world.system.start_child("/root", spec)
+    return Member(world, enrolment, belonging)
+
+
+def find(system: System):  # type: ignore[no-untyped-def]
+    return system.find(DIRECTORY)
+
+
+async def outcome(world: World) -> StreamingCode | None:
+    (answer,) = await world.append(message())
+    return None if isinstance(answer, Appended) else answer.code
+
+
+def test_a_node_that_hears_nothing_stops_writing_before_its_lease_is_over_and_goes_on_later() -> (
+    None
+):
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            assert await member.belonging.wait() is None
+            await world.assign(term=1)
+            await world.locate(term=1)
+            assert await outcome(world) is None
+            member.enrolment.refusal = AWAY
+            await world.clock.sleep(LEASE_S * LEASE_SHARE)
+            assert not member.may_write()
+            assert await outcome(world) is StreamingCode.ON_SHUTDOWN
+            await world.clock.sleep(60.0)
+            member.enrolment.refusal = None
+            await world.clock.sleep(2.0)
+            assert await outcome(world) is None, "its session was still known: same term"
+            assert (await world.locate()).channel.term == 1
+
+    run_seeded(1, scenario)
+
+
+def test_a_node_whose_session_is_over_gives_up_its_channels_and_comes_anew() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await world.assign(term=1)
+            await world.locate(term=1)
+            member.enrolment.forgotten = True
+            await world.clock.sleep(LEASE_S)
+            assert member.enrolment.session == 2
+            assert world.parts.open_channels.all() == []
+            assert await world.assign(term=1) is not None, "what was given up stays given up"
+            assert await world.assign(term=2) is None
+            await world.locate(term=2)
+            assert await outcome(world) is None
+
+    run_seeded(2, scenario)
+
+
+def test_a_writer_of_an_earlier_session_never_writes_again() -> None:
+    tenure = WriteLease()
+    assert tenure.holds(0, 1e9), "without a coordinator it is for ever"
+    tenure.until(10.0, session=1)
+    assert not tenure.holds(0, 1.0)
+    assert tenure.holds(1, 9.9)
+    assert not tenure.holds(1, 10.0)
+    tenure.end()
+    assert not tenure.holds(1, 1.0)
+
+
+def test_a_killed_membership_keeps_the_right_to_write() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await member.belonging.wait()
+            world.system.kill(MEMBERSHIP)
+            await world.clock.sleep(10 * LEASE_S)
+            assert member.may_write()
+
+    run_seeded(3, scenario)
+
+
+def test_a_node_that_stops_says_so_and_leaves() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await member.belonging.wait()
+            moving = await world.system.find(MEMBERSHIP).ask(Retire(), deadline_s=5.0)
+            assert moving is True
+            assert member.enrolment.stopping
+            await world.system.stop_child(MEMBERSHIP)
+            assert member.enrolment.left == [1]
+            assert not member.may_write(), "from the good-bye on"
+
+    run_seeded(4, scenario)
+
+
+def test_a_new_node_waits_for_its_coordinator_for_a_while_and_then_says_why_it_ends() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world, EnrolmentFake(AWAY))
+            await world.clock.sleep(WAIT_S / 2)
+            member.enrolment.refusal = None
+            assert await member.belonging.wait() is None
+        async with running_node() as world:
+            member = await join(world, EnrolmentFake(AWAY))
+            began_s = world.clock.monotonic_s()
+            assert await member.belonging.wait() == AWAY
+            assert WAIT_S <= world.clock.monotonic_s() - began_s < WAIT_S + 2 * RETRY_S_MAX
+
+    run_seeded(5, scenario)
+
+
+def test_a_node_that_has_belonged_once_waits_for_its_coordinator_as_long_as_it_takes() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            assert await member.belonging.wait() is None
+            member.enrolment.refusal = AWAY
+            await world.clock.sleep(600.0)
+            member.enrolment.refusal = None
+            await world.clock.sleep(LEASE_S)
+            assert member.may_write()
+            assert await member.belonging.wait() is None
+
+    run_seeded(10, scenario)
+
+
+def test_a_coordinator_that_is_back_is_found_long_before_the_lease_is_over() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await member.belonging.wait()
+            member.enrolment.refusal = AWAY
+            await world.clock.sleep(LEASE_S * LEASE_SHARE / 2)
+            member.enrolment.refusal, before = None, member.enrolment.renewals
+            await world.clock.sleep(LEASE_S / RETRIES_PER_LEASE)
+            assert member.enrolment.renewals > before
+            assert member.may_write()
+
+    run_seeded(11, scenario)
+
+
+def test_a_node_id_in_use_is_told_after_the_time_that_a_dead_holder_could_have_it() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            used = Refusal(StreamingCode.RESOURCE_ACQUIRED, "node id 1 is in use")
+            member = await join(world, EnrolmentFake(used))
+            began_s = world.clock.monotonic_s()
+            assert await member.belonging.wait() == used
+            assert world.clock.monotonic_s() - began_s >= LEASE_S * IN_USE_LEASES
+
+    run_seeded(6, scenario)
+
+
+def test_what_no_patience_mends_is_told_at_once() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            wrong = Refusal(StreamingCode.INVALID_ARGUMENT, "another cluster's data")
+            member = await join(world, EnrolmentFake(wrong))
+            assert await member.belonging.wait() == wrong
+            assert world.clock.monotonic_s() < 1.0
+
+    run_seeded(7, scenario)
+
+
+def test_what_holds_for_consumers_comes_with_every_lease() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            enrolment = EnrolmentFake(paused=True)
+            await join(world, enrolment)
+            await world.clock.sleep(0.1)
+            assert world.parts.pause.on
+            enrolment.paused = False
+            await world.clock.sleep(LEASE_S)
+            assert not world.parts.pause.on
+
+    run_seeded(9, scenario)

@@ -1,0 +1,46 @@
+"""The sink's options: what is understood, and the words of every refusal."""
+
+import pytest
+
+from broker.spark.refusals import BadOption
+from broker.spark.sink.sink_options import SinkOptions, parse_sink
+
+
+def test_what_is_not_said_has_its_default() -> None:
+    expected = SinkOptions("127.0.0.1:19531", "by-dev", "", None, "", None, 60.0)
+    assert parse_sink({"checkpointLocation": "/tmp"}, streaming=True) == expected
+
+
+def test_names_are_understood_in_any_case_and_the_topic_may_be_the_path() -> None:
+    given = {"SERVER": "h:1", "path": " flights ", "Key": "k", "APPID": "a", "timeout": "500ms"}
+    expected = SinkOptions("h:1", "by-dev", "flights", "k", "a", None, 0.5)
+    assert parse_sink(given, streaming=True) == expected
+
+
+def test_a_batch_may_say_which_one_it_is() -> None:
+    options = parse_sink({"topic": "t", "appId": "a", "batchId": "7"}, streaming=False)
+    assert (options.app, options.batch) == ("a", 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "words"),
+    [
+        ({"tpic": "x"}, True, "'tpic' is 'x': unknown; there are appId"),
+        ({"topic": " "}, True, "'topic' is ' ': give a name"),
+        ({"topic": "a", "path": "b"}, True, "'topic' is 'a': it is given as the path, 'b'"),
+        ({"key": ""}, True, "'key' is ''"),
+        ({"appId": ""}, True, "'appId' is ''"),
+        ({"appId": "a", "batchId": "1"}, True, "numbers its batches itself"),
+        ({"batchId": "1"}, False, "give appId, too"),
+        ({"appId": "a"}, False, "give batchId, too"),
+        ({"appId": "a", "batchId": "-1"}, False, "'batchId' is '-1': use a whole number"),
+        ({"timeout": "soon"}, True, "'timeout' is 'soon': use a number"),
+        ({"timeout": "0s"}, True, "'timeout' is '0s'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_would_do(
+    given: dict[str, str], streaming: bool, words: str
+) -> None:
+    with pytest.raises(BadOption, match=r"^\[TIDEMARK_BAD_OPTION\] ") as caught:
+        parse_sink(given, streaming=streaming)
+    assert words in str(caught.value)

@@ -1,0 +1,70 @@
+"""An offset is a cut, and equal cuts are equal text; what is none is refused with a way out."""
+
+import json
+
+import pytest
+
+from broker.client import Cut
+from broker.model.channel import ChannelOffsets
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.spark.refusals import BadCheckpoint
+from broker.spark.source.cut_offsets import Offset, check_subscription, losses, to_cut, to_offset
+
+
+def cut(tick: int, **ends: int) -> Cut:
+    return Cut(TimeTick(tick), {name: MessageId(end) for name, end in ends.items()})
+
+
+def held(**ranges: tuple[int, int]) -> dict[str, ChannelOffsets]:
+    return {
+        name: ChannelOffsets(
+            PChannelName(name), Term(1), MessageId(first), MessageId(end), TimeTick(9), 0
+        )
+        for name, (first, end) in ranges.items()
+    }
+
+
+def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() -> None:
+    one, other = to_offset(cut(7, a=1, b=2)), to_offset(cut(7, b=2, a=1))
+    assert json.dumps(one) == json.dumps(other) == '{"ends": {"a": 1, "b": 2}, "tick": 7}'
+    assert to_cut(json.loads(json.dumps(one))) == cut(7, a=1, b=2)
+
+
+@pytest.mark.parametrize(
+    ("offset", "told"),
+    [
+        ({"flights": {"by-dev-rootcoord-dml_0_1v0": 23}}, "older release"),
+        ({"a": {"v": 1}, "b": {}}, "startingTick or startingTimestamp"),
+        ({}, "no offset of this source"),
+        ({"tick": "7", "ends": {}}, "no offset of this source"),
+        ({"tick": 7}, "no offset of this source"),
+    ],
+)
+def test_an_offset_of_another_kind_is_refused(offset: Offset, told: str) -> None:
+    with pytest.raises(BadCheckpoint, match=r"\[TIDEMARK_BAD_CHECKPOINT\]") as refused:
+        to_cut(offset)
+    assert told in str(refused.value)
+
+
+def test_a_checkpoint_of_other_vchannels_is_refused_and_both_are_named() -> None:
+    check_subscription(cut(7, a=1, b=2), ["b", "a"])
+    with pytest.raises(BadCheckpoint, match=r"only in the checkpoint: \['b'\].*to: \['c'\]"):
+        check_subscription(cut(7, a=1, b=2), ["a", "c"])
+
+
+def test_a_range_is_lost_where_the_log_begins_later_or_ends_before_it() -> None:
+    start, end = cut(5, a=10, b=10), cut(9, a=20, b=20)
+    assert losses(start, end, held(a=(10, 20), b=(1, 99))) == []
+    assert losses(start, end, held(a=(11, 20), b=(10, 20))) == [
+        "a lost ids [10, 11), the log starts at 11"
+    ]
+    assert losses(start, end, held(a=(30, 40), b=(10, 20))) == [
+        "a lost ids [10, 20), the log starts at 30"
+    ]
+    assert losses(start, end, held(a=(10, 19), b=(10, 20))) == [
+        "a was read up to id 20, the log ends at 19"
+    ]
+
+
+def test_a_channel_that_did_not_move_has_lost_nothing() -> None:
+    assert losses(cut(5, a=10), cut(9, a=10), held(a=(15, 15))) == []

@@ -1,0 +1,63 @@
+"""Walking over fields of every wire type, and naming what breaks the format."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.encoding.fields import field, fields
+from schemas.encoding.varint import Malformed, varint
+from tests.schemas import messages
+
+
+def walk(data: bytes) -> list[tuple[int, int, int]]:
+    return list(fields(data, 0, len(data)))
+
+
+@given(st.lists(messages.unknown_fields()))
+def test_any_fields_are_walked_over_to_the_end(encoded: list[bytes]) -> None:
+    found = walk(b"".join(encoded))
+    assert len(found) == len(encoded)
+
+
+def test_each_wire_type_has_its_content() -> None:
+    data = b"\x08\x96\x01" + field(0x12, b"abc") + b"\x19" + bytes(8) + b"\x25" + bytes(4)
+    (number, text, wide, narrow) = walk(data)
+    assert number[:2] == (0x08, 150)
+    assert data[text[1] : text[2]] == b"abc"
+    assert (wide[2] - wide[1], narrow[2] - narrow[1]) == (8, 4)
+
+
+def test_groups_nest_and_are_one_field() -> None:
+    data = b"\x0b\x13\x08\x01\x14\x1b\x1c\x0c"
+    assert walk(data) == [(0x0B, 1, 7)]
+
+
+def test_deep_groups_are_malformed_and_no_recursion() -> None:
+    with pytest.raises(Malformed, match="nested"):
+        walk(b"\x0b" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\x00\x00", "field number 0"),
+        (varint(2**29 << 3), "field number 536870912"),
+        (b"\x0c", "wire type 4"),
+        (b"\x0e", "wire type 6"),
+        (b"\x0f", "wire type 7"),
+        (b"\x0b\x14", "group 2"),
+        (b"\x0b", "cut off"),
+        (b"\x12\x02a", "length of 2"),
+        (b"\x12\xff\xff\xff\xff\x7f", "length of 34359738367"),
+        (b"\x11" + bytes(7), "fixed-width"),
+        (b"\x15" + bytes(3), "fixed-width"),
+    ],
+)
+def test_what_breaks_the_format_is_named(data: bytes, what: str) -> None:
+    with pytest.raises(Malformed, match=what):
+        walk(data)
+
+
+def test_nothing_is_read_past_the_end_given() -> None:
+    with pytest.raises(Malformed):
+        list(fields(b"\x12\x03abc", 0, 4))
