@@ -7,7 +7,7 @@ call again. Next: broker/edge/rpc/middleware.py
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
@@ -15,7 +15,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
 from broker.model.failure import Refused, StreamingCode
-from broker.transport import Channel, MessageCodec
+from broker.transport import Channel, MessageCodec, WireMessage, restored_cancellation
 from broker.transport.codec import RawDetailsCodec
 from schemas.status import read_status_details
 from schemas.wire import Malformed
@@ -32,16 +32,7 @@ class Unreachable(Refused):
         self.absent = absent
 
 
-class Wire(Protocol):
-    """A generated message class."""
-
-    def __bytes__(self) -> bytes: ...
-
-    @classmethod
-    def parse(cls, data: bytes) -> Self: ...
-
-
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=WireMessage)
 
 
 class Calls:
@@ -59,7 +50,9 @@ class Calls:
             config=Configuration(),
         )
 
-    async def call(self, path: str, request: Wire, answer: type[W], *, deadline_s: float) -> W:
+    async def call(
+        self, path: str, request: WireMessage, answer: type[W], *, deadline_s: float
+    ) -> W:
         """One request, one answer. Raises Unreachable, or Refused with what the peer said."""
         if self._closed:  # the channel would connect again, and nobody would close that
             raise Unreachable(f"{self._address} was given up; look again who is there now")
@@ -96,15 +89,10 @@ class Calls:
 
     @contextmanager
     def _translated(self, deadline_s: float) -> Iterator[None]:
-        task = asyncio.current_task()
-        cancelling = task.cancelling() if task else 0
         try:
-            yield
+            with restored_cancellation():
+                yield
         except Exception as error:
-            # grpclib wakes a task by cancelling it and then raises something else. The task's count
-            # of cancellations stays up, which would confuse every later deadline.
-            while task is not None and task.cancelling() > cancelling:
-                task.uncancel()
             raise self._refusal(error, deadline_s) from error
 
     def _refusal(self, error: Exception, deadline_s: float) -> Exception:

@@ -19,7 +19,8 @@ from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, NewMessage
 from broker.model.snapshot import WalCheckpoint
 from broker.model.stage import StageName
-from broker.remote.calls import Calls, Unreachable, Wire
+from broker.remote.calls import Calls, Unreachable
+from broker.transport import WireMessage
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1
 
@@ -34,7 +35,7 @@ LOOK_S = 2.0
 APPEND_S = 40.0
 """Longer than the node itself waits for its log, which then says what it knows."""
 
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=WireMessage)
 
 
 class RemoteNode:
@@ -127,7 +128,7 @@ class RemoteNode:
         """See NodeControl."""
         self._calls.close()
 
-    async def _call(self, path: str, request: Wire, answer: type[W], deadline_s: float) -> W:
+    async def _call(self, path: str, request: WireMessage, answer: type[W], deadline_s: float) -> W:
         try:
             return await self._calls.call(path, request, answer, deadline_s=deadline_s)
         except Unreachable as error:

@@ -8,7 +8,8 @@ fails loudly when grpclib or h2 change there.
 """
 
 from broker.transport.batch_calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
-from broker.transport.codec import MessageCodec
+from broker.transport.cancellation import restored_cancellation
+from broker.transport.codec import MessageCodec, WireMessage
 from broker.transport.dialling import Channel
 from broker.transport.listener import Listener, ListenerLimits
 from broker.transport.streams import BatchStream, CutShort, Stalled, StreamGone
@@ -25,5 +26,7 @@ __all__ = [
     "ServerBatchStream",
     "Stalled",
     "StreamGone",
+    "WireMessage",
     "open_call",
+    "restored_cancellation",
 ]

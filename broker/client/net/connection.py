@@ -7,7 +7,7 @@ Next: broker/client/net/assignments.py
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
@@ -32,7 +32,9 @@ from broker.transport import (
     MessageCodec,
     Stalled,
     StreamGone,
+    WireMessage,
     open_call,
+    restored_cancellation,
 )
 from broker.transport.codec import RawDetailsCodec
 from schemas.encoding.frames import FrameTooLarge
@@ -53,16 +55,7 @@ STALL_S = 15.0
 NO_METADATA: Mapping[str, str] = {}
 
 
-class Wire(Protocol):
-    """A generated message class."""
-
-    def __bytes__(self) -> bytes: ...
-
-    @classmethod
-    def parse(cls, data: bytes) -> Self: ...
-
-
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=WireMessage)
 
 
 class Connection:
@@ -93,7 +86,7 @@ class Connection:
         )
 
     async def call(
-        self, path: str, request: Wire, response_type: type[W], *, deadline_s: float
+        self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
     ) -> W:
         """One request, one response. Raises what `errors` has for the way it failed."""
         with _translated(self.address):
@@ -196,15 +189,10 @@ def _host_and_port(address: str) -> tuple[str, int]:
 @contextmanager
 def _translated(address: str) -> Iterator[None]:
     """What grpclib, h2, the transport and the system raise becomes one of the client's errors."""
-    task = asyncio.current_task()
-    cancelling = task.cancelling() if task else 0
     try:
-        yield
+        with restored_cancellation():
+            yield
     except Exception as error:
-        # grpclib wakes a task by cancelling it and then raises something else. The task's count
-        # of cancellations stays up, which would confuse every later deadline.
-        while task is not None and task.cancelling() > cancelling:
-            task.uncancel()
         translated = _translation(error, address)
         if translated is None:
             raise
