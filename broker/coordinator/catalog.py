@@ -35,7 +35,7 @@ from broker.core.naming import (
     vchannel_name,
 )
 from broker.model.collection import Collection
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId, PChannelName, VChannelName
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
@@ -89,13 +89,15 @@ class Catalog(Actor[CatalogMessage]):
         if refusal := collection_name_refusal(name):
             raise Refused(refusal.code, refusal.cause)
         if not 1 <= shards <= SHARDS_MAX:
-            raise _invalid(
+            raise invalid_argument(
                 f"collection '{name}': the number of shards must be 1 to {SHARDS_MAX}, not {shards}"
             )
         for _ in range(ATTEMPTS_MAX):
             existing = await self._list()
             if any(collection.name == name for collection in existing):
-                raise _invalid(f"collection '{name}' exists already; drop it, or choose a new name")
+                raise invalid_argument(
+                    f"collection '{name}' exists already; drop it, or choose a new name"
+                )
             try:
                 return await self._put(wanted, existing)
             except Conflict:
@@ -165,7 +167,3 @@ class Catalog(Actor[CatalogMessage]):
     async def _list(self) -> tuple[Collection, ...]:
         entries = await self._store.list(COLLECTION_PREFIX)
         return tuple(decode_collection(key, entry.value) for key, entry in entries)
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

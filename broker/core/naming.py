@@ -5,7 +5,7 @@ Owns the spelling rules that Milvus's clients rely on. Never knows which channel
 
 import re
 
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Refusal, invalid_argument
 from broker.model.ids import CollectionId, PChannelName, VChannelName
 
 PCHANNELS_MAX = 1024
@@ -33,10 +33,10 @@ def pchannel_name_refusal(name: str) -> Refusal | None:
     It becomes the name of a folder and of an actor.
     """
     if len(name) > PCHANNEL_NAME_LENGTH_MAX or not _PCHANNEL_NAME.fullmatch(name):
-        return _invalid(
+        return invalid_argument(
             f"pchannel name {_shown(name)} must start with a letter, digit or '_', go on with "
             f"these, '-' or '.', and have at most {PCHANNEL_NAME_LENGTH_MAX} characters"
-        )
+        ).refusal
     return None
 
 
@@ -85,20 +85,16 @@ def collection_name_refusal(name: str) -> Refusal | None:
     always holds a '-', a collection name never does.
     """
     if len(name) > COLLECTION_NAME_LENGTH_MAX:
-        return _invalid(
+        return invalid_argument(
             f"collection name {_shown(name)} has {len(name)} characters; "
             f"at most {COLLECTION_NAME_LENGTH_MAX} are allowed"
-        )
+        ).refusal
     if not _COLLECTION_NAME.fullmatch(name):
-        return _invalid(
+        return invalid_argument(
             f"collection name {_shown(name)} must start with a letter or '_', "
             "and go on with letters, digits, '_' or '$'"
-        )
+        ).refusal
     return None
-
-
-def _invalid(cause: str) -> Refusal:
-    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
 
 
 def _shown(name: str) -> str:

@@ -18,7 +18,7 @@ from actors import ActorDied, MailboxFull, StaleTerm
 from broker.core.naming import pchannel_of
 from broker.edge.rpc.proxies import Proxy
 from broker.model.cut import Cut
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.node.state.messages import CloseTick, Locate, Located
 
@@ -44,9 +44,9 @@ async def cut(directory: Proxy, known: Known, channels: Sequence[str], tick: Tim
     or did not close a tick in time, and what its Appender says when it writes no more.
     """
     if not 0 < len(channels) <= CHANNELS_MAX:
-        raise _invalid(f"{len(channels)} channels; a cut needs 1 to {CHANNELS_MAX}")
+        raise invalid_argument(f"{len(channels)} channels; a cut needs 1 to {CHANNELS_MAX}")
     if not all(channels):
-        raise _invalid("a channel has no name")
+        raise invalid_argument("a channel has no name")
     by_channel = {channel: pchannel_of(channel) for channel in channels}
     names = tuple(dict.fromkeys(by_channel.values()))
     waited_for = ""
@@ -128,10 +128,8 @@ async def close_up_to(place: Located, tick: TimeTick) -> None:
             cause = f"{place.channel.name} closes no tick above {answer} now; try again"
             raise Refused(StreamingCode.INNER, cause)
         if tries == TRIES_MAX and answer < tick:
-            raise _invalid(f"tick {tick} lies ahead of {place.channel.name}, which is at {answer}")
+            raise invalid_argument(
+                f"tick {tick} lies ahead of {place.channel.name}, which is at {answer}"
+            )
         if answer < tick:
             await anyio.sleep(AGAIN_PAUSE_S)
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -14,7 +14,7 @@ import anyio.lowlevel
 from broker.core.naming import pchannel_of
 from broker.core.time.span_count import Enough, Grain, SpanCount
 from broker.edge.cutting import CHANNELS_MAX, close_up_to
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, TxnId
 from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead
 from broker.node.state.messages import Located
@@ -92,18 +92,18 @@ def _walks(question: Question) -> Mapping[PChannelName, tuple[TimeTick, list[str
     """The channels of each pchannel, and after which tick they are measured."""
     count = len(question.channels)
     if not 0 < count <= CHANNELS_MAX:
-        raise _invalid(f"{count} channels; a measure needs 1 to {CHANNELS_MAX}")
+        raise invalid_argument(f"{count} channels; a measure needs 1 to {CHANNELS_MAX}")
     if len(set(question.channels)) != count or not all(question.channels):
-        raise _invalid("each channel is measured once, under its name")
+        raise invalid_argument("each channel is measured once, under its name")
     if len(question.afters) != count:
-        raise _invalid(f"{len(question.afters)} ticks for {count} channels")
+        raise invalid_argument(f"{len(question.afters)} ticks for {count} channels")
     walks: dict[PChannelName, tuple[TimeTick, list[str]]] = {}
     for channel, after in zip(question.channels, question.afters, strict=True):
         if not 0 <= after < question.until:
-            raise _invalid(f"no tick lies in the span ({after}, {question.until}]")
+            raise invalid_argument(f"no tick lies in the span ({after}, {question.until}]")
         known, channels = walks.setdefault(pchannel_of(channel), (after, []))
         if known != after:
-            raise _invalid(f"channels of one pchannel have ticks {known} and {after}")
+            raise invalid_argument(f"channels of one pchannel have ticks {known} and {after}")
         channels.append(channel)
     return walks
 
@@ -212,7 +212,3 @@ class _Walk:
 
     def _is_together(self, vchannel: str) -> bool:
         return vchannel in self._together or pchannel_of(vchannel) in self._together
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -40,3 +40,8 @@ class Refused(Exception):
     def __init__(self, code: StreamingCode, cause: str) -> None:
         super().__init__(f"{code.name}: {cause}")
         self.refusal = Refusal(code, cause)
+
+
+def invalid_argument(cause: str) -> Refused:
+    """The refusal of a request that can never succeed: what is wrong, and with which value."""
+    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -14,7 +14,7 @@ from broker.core.time import tso
 from broker.core.time.barrier import ReportVerdict
 from broker.core.time.barrier_peers import PeerLease
 from broker.model.barrier import BarrierKind
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName, TimeTick
 from broker.timesync.group import Group
 from broker.timesync.messages import (
@@ -150,7 +150,9 @@ class Barriers(Actor[BarrierMessage]):
             group = Group(join.barrier, join.kind, interval, {join.peer: lease})
             self._groups[join.barrier] = group
         elif group.kind is not join.kind:
-            raise _invalid(f"barrier {join.barrier!r} is {group.kind.name}, not {join.kind.name}")
+            raise invalid_argument(
+                f"barrier {join.barrier!r} is {group.kind.name}, not {join.kind.name}"
+            )
         else:
             group.join(join.peer, lease)
         return Joined(lease.id, lease.lease_s, group.passed)
@@ -158,18 +160,18 @@ class Barriers(Actor[BarrierMessage]):
     def _check_join(self, join: Join) -> None:
         for name in (join.barrier, join.peer):
             if not 0 < len(name) <= NAME_LENGTH_MAX:
-                raise _invalid(f"a name must have 1 to {NAME_LENGTH_MAX} characters")
+                raise invalid_argument(f"a name must have 1 to {NAME_LENGTH_MAX} characters")
         if join.barrier == CLUSTER_BARRIER:
             cause = f"the peers of {CLUSTER_BARRIER!r} are the pchannels; choose another name"
             raise Refused(StreamingCode.RESOURCE_ACQUIRED, cause)
         if join.kind not in self.kinds:
-            raise _invalid(f"{join.kind.name} barriers are not kept here")
+            raise invalid_argument(f"{join.kind.name} barriers are not kept here")
         if not LEASE_S_MIN <= join.lease_s <= LEASE_S_MAX:
-            raise _invalid(
+            raise invalid_argument(
                 f"a lease of {join.lease_s} s; it must be {LEASE_S_MIN} to {LEASE_S_MAX} s"
             )
         if not 0 <= join.interval_ms <= INTERVAL_MS_MAX:
-            raise _invalid(
+            raise invalid_argument(
                 f"an interval of {join.interval_ms} ms; it must be 0 to {INTERVAL_MS_MAX}"
             )
 
@@ -208,7 +210,9 @@ class Barriers(Actor[BarrierMessage]):
             raise Refused(StreamingCode.INNER, cause)
         latest = self._horizon + tso.compose(AHEAD_MS_MAX, 0)
         if not 0 < tick <= latest:
-            raise _invalid(f"tick {tick} lies ahead of every pchannel; they are at {self._horizon}")
+            raise invalid_argument(
+                f"tick {tick} lies ahead of every pchannel; they are at {self._horizon}"
+            )
 
     def _watch(self, envelope: Asked, barrier: str, after: TimeTick) -> None:
         now_s = self._now_s()
@@ -244,7 +248,3 @@ class Barriers(Actor[BarrierMessage]):
 def _shown(names: Sequence[str]) -> str:
     more = len(names) - SHOWN_MAX
     return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -11,7 +11,7 @@ from grpclib.encoding.base import CodecBase, StatusDetailsCodecBase
 
 
 class WireMessage(Protocol):
-    """What generated messages offer."""
+    """A generated message class: bytes out, `parse` in."""
 
     def __bytes__(self) -> bytes: ...
 

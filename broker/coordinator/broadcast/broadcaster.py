@@ -1,6 +1,6 @@
 """Decides when each broadcast may run: who holds its resource keys, whose callback is next.
 
-It appends nothing and calls nothing back: each broadcast has a BroadcastTask, which owns its record.
+It appends nothing and calls nothing back: each broadcast has a BroadcastTask that owns its record.
 When the Broadcaster dies, all tasks end with it, and its next incarnation takes the locks back from
 the records before it reads its mailbox.
 """

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.core.naming import pchannel_of
 from broker.core.time import tso
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Refusal, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import CursorView, NamedCursor
 
@@ -32,9 +32,9 @@ def name_refusal(name: str) -> Refusal | None:
     if 0 < len(name) <= NAME_LENGTH_MAX and name.isprintable():
         return None
     shown = repr(name[:40])
-    return _invalid(
+    return invalid_argument(
         f"cursor name {shown} must have 1 to {NAME_LENGTH_MAX} characters, all of them printable"
-    )
+    ).refusal
 
 
 def move_refusal(
@@ -52,15 +52,19 @@ def move_refusal(
         cause = f"there is no cursor {name!r}; name the channels it is about to make it"
         return Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)
     if len(channels) > CHANNELS_MAX:
-        return _invalid(f"{len(channels)} channels; a cursor can have {CHANNELS_MAX}")
+        return invalid_argument(
+            f"{len(channels)} channels; a cursor can have {CHANNELS_MAX}"
+        ).refusal
     for channel in channels:
         if len(channel) > CHANNEL_LENGTH_MAX:
-            return _invalid(f"a channel's name has more than {CHANNEL_LENGTH_MAX} characters")
+            return invalid_argument(
+                f"a channel's name has more than {CHANNEL_LENGTH_MAX} characters"
+            ).refusal
         if pchannel_of(channel) not in known:
             cause = f"channel {channel!r} is on no pchannel of this cluster"
             return Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)
     if tick <= 0:
-        return _invalid(f"a cursor moves to a time tick, not to {tick}")
+        return invalid_argument(f"a cursor moves to a time tick, not to {tick}").refusal
     if before is not None and tick < before.tick:
         cause = f"cursor {name!r} is at tick {before.tick} and never goes back, not to {tick}"
         return Refusal(StreamingCode.INVALID_REQUEST_SEQ, cause)
@@ -79,7 +83,9 @@ def future_refusal(channels: tuple[str, ...], tick: int, closed: Closed) -> Refu
         return None
     newest = max(closed.values(), default=TimeTick(0))
     if closed and tick > newest + tso.compose(AHEAD_MS_MAX, 0):
-        return _invalid(f"tick {tick} lies ahead of every pchannel; they are at {newest}")
+        return invalid_argument(
+            f"tick {tick} lies ahead of every pchannel; they are at {newest}"
+        ).refusal
     at = closed.get(late[0])
     why = "which nobody serves now" if at is None else f"which is closed up to {at}"
     return Refusal(StreamingCode.INNER, f"tick {tick} is not closed yet on {late[0]}, {why}")
@@ -121,7 +127,3 @@ def view(cursor: NamedCursor, closed: Closed, now_ms: int) -> CursorView:
         closed_tick,
         behind_ms,
     )
-
-
-def _invalid(cause: str) -> Refusal:
-    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

@@ -15,7 +15,7 @@ from broker.coordinator.broadcast.messages import AckBroadcast
 from broker.core.naming import pchannel_of
 from broker.edge.milvus.appendable import EMPTY_HEADER
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import (
     BODY_TYPES,
@@ -71,14 +71,14 @@ def broadcast_request(
     REPLICATE_VIOLATION for a copy of another cluster's message, else INVALID_ARGUMENT.
     """
     if message is None:
-        raise _invalid("the request has no message")
+        raise invalid_argument("the request has no message")
     try:
         header = _header(message.properties)
         vchannels = _vchannels(header, limits.pchannels)
         _check_properties(message.properties)
         key = IDEMPOTENCY.read(message.properties)
     except BadProperty as error:
-        raise _invalid(str(error)) from error
+        raise invalid_argument(str(error)) from error
     scanned = _scanned(message)
     _check_type(scanned)
     _check_header(scanned)
@@ -110,14 +110,14 @@ def ack_request(
         header = _header(message.properties)
         named = VCHANNEL.need(message.properties)
         if named not in header.vchannels:
-            raise _invalid(f"vchannel {named!r} is none of broadcast {header.broadcast_id}")
+            raise invalid_argument(f"vchannel {named!r} is none of broadcast {header.broadcast_id}")
         id, where = BroadcastId(header.broadcast_id), _where(message)
         if not REPLICATE.read(message.properties):
             return AckBroadcast(id, VChannelName(named), where)
         origin = _origin(message.properties)
         return AckBroadcast(id, VChannelName(named), where, origin, _copied(message, header))
     except (BadProperty, Malformed) as error:
-        raise _invalid(str(error)) from error
+        raise invalid_argument(str(error)) from error
 
 
 def _header(properties: Mapping[str, str]) -> BroadcastHeader:
@@ -132,25 +132,29 @@ def _vchannels(
 ) -> tuple[VChannelName, ...]:
     names = header.vchannels
     if not 1 <= len(names) <= VCHANNELS_MAX:
-        raise _invalid(f"a broadcast goes to 1 to {VCHANNELS_MAX} vchannels, not {len(names)}")
+        raise invalid_argument(
+            f"a broadcast goes to 1 to {VCHANNELS_MAX} vchannels, not {len(names)}"
+        )
     twice = (
         [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
     )
     if twice:
-        raise _invalid(f"vchannel {twice[0]!r} is named {names.count(twice[0])} times")
+        raise invalid_argument(f"vchannel {twice[0]!r} is named {names.count(twice[0])} times")
     unknown = next((name for name in names if pchannel_of(name) not in pchannels), None)
     if unknown is not None:
-        raise _invalid(f"vchannel {unknown!r} is on no pchannel of this cluster")
+        raise invalid_argument(f"vchannel {unknown!r} is on no pchannel of this cluster")
     return tuple(VChannelName(name) for name in names)
 
 
 def _keys(asked: tuple[HeaderKey, ...]) -> tuple[ResourceKey, ...]:
     if len(asked) > KEYS_MAX:
-        raise _invalid(f"{len(asked)} resource keys; at most {KEYS_MAX} can be locked at once")
+        raise invalid_argument(
+            f"{len(asked)} resource keys; at most {KEYS_MAX} can be locked at once"
+        )
     unknown = next((it for it in asked if it.domain not in DOMAINS), None)
     if unknown is not None:
         known = ", ".join(f"{it.name.lower()} {int(it)}" for it in ResourceDomain)
-        raise _invalid(
+        raise invalid_argument(
             f"resource key {unknown.key!r} is of domain {unknown.domain}; known: {known}"
         )
     return tuple(ResourceKey(DOMAINS[it.domain], it.key, it.shared) for it in asked)
@@ -168,15 +172,15 @@ def _check_properties(properties: Mapping[str, str]) -> None:
         ("_btt", "a broadcast cannot wait for a tick: each vchannel has its own"),
     ):
         if key in properties:
-            raise _invalid(f"property {key} must not be there: {why}")
+            raise invalid_argument(f"property {key} must not be there: {why}")
 
 
 def _check_type(scanned: ScannedMessage) -> None:
     if scanned.type not in PLAIN_TYPES:
         known = MessageType(scanned.type).name if scanned.type in KNOWN_TYPES else "unknown"
-        raise _invalid(f"property _t is {scanned.type}, {known}; it cannot be broadcast")
+        raise invalid_argument(f"property _t is {scanned.type}, {known}; it cannot be broadcast")
     if scanned.version <= 0:
-        raise _invalid("property _v must be a number above 0")
+        raise invalid_argument("property _v must be a number above 0")
 
 
 def _check_header(scanned: ScannedMessage) -> None:
@@ -254,7 +258,3 @@ def _copied(message: common.ImmutableMessage, header: BroadcastHeader) -> Broadc
         ack_sync_up=header.ack_sync_up,
         pchannel_level=PCHANNEL_LEVEL.read(message.properties),
     )
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

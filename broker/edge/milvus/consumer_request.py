@@ -10,7 +10,7 @@ from typing import Final
 import betterproto2
 
 from broker.core.naming import belongs_to
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.position import (
     DeliverFilter,
@@ -47,7 +47,7 @@ def consumer_request(
     Raises Refused: WAL_NAME_MISMATCH for an id of another kind of log, else INVALID_ARGUMENT.
     """
     if request.vchannel and not belongs_to(request.vchannel, pchannel):
-        raise _invalid(
+        raise invalid_argument(
             f"vchannel {request.vchannel!r} does not belong to pchannel {pchannel!r},"
             " which this stream is for"
         )
@@ -68,7 +68,9 @@ def _policy(policy: streaming.DeliverPolicy | None) -> DeliverPolicy:
         case "start_after":
             return StartAfter(_message_id(value))
         case _:
-            raise _invalid("deliver_policy is not set: all, latest, start_from or start_after")
+            raise invalid_argument(
+                "deliver_policy is not set: all, latest, start_from or start_after"
+            )
 
 
 def _message_id(value: object) -> MessageId:
@@ -82,9 +84,9 @@ def _message_id(value: object) -> MessageId:
     try:
         number = rocksmq_id(value.id)
     except Malformed as error:
-        raise _invalid(f"message id: {error}") from None
+        raise invalid_argument(f"message id: {error}") from None
     if number < 0:
-        raise _invalid(f"message id {value.id!r} is negative")
+        raise invalid_argument(f"message id {value.id!r} is negative")
     return MessageId(number)
 
 
@@ -102,8 +104,6 @@ def _filter(wanted: streaming.DeliverFilter) -> DeliverFilter:
             types = wanted.message_type.message_types
             return MessageTypes(frozenset(int(kind) for kind in types))
         case _:
-            raise _invalid("a deliver filter is not set: time_tick_gt, _gte or message_type")
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)
+            raise invalid_argument(
+                "a deliver filter is not set: time_tick_gt, _gte or message_type"
+            )

@@ -6,7 +6,7 @@ Next: broker/edge/milvus/produce.py
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 import anyio
 import grpclib.server
@@ -18,7 +18,7 @@ from broker.edge.rpc.failures import grpc_error, late, refusal_of, sole
 from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.transport import ServerBatchStream, StreamGone
+from broker.transport import ServerBatchStream, StreamGone, WireMessage
 from schemas.encoding.fields import fields
 
 log = structlog.get_logger(__name__)
@@ -26,15 +26,6 @@ log = structlog.get_logger(__name__)
 STOPPING = Refusal(StreamingCode.ON_SHUTDOWN, "the server is stopping; find the new owner")
 LAST_MESSAGE_S = 1.0
 """How long a drained stream may take to be read up to the end of a message."""
-
-
-class WireMessage(Protocol):
-    """A generated message."""
-
-    def __bytes__(self) -> bytes: ...
-
-    @classmethod
-    def parse(cls, data: bytes) -> Self: ...
 
 
 Q = TypeVar("Q", bound=WireMessage)

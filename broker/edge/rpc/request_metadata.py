@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.model.channel import AccessMode, PChannel
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, StreamingCode, invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
 from schemas.generated.milvus.proto.streaming import PChannelInfo
 from schemas.handshake import (
@@ -50,7 +50,7 @@ def producer_channel(metadata: Metadata) -> PChannel:
     """The pchannel of a Produce call. Raises Refused(INVALID_ARGUMENT) saying what is wrong."""
     channel = _created(metadata, CREATE_PRODUCER)
     if channel.access is not AccessMode.READ_WRITE:
-        raise _invalid(f"{channel.name}: a producer needs read-write access")
+        raise invalid_argument(f"{channel.name}: a producer needs read-write access")
     return channel
 
 
@@ -62,30 +62,30 @@ def consumer_channel(metadata: Metadata) -> PChannel:
 def pchannel(info: PChannelInfo | None) -> PChannel:
     """A PChannelInfo as a value. Raises Refused(INVALID_ARGUMENT) when it cannot be one."""
     if info is None:
-        raise _invalid("the pchannel is missing")
+        raise invalid_argument("the pchannel is missing")
     return _checked(info.name, info.term, int(info.access_mode))
 
 
 def _created(metadata: Metadata, key: str) -> PChannel:
     text = _first(metadata, key)
     if not text:
-        raise _invalid(f"header {key!r} is missing")
+        raise invalid_argument(f"header {key!r} is missing")
     try:
         header = read_create_header(text)
     except Malformed as error:
-        raise _invalid(f"header {key!r}: {error}") from None
+        raise invalid_argument(f"header {key!r}: {error}") from None
     return _checked(header.pchannel, header.term, header.access_mode)
 
 
 def _checked(name: str, term: int, access_mode: int) -> PChannel:
     if not name:
-        raise _invalid("the pchannel has no name")
+        raise invalid_argument("the pchannel has no name")
     if term <= 0:
-        raise _invalid(f"{name}: term {term} is not positive")
+        raise invalid_argument(f"{name}: term {term} is not positive")
     try:
         access = AccessMode(access_mode)
     except ValueError:
-        raise _invalid(f"{name}: unknown access mode {access_mode}") from None
+        raise invalid_argument(f"{name}: unknown access mode {access_mode}") from None
     return PChannel(PChannelName(name), Term(term), access)
 
 
@@ -96,7 +96,3 @@ def _first(metadata: Metadata, key: str) -> str:
 
 def _ignored(cause: str) -> Refusal:
     return Refusal(StreamingCode.IGNORED_OPERATION, cause)
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -18,7 +18,7 @@ from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.tidemark.batchable import Batchable
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId
 from broker.model.message import MessageType
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
@@ -53,7 +53,7 @@ class Arrowable:
         except Misfit as error:
             return Refusal(StreamingCode.SCHEMA_VERSION_MISMATCH, str(error))
         except BadArrow as error:
-            return _invalid(str(error))
+            return invalid_argument(str(error)).refusal
         except Refused as error:
             return error.refusal
         sizes = (-(-checked.text_bytes // checked.rows),) * checked.rows
@@ -62,9 +62,13 @@ class Arrowable:
 
     def _odd(self, batch: ScannedBatch) -> Refusal | None:
         if batch.sizes or batch.key_sizes or batch.keys:
-            return _invalid("a batch of rows has neither sizes nor keys beside its columns")
+            return invalid_argument(
+                "a batch of rows has neither sizes nor keys beside its columns"
+            ).refusal
         if batch.type not in (0, MessageType.INSERT):
-            return _invalid(f"rows are inserts; messages of type {batch.type} cannot be rows")
+            return invalid_argument(
+                f"rows are inserts; messages of type {batch.type} cannot be rows"
+            ).refusal
         if len(batch.body) > self._bounds.unpacked_bytes_max:
             limit = self._bounds.unpacked_bytes_max
             cause = f"a batch of {len(batch.body)} bytes is over the limit of {limit}; split it"
@@ -100,7 +104,3 @@ class Arrowable:
         self._known.move_to_end(collection)
         while len(self._known) > SCHEMAS_MAX:
             self._known.popitem(last=False)
-
-
-def _invalid(cause: str) -> Refusal:
-    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

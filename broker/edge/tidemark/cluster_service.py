@@ -19,7 +19,7 @@ from broker.coordinator.messages import (
 )
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.nodes import Lease
 from schemas.generated.tidemark import v1
@@ -61,7 +61,7 @@ class ClusterService:
         node = _node(request.node_id)
         host, _, port = request.address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise _invalid(f"node {node}: address {request.address!r} is not HOST:PORT")
+            raise invalid_argument(f"node {node}: address {request.address!r} is not HOST:PORT")
         message = RegisterNode(
             node, request.address, request.pid, request.incarnation, request.cluster_id
         )
@@ -88,7 +88,7 @@ class ClusterService:
         node = _node(request.node_id)
         for event in request.events:
             if not event.name or event.term <= 0:
-                raise _invalid(f"{event.name!r} at term {event.term} is no channel")
+                raise invalid_argument(f"{event.name!r} at term {event.term} is no channel")
             kind = NodeOpenedChannel if event.serves else ChannelClosed
             try:
                 self._reaches.assigner.tell(kind(node, PChannelName(event.name), Term(event.term)))
@@ -108,9 +108,5 @@ def _encoded(lease: Lease) -> v1.Lease:
 
 def _node(number: int) -> NodeId:
     if number <= 0:
-        raise _invalid(f"node id {number} is not positive")
+        raise invalid_argument(f"node id {number} is not positive")
     return NodeId(number)
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)

@@ -18,7 +18,7 @@ from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.collection import Collection, RowSchema
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from schemas.arrow.columns import added, check_columns, decode_schema, encode_schema
 from schemas.arrow.ipc import BadArrow
 from schemas.generated.tidemark import v1
@@ -76,7 +76,9 @@ class CollectionsService:
             collection = await self._catalog.ask(GetCollection(request.name))
             before = collection.schema
             if before is None:
-                raise _invalid(f"collection '{request.name}' has no schema to add columns to")
+                raise invalid_argument(
+                    f"collection '{request.name}' has no schema to add columns to"
+                )
             after = _next_version(before, request.arrow_columns)
             if after == before:
                 return _encoded(collection)
@@ -93,7 +95,7 @@ def _first_version(message: bytes) -> RowSchema:
         check_columns(schema)
         return RowSchema(encode_schema(schema), (len(schema),))
     except BadArrow as error:
-        raise _invalid(f"schema: {error}") from error
+        raise invalid_argument(f"schema: {error}") from error
 
 
 def _next_version(before: RowSchema, columns: bytes) -> RowSchema:
@@ -104,14 +106,10 @@ def _next_version(before: RowSchema, columns: bytes) -> RowSchema:
         if len(new) == len(old):
             return before
         if before.version == VERSIONS_MAX:
-            raise _invalid(f"a schema has at most {VERSIONS_MAX} versions")
+            raise invalid_argument(f"a schema has at most {VERSIONS_MAX} versions")
         return RowSchema(encode_schema(new), (*before.widths, len(new)))
     except BadArrow as error:
-        raise _invalid(f"columns: {error}") from error
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)
+        raise invalid_argument(f"columns: {error}") from error
 
 
 def _encoded(collection: Collection) -> v1.Collection:

@@ -24,7 +24,7 @@ from broker.edge.rpc.pulling import Puller
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.stream_meters import StreamMeter
 from broker.edge.tidemark.slices import RowsWanted, batch_of
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
 from broker.model.position import (
@@ -59,7 +59,7 @@ async def serve_read(session: Call, directory: Proxy, limits: EdgeLimits) -> Non
         return
     wanted = requests[0].open
     if wanted is None:
-        raise _invalid("the first request of a Read stream must open it")
+        raise invalid_argument("the first request of a Read stream must open it")
     rows = _rows_wanted(wanted)
     if rows is not None:
         await load_arrow()
@@ -204,7 +204,7 @@ async def _opening(
         policy = StartFrom(await located.view.seek(TimeTick(wanted.from_tick)))
         filters.append(TimeTickGte(TimeTick(wanted.from_tick)))
     elif wanted.from_id < 0:
-        raise _invalid(f"message id {wanted.from_id} is below 0")
+        raise invalid_argument(f"message id {wanted.from_id} is below 0")
     elif wanted.from_id:
         policy = StartFrom(MessageId(wanted.from_id))
     elif wanted.latest:
@@ -222,10 +222,12 @@ async def _opening(
 def _vchannels(wanted: v1.ReadOpen, pchannel: PChannelName) -> list[str]:
     names = list(dict.fromkeys(wanted.vchannels))
     if len(names) > VCHANNELS_MAX:
-        raise _invalid(f"{len(names)} vchannels; at most {VCHANNELS_MAX} may be read together")
+        raise invalid_argument(
+            f"{len(names)} vchannels; at most {VCHANNELS_MAX} may be read together"
+        )
     for name in names:
         if not name or not belongs_to(name, pchannel):
-            raise _invalid(
+            raise invalid_argument(
                 f"vchannel {name!r} does not belong to pchannel {pchannel!r}, which this stream"
                 " is for"
             )
@@ -241,10 +243,10 @@ async def _close(located: Located, tick: TimeTick) -> None:
 
 def _cursor(position: v1.ReadPosition) -> ReadPosition:
     if position.next_id < 1 or position.inside < 0 or position.open_id < 0:
-        raise _invalid(f"{position} is no position that a Read stream gave")
+        raise invalid_argument(f"{position} is no position that a Read stream gave")
     open_id = MessageId(position.open_id) if position.open_id else None
     if open_id is not None and open_id > position.next_id:
-        raise _invalid(f"{position} is no position that a Read stream gave")
+        raise invalid_argument(f"{position} is no position that a Read stream gave")
     return ReadPosition(
         MessageId(position.next_id), TimeTick(position.time_tick), open_id, position.inside
     )
@@ -256,9 +258,11 @@ def _position(cursor: ReadPosition) -> Position:
 
 def _rows_wanted(wanted: v1.ReadOpen) -> RowsWanted | None:
     if wanted.columns and not wanted.rows:
-        raise _invalid("columns are those of rows: ask for rows, too")
+        raise invalid_argument("columns are those of rows: ask for rows, too")
     if len(wanted.columns) > COLUMNS_MAX:
-        raise _invalid(f"{len(wanted.columns)} columns; a collection has at most {COLUMNS_MAX}")
+        raise invalid_argument(
+            f"{len(wanted.columns)} columns; a collection has at most {COLUMNS_MAX}"
+        )
     return RowsWanted(frozenset(wanted.columns)) if wanted.rows else None
 
 
@@ -286,7 +290,3 @@ def _frames(messages: Sequence[Sequence[bytes]]) -> bytes:
         parts.append(frame_head(sum(map(len, message))))
         parts += message
     return b"".join(parts)
-
-
-def _invalid(cause: str) -> Refused:
-    return Refused(StreamingCode.INVALID_ARGUMENT, cause)
