@@ -35,17 +35,13 @@ from broker.codec.staged_votes import NodeStagedTxns
 from broker.config import Settings, as_environment, split_address
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
 from broker.coordinator.assignment.placer import PlacementTiming
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.commit.tree import CommitsParts
 from broker.coordinator.leases.leadership import LedStore
-from broker.coordinator.messages import (
-    CloseCluster,
-    ListPChannels,
-    NextAssignment,
-    ProcessEnded,
-)
+from broker.coordinator.leases.messages import CloseCluster, ProcessEnded
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.cluster.node_leases import StartupGrace
 from broker.core.naming import pchannel_names

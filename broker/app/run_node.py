@@ -29,7 +29,7 @@ from broker.codec.stored_headers import StoredHeaders
 from broker.config import Settings, split_address
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.assignment.stored_terms import StoredTerms
-from broker.coordinator.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
 from broker.edge.roles import node as node_role
 from broker.edge.server import EdgeServer

@@ -24,15 +24,15 @@ from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_votes import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
 from broker.config import Settings
+from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.observer import NodeNews
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import CommitsParts
-from broker.coordinator.consumption import consumption_paused
 from broker.coordinator.leases.leadership import LedStore
-from broker.coordinator.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names

@@ -15,8 +15,8 @@ from broker.app.logs import program_version
 from broker.app.paths import ROOT, Found
 from broker.app.start_failures import CannotStart, LeadLost
 from broker.config import Settings
+from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
-from broker.coordinator.messages import NextAssignment
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import Inside

@@ -13,6 +13,4 @@ What it knows is in the metadata store; an actor that restarts reads it there ag
         ├─ tasks (one_for_one)
         │   └─ <broadcast id>   one broadcast on its way
         └─ locks        who has which resource keys, whose callback is next
-
-Next: broker/coordinator/tree.py
 """

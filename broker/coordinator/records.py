@@ -1,7 +1,7 @@
 """What the coordinator keeps in the metadata store: keys, and values as JSON with a version.
 
 JSON, because it is little data that a person may have to read in an emergency. Never touches the
-store itself. Next: broker/coordinator/assignment/channel_records.py
+store itself.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """What an actor of the coordinator does about failures: waits longer after each, and tells of them.
 
-Owns how many there were in a row. It plans nothing by itself. Next: actors/strategy.py
+Owns how many there were in a row. It plans nothing by itself.
 """
 
 import random

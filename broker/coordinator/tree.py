@@ -1,7 +1,7 @@
 """The coordinator's subtree, built from what it needs.
 
 Owns the order of starts: who asks comes after whom it asks, and restarts with it (rest_for_one).
-Never opens the store or a node. Next: broker/coordinator/assignment/assigner.py
+Never opens the store or a node.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from actors import (
 )
 from broker.coordinator.assignment.assigner import Assigner
 from broker.coordinator.assignment.balancer import Balancer
+from broker.coordinator.assignment.consumption import Consumption
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.placer import PlacementTiming, Placer
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
-from broker.coordinator.catalog import Catalog
+from broker.coordinator.catalog.catalog import Catalog
 from broker.coordinator.commit.tree import CommitsParts, commits_tree
-from broker.coordinator.consumption import Consumption
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_GATE
 from broker.coordinator.leases.registrar import ReachNode, Registrar

@@ -1,7 +1,6 @@
 """How the parts of a recovery snapshot are written: keys, and values as JSON with a version.
 
 JSON, because a person may have to read it in an emergency. Owns the format only.
-Next: broker/meta/stored_recovery.py
 """
 
 import json

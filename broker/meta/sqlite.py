@@ -1,7 +1,6 @@
 """Metadata in one SQLite file: durable, atomic, shared safely by several processes of one machine.
 
 Owns whose turn it is, and which writes share a commit. Never interprets a value.
-Next: broker/meta/sqlite_file.py
 
 Why write-ahead journal with synchronous=FULL: a commit is one append and one fsync, and a power cut
 keeps every commit that returned. Why one connection with a lock: SQLite has one writer anyhow, and

@@ -1,7 +1,7 @@
 """The metadata file as an event loop sees it: its calls, each one trip to aiosqlite's thread.
 
 Owns one connection, for one call at a time, and the wait for other processes. Never interprets a
-value. Next: broker/meta/sqlite_steps.py
+value.
 
 Why a transaction is one trip, by way of an SQL function of ours: it has the file's write lock, and
 with a trip for each statement a process whose loop is busy kept the lock from all others for as

@@ -1,7 +1,7 @@
 """What is done to the metadata file in one go: its schema, and transactions of many writes.
 
 Owns the statements. Every function here blocks, on the connection it is given, and may raise
-sqlite3.Error, and UnicodeError for a key that is no text. Next: broker/ports/meta.py
+sqlite3.Error, and UnicodeError for a key that is no text.
 """
 
 import sqlite3

@@ -4,7 +4,6 @@ Owns the order of the writes and who may write. Every write expects the head as 
 whoever claims the pchannel later writes the head first, and so turns away all that comes after.
 Why objects may be newer than the checkpoint after a crash, and never older: they carry a tick of
 their own, so replaying the log from the checkpoint passes over what they have seen.
-Next: broker/meta/recovery_records.py
 """
 
 from collections.abc import Callable, Mapping, Sequence

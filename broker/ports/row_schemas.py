@@ -1,6 +1,6 @@
 """What columns the rows of a collection have, for whoever takes them in.
 
-Implemented by `broker/coordinator/stored_row_schemas.py` over the metadata store.
+Implemented by `broker/coordinator/catalog/stored_row_schemas.py` over the metadata store.
 """
 
 from typing import Protocol

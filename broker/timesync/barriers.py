@@ -2,7 +2,6 @@
 
 Owns the groups, their leases, and those who watch. It remembers nothing over a restart: peers are
 told to join again, and watchers never see a tick that is not above the last one they had.
-Next: broker/timesync/group.py
 """
 
 import logging

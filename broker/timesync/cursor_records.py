@@ -1,6 +1,6 @@
 """Named cursors in the metadata store: one line of JSON each, changed by compare-and-set.
 
-Owns the records. Keeps nothing in memory. Next: broker/core/time/named_cursor.py
+Owns the records. Keeps nothing in memory.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 Owns their records, and remembers how far it has seen the pchannels closed, so that a move is
 mostly one write. A look at the pchannels that fails is no reason to refuse what is known already.
-Next: broker/timesync/cursor_records.py
 """
 
 from collections.abc import Sequence

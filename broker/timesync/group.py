@@ -1,7 +1,6 @@
 """One named barrier at work: the rule, the members with their leases, what passed lately.
 
 Owns all of that and no time of its own. Pure but for the numbers it is given.
-Next: broker/core/time/barrier.py
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """The hard barriers: every peer has processed the tick that passes.
 
-Owns nothing of its own: the kinds differ in their rule only. Next: broker/timesync/barriers.py
+Owns nothing of its own: the kinds differ in their rule only.
 """
 
 from broker.model.barrier import BarrierKind

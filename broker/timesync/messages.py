@@ -1,7 +1,6 @@
 """Everything the actors of time synchronisation can be told or asked.
 
 It owns the vocabulary and nothing else. Requests that fail raise Refused.
-Next: broker/timesync/barriers.py
 """
 
 from collections.abc import Mapping

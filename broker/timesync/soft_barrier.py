@@ -3,7 +3,6 @@
 Owns which pchannels take part. Why only a tick that moved counts as a sign of life: a pchannel
 whose storage hangs can be asked as ever, and its tick is all that tells. Why a pchannel that was
 removed must first pass the cluster's tick: until then "closed everywhere" would not hold for it.
-Next: broker/timesync/barriers.py
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,6 @@
 
 Owns the pace and the last tick it published. The tick passes through the SoftBarrier, where
 watchers get it; 0 is never published, and a look that fails is made again at the next turn.
-Next: broker/timesync/soft_barrier.py
 """
 
 from collections.abc import Mapping, Sequence

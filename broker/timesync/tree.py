@@ -6,7 +6,7 @@
     ├─ cursors
     └─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
 
-It only describes them. Next: broker/timesync/tick_producer.py
+It only describes them.
 """
 
 from collections.abc import Sequence

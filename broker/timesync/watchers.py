@@ -1,7 +1,6 @@
 """Those who wait for the next tick of a barrier.
 
 Owns the waiting askers and until when each may be kept. Never makes a tick pass.
-Next: broker/timesync/barriers.py
 """
 
 from collections import deque

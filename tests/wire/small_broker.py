@@ -16,8 +16,8 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.observer import NodeNews
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.tree import BroadcastParts
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import CommitsParts
-from broker.coordinator.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names

@@ -1,7 +1,7 @@
 """Publishes who serves what: the table that every client follows.
 
 Owns the table's version, the choice of nodes, and those who wait for a newer table. Never talks to
-a node: each row is kept by a Placement of its own. Next: broker/coordinator/assignment/placer.py
+a node: each row is kept by a Placement of its own.
 """
 
 from collections import deque
@@ -12,11 +12,7 @@ from typing import assert_never
 from actors import Actor, ActorError, Context, Envelope, Ref
 from broker.coordinator.assignment.founding import found_cluster, next_incarnation
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.streaming_version import (
-    raise_streaming_version,
-    streaming_version,
-)
-from broker.coordinator.messages import (
+from broker.coordinator.assignment.messages import (
     AccessChanged,
     AssignerMessage,
     ChannelChanged,
@@ -35,6 +31,10 @@ from broker.coordinator.messages import (
     PlacementReady,
     RaiseStreaming,
     Weighed,
+)
+from broker.coordinator.assignment.streaming_version import (
+    raise_streaming_version,
+    streaming_version,
 )
 from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
 from broker.core.cluster.assignment import NodeAddress, PChannelMeta, tabulate

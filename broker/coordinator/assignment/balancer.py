@@ -2,7 +2,6 @@
 
 Owns the rules and when a round takes place; which move is good is decided in the core. Never talks
 to a node but to ask how far its channels are, and moves nothing itself.
-Next: broker/core/cluster/balance.py
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +14,18 @@ from anyio import to_thread
 
 from actors import Actor, ActorError, Context, Envelope, Ref, Timer
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.messages import (
+from broker.coordinator.assignment.messages import (
     AssignerMessage,
     Balance,
     BalancePolicy,
     BalancerMessage,
-    CatalogMessage,
-    ListCollections,
     ListPChannels,
     MoveChannel,
     NodesChanged,
     UpdatePolicy,
     Weighed,
 )
+from broker.coordinator.catalog.messages import CatalogMessage, ListCollections
 from broker.core.cluster.assignment import PChannelMeta
 from broker.core.cluster.balance import (
     Carried,

@@ -1,7 +1,7 @@
 """What every channel of the cluster holds, asked of all nodes at once.
 
 Owns the joining of their answers. A node that does not answer soon is left out, as its channels are
-while they move. Next: broker/coordinator/assignment/live_nodes.py
+while they move.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,6 @@
 
 Written by the Registrar, or fixed where the node is this process; frozen by the Balancer; read by
 whoever places or calls. It outlives those actors, so that a restart is no change of nodes.
-Next: broker/coordinator/assignment/placer.py
 """
 
 from collections.abc import Iterable

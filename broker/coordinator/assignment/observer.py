@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors import ActorError, Ref
-from broker.coordinator.messages import ChannelClosed, NodeOpenedChannel
+from broker.coordinator.assignment.messages import ChannelClosed, NodeOpenedChannel
 from broker.model.channel import PChannel
 from broker.model.ids import NodeId, PChannelName, Term
 

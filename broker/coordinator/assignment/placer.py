@@ -5,7 +5,6 @@ it is acted on. The assigner, which sees all rows, decides which node.
 
 Why a former owner is waited for as long as it has a lease: the log fences what it writes, but ticks
 that it announces are written nowhere. One without a lease has stopped by itself, and is not asked.
-Next: broker/coordinator/assignment/channel_records.py
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,8 +17,7 @@ from actors import Actor, ActorError, Backoff, Context, Envelope, Ref, Timer
 from actors.clock import deadline
 from broker.coordinator.assignment.channel_records import ChannelRecords, RecordedChannel
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.streaming_version import streaming_version
-from broker.coordinator.messages import (
+from broker.coordinator.assignment.messages import (
     AccessChanged,
     AssignerMessage,
     ChannelChanged,
@@ -34,6 +32,7 @@ from broker.coordinator.messages import (
     Reconcile,
     Settle,
 )
+from broker.coordinator.assignment.streaming_version import streaming_version
 from broker.coordinator.retries import Retries
 from broker.core.cluster.assignment import Owner, PChannelMeta, access_at, assign, lost, served
 from broker.model.channel import AccessMode, PChannel, PChannelState

@@ -2,7 +2,6 @@
 
 Owns that record. Version 0 is a cluster whose writers are elsewhere still: its channels are served
 read-only. From 1 on they are served read-write; the newest one tells clients what they may use.
-Next: broker/coordinator/assignment/assigner.py
 """
 
 from broker.coordinator.records import STREAMING_VERSION_KEY, decode_number, encode_number

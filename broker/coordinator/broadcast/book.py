@@ -1,6 +1,6 @@
 """What the Broadcaster holds of each broadcast: one that waits, one on its way; and its limits.
 
-Owns these values, and answering those who asked. Next: broker/coordinator/broadcast/broadcaster.py
+Owns these values, and answering those who asked.
 """
 
 from collections.abc import Iterable

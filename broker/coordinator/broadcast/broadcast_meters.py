@@ -1,6 +1,6 @@
 """How long broadcasts took since the process started: figures for people, nobody decides by them.
 
-Owns the counts. They outlive the actors that add to them. Next: broker/metrics/table.py
+Owns the counts. They outlive the actors that add to them.
 """
 
 from dataclasses import dataclass, field

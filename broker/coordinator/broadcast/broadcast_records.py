@@ -1,7 +1,6 @@
 """Broadcasts in the metadata store: one line of JSON for a person to read, then the message's body.
 
 Owns the records and the number that keeps ids apart over restarts. Keeps nothing in memory.
-Next: broker/core/cluster/broadcast_state.py
 """
 
 import json

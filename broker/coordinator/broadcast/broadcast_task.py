@@ -4,7 +4,6 @@ Owns the task's record, which is always written before anybody is told. It knows
 broadcasts: that it may finish is said by the Broadcaster, and whether it is ready for that it says
 itself, again and again, so that no lost message stops it. Killed, it reads its record and goes on;
 what it had appended without a record of it is appended once more, and recognised by its id.
-Next: broker/ports/copies.py
 """
 
 from collections.abc import Callable, Mapping, Sequence

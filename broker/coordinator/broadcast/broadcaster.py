@@ -1,8 +1,8 @@
-"""Decides when each broadcast may run: who holds its resource keys, whose callback is next.
+"""Decides when each broadcast may run: grants resource keys and orders the callbacks.
 
-It appends nothing and calls nothing back: each broadcast has a BroadcastTask that owns its record.
-When the Broadcaster dies, all tasks end with it, and its next incarnation takes the locks back from
-the records before it reads its mailbox.
+It appends nothing and runs no callback: each broadcast has a BroadcastTask, which owns its record.
+When the Broadcaster dies, its supervisor stops all tasks with it; its next incarnation takes the
+locks back from the records before it reads its mailbox.
 """
 
 from collections.abc import Mapping, Sequence

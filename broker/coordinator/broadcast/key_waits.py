@@ -1,7 +1,6 @@
 """Those who wait until the broadcasts that hold a resource key have been acknowledged.
 
 Owns who waits for which broadcasts. A broadcast that comes later is not waited for.
-Next: broker/coordinator/broadcast/broadcaster.py
 """
 
 from collections.abc import Iterable

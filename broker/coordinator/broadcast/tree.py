@@ -2,7 +2,6 @@
 
 The tasks stand before the locks, so that the locks find a place for them when they start, and all
 go down together: locks without their tasks, or tasks whose locks are gone, would be a lie.
-Next: broker/coordinator/broadcast/broadcaster.py
 """
 
 from collections.abc import Mapping

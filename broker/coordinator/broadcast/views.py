@@ -1,6 +1,6 @@
 """Broadcasts and locks as a person is shown them, and the word that one is in quarantine.
 
-Owns the picture only. Next: broker/coordinator/broadcast/messages.py
+Owns the picture only.
 """
 
 from collections.abc import Mapping

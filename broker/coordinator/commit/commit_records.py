@@ -1,6 +1,6 @@
 """Commits of batches in the metadata store: for each app one record, in JSON, for people to read.
 
-Owns the records, and keeps nothing in memory. Next: broker/core/txn/batch_commit.py
+Owns the records, and keeps nothing in memory.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 Owns the app's record while it lives; each decision is recorded before anybody hears of it. Killed,
 it reads its record and goes on from there: what it says twice is answered alike.
-Next: broker/ports/staged_txns.py
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,6 @@
 Owns who is answered what, and the first record of a commit; from then on the record is its task's,
 a CommitTask. Never says a word to a transaction. When this one dies all tasks go down with it, and
 its next incarnation goes on with what is recorded before it hears anybody.
-Next: broker/coordinator/commit/commit_task.py
 """
 
 from collections import Counter

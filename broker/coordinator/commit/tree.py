@@ -2,7 +2,6 @@
 
 The tasks stand before the Committer, so that it finds a place for them when it starts, and all go
 down together: what an app is answered and what its task does would else come apart.
-Next: broker/coordinator/commit/committer.py
 """
 
 from collections.abc import Collection

@@ -3,7 +3,6 @@
 Owns who waits at the gate and who is behind it. It knows nothing of ticks: whoever holds the gate
 takes the cut, and afterwards asks whether the hold has lasted. It remembers nothing over a restart,
 and then waits for every party to say what is under way before it grants anything.
-Next: broker/core/cluster/cut_lock_rules.py
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """How whoever appends on several vchannels goes through the CutGate, and out of it again.
 
-Owns what this incarnation knows of it. Next: broker/coordinator/cuts/cut_lock.py
+Owns what this incarnation knows of it.
 """
 
 from actors import Tree

@@ -5,7 +5,6 @@ when none of the longer ones can last any more.
 Why: a node counts on the lease it was granted, whatever its next coordinator grants. Its channels
 given away before, it would not lose an append, which the log's fence stops; but it would go on to
 promise closed ticks, which are written nowhere.
-Next: broker/core/cluster/node_leases.py
 """
 
 from broker.coordinator.records import LEASE_KEY, decode_number, encode_number

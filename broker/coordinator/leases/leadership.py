@@ -3,7 +3,6 @@
 Owns the record of terms of coordinators. A former one that still runs, because it was stopped for a
 while or the lock that keeps a second one out did not reach it, changes nothing any more: each of
 its writes names the leader's record as it was when it came.
-Next: broker/coordinator/records.py
 """
 
 from collections.abc import Mapping, Sequence

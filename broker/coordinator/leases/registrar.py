@@ -3,7 +3,6 @@
 Owns the leases and their records. A record outlives the coordinator, so that its restart takes no
 node's right to write: whoever is recorded gets the time of the longest lease that was granted to be
 heard of again. Never moves a channel: it says that the nodes have changed.
-Next: broker/core/cluster/node_leases.py
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +14,13 @@ import structlog
 from actors import Actor, ActorError, Context, Envelope
 from broker.coordinator.assignment.founding import found_cluster, next_number
 from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.messages import NodesChanged
 from broker.coordinator.leases.granted_leases import GrantedLeases
-from broker.coordinator.messages import (
+from broker.coordinator.leases.messages import (
     CheckLeases,
     CloseCluster,
     LeaveCluster,
     NodeAbsent,
-    NodesChanged,
     ProcessEnded,
     RegisterNode,
     RegistrarMessage,

@@ -2,14 +2,13 @@
 
 Never waits for the store while it has ticks to give: TickWindow does the writing and tells
 the outcome.
-Next: broker/core/time/tso.py
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 from actors import Actor, ActorDied, ActorError, Context, Envelope, Ref, StaleTerm
-from broker.coordinator.messages import (
+from broker.coordinator.time.messages import (
     ExtendWindow,
     LookAhead,
     OpenWindow,

@@ -1,21 +1,20 @@
 """Makes the oracle's bound durable, off the path of those who ask for ticks.
 
 Owns the bound's record. Never hands out a tick: that is the oracle's, below a bound granted here.
-Next: broker/coordinator/time/oracle.py
 """
 
 from collections.abc import Sequence
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope
-from broker.coordinator.messages import (
+from broker.coordinator.records import TICK_BOUND_KEY, decode_number, encode_number
+from broker.coordinator.time.messages import (
     ExtendWindow,
     OpenWindow,
     WindowGranted,
     WindowMessage,
     WindowRefused,
 )
-from broker.coordinator.records import TICK_BOUND_KEY, decode_number, encode_number
 from broker.core.time import tso
 from broker.model.failure import Refused, StreamingCode
 from broker.ports.meta import Conflict, MetaError, MetaStore

@@ -2,7 +2,7 @@
 
 Owns the encoding of the table, once per version for all who listen. An AssignmentDiscover stream
 never ends before its client wants it to: a client reopens an ended one at once, without any pause.
-Next: broker/coordinator/messages.py
+Next: broker/coordinator/assignment/messages.py
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import structlog
 from grpclib.const import Handler
 
 from actors import ActorError
-from broker.coordinator.messages import ChannelReported, NextAssignment, UpdatePolicy
+from broker.coordinator.assignment.messages import ChannelReported, NextAssignment, UpdatePolicy
 from broker.edge.rpc.middleware import Call, Middleware, decoded
 from broker.edge.rpc.proxies import Proxy
 from broker.model.channel import Assignment, AssignmentVersion, NodeAssignment

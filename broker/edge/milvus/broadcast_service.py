@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from grpclib.const import Handler
 
+from broker.coordinator.assignment.messages import ListPChannels
 from broker.coordinator.broadcast.messages import StartBroadcast
-from broker.coordinator.messages import ListPChannels
 from broker.edge.milvus.broadcast_request import BroadcastLimits, ack_request, broadcast_request
 from broker.edge.milvus.results import append_result
 from broker.edge.rpc.middleware import Middleware

@@ -12,13 +12,13 @@ import structlog
 from grpclib.const import Handler
 
 from actors import ActorStatistics
-from broker.coordinator.messages import (
-    ListCollections,
+from broker.coordinator.assignment.messages import (
     ListPChannels,
     NextAssignment,
     PauseConsumers,
     RaiseStreaming,
 )
+from broker.coordinator.catalog.messages import ListCollections
 from broker.core.cluster.actor_kinds import PAUSED
 from broker.core.cluster.assignment import PChannelMeta
 from broker.core.naming import pchannel_of

@@ -9,14 +9,9 @@ from dataclasses import dataclass
 from grpclib.const import Handler
 
 from actors import ActorError
-from broker.coordinator.messages import (
-    ChannelClosed,
-    LeaveCluster,
-    NodeOpenedChannel,
-    RegisterNode,
-    RenewLease,
-    Reserve,
-)
+from broker.coordinator.assignment.messages import ChannelClosed, NodeOpenedChannel
+from broker.coordinator.leases.messages import LeaveCluster, RegisterNode, RenewLease
+from broker.coordinator.time.messages import Reserve
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import invalid_argument

@@ -1,13 +1,14 @@
 """tidemark.v1.Collections: the names people use for sets of vchannels.
 
-Owns the translation, and what may be a schema and follow one. Next: broker/coordinator/catalog.py
+Owns the translation, and what may be a schema and follow one.
+Next: broker/coordinator/catalog/catalog.py
 """
 
 from collections.abc import Mapping
 
 from grpclib.const import Handler
 
-from broker.coordinator.messages import (
+from broker.coordinator.catalog.messages import (
     ChangeSchema,
     CreateCollection,
     DropCollection,

@@ -10,7 +10,7 @@ import structlog
 from grpclib.const import Handler
 
 from actors import ActorError
-from broker.coordinator.messages import ListPChannels
+from broker.coordinator.assignment.messages import ListPChannels
 from broker.edge.cutting import cut
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxies, Proxy

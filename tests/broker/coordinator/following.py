@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from actors import System
 from actors.testing import VirtualClock, run_seeded
-from broker.coordinator.messages import NextAssignment
+from broker.coordinator.assignment.messages import NextAssignment
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import PChannelName
 from tests.broker.coordinator.fakes import NAMES, ROOT, FakeNode

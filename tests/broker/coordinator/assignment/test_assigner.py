@@ -6,7 +6,7 @@ import pytest
 from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.assigner import WATCHES_MAX
-from broker.coordinator.messages import ChannelReported, ListPChannels, NextAssignment
+from broker.coordinator.assignment.messages import ChannelReported, ListPChannels, NextAssignment
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import AssignmentVersion, PChannelState
 from broker.model.failure import Refused, StreamingCode

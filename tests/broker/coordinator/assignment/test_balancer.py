@@ -7,7 +7,7 @@ import pytest
 from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.messages import BalancePolicy, NodesChanged, UpdatePolicy
+from broker.coordinator.assignment.messages import BalancePolicy, NodesChanged, UpdatePolicy
 from broker.core.cluster.balance import Rules
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.ids import NodeId

@@ -6,7 +6,7 @@ from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.channel_records import ChannelRecords
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.messages import ChannelReported
+from broker.coordinator.assignment.messages import ChannelReported
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import PChannelState
 from broker.model.failure import Refused, StreamingCode

@@ -5,11 +5,11 @@ import pytest
 from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.founding import found_cluster
+from broker.coordinator.assignment.messages import RaiseStreaming
 from broker.coordinator.assignment.streaming_version import (
     raise_streaming_version,
     streaming_version,
 )
-from broker.coordinator.messages import RaiseStreaming
 from broker.core.naming import pchannel_names
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import AccessMode, Assignment

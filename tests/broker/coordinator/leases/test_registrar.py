@@ -10,8 +10,8 @@ from actors.testing import VirtualClock
 from broker.coordinator.assignment.channel_records import ChannelRecords
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.messages import (
-    ChannelReported,
+from broker.coordinator.assignment.messages import ChannelReported
+from broker.coordinator.leases.messages import (
     CloseCluster,
     LeaveCluster,
     NodeAbsent,

@@ -1,7 +1,7 @@
-"""Everything the coordinator's actors can be told or asked. Owns the vocabulary, and nothing else.
+"""The messages of Assigner, Placer, Balancer and Consumption.
 
-For the edge: the requests of Catalog and Assigner, and ChannelReported. Requests that fail raise
-Refused. The rest passes between the coordinator's own actors.
+The edge sends the requests and ChannelReported; the rest passes between actors of the coordinator.
+Requests that fail raise Refused.
 """
 
 from dataclasses import dataclass
@@ -10,111 +10,9 @@ from actors import Ref, Request
 from broker.core.cluster.assignment import PChannelMeta
 from broker.core.cluster.balance import Carried, Rules
 from broker.model.channel import Assignment, AssignmentVersion
-from broker.model.collection import Collection, RowSchema
 from broker.model.ids import NodeId, PChannelName, Term
-from broker.ports.nodes import Lease
-from broker.ports.ticks import TickRange
 
-# ---- TickWindow: the durable bound of the oracle -----------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class WindowGranted:
-    """`bound_ms` is durable; `saved_ms` was before it. See `broker/core/time/tso.py`."""
-
-    saved_ms: int
-    bound_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRefused:
-    """The bound could not be made durable."""
-
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpenWindow(Request[WindowGranted]):
-    """A bound for a new holder. Raises Refused(INNER)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExtendWindow:
-    """Replace the bound `held_ms` by `bound_ms`, or a larger one; `holder` is told the outcome."""
-
-    held_ms: int
-    bound_ms: int
-    holder: "Ref[WindowGranted | WindowRefused]"
-
-
-WindowMessage = OpenWindow | ExtendWindow
-
-# ---- Oracle ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Reserve(Request[TickRange]):
-    """Contiguous ticks that nobody else gets; see `TickSource.reserve`."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class LookAhead:
-    """A timer: see whether the bound should be moved on."""
-
-
-OracleMessage = Reserve | LookAhead | WindowGranted | WindowRefused
-
-# ---- Catalog -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CreateCollection(Request[Collection]):
-    """A new collection. Refused(INVALID_ARGUMENT): bad name, bad number of shards, name taken."""
-
-    name: str
-    shards: int
-    schema: RowSchema | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GetCollection(Request[Collection]):
-    """One collection by name. Refused(CHANNEL_NOT_EXIST) when there is none."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListCollections(Request[tuple[Collection, ...]]):
-    """All collections, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class DropCollection(Request[Collection]):
-    """Forget a collection and give it back one last time. Refused(CHANNEL_NOT_EXIST).
-
-    Its messages stay in the log until retention takes them; its id is never used again.
-    """
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeSchema(Request[Collection | None]):
-    """Give a collection the next version of its schema; None when it is not as `before` any more.
-
-    What may follow what is for the caller to know. Refused(CHANNEL_NOT_EXIST) when there is none.
-    """
-
-    name: str
-    before: RowSchema
-    after: RowSchema
-
-
-CatalogMessage = CreateCollection | GetCollection | ListCollections | DropCollection | ChangeSchema
-
-# ---- Assigner ----------------------------------------------------------------------------------
+# ---- Assigner -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +141,7 @@ AssignerMessage = (
     | RaiseStreaming
 )
 
-# ---- Placement: one per pchannel ---------------------------------------------------------------
+# ---- Placement: one per pchannel ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +172,7 @@ PlacementMessage = (
     | Reconcile
 )
 
-# ---- Balancer ----------------------------------------------------------------------------------
+# ---- Balancer -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +199,7 @@ class Balance:
 
 BalancerMessage = UpdatePolicy | NodesChanged | Balance
 
-# ---- Consumption -------------------------------------------------------------------------------
+# ---- Consumption --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,70 +214,3 @@ class PauseConsumers(Request[None]):
 
 
 ConsumptionMessage = PauseConsumers
-
-# ---- Registrar: the nodes and their leases -----------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterNode(Request[Lease]):
-    """A process becomes a node. Refused: see `Enrolment.register`."""
-
-    node: NodeId
-    address: str
-    pid: int
-    incarnation: str
-    cluster_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RenewLease(Request[Lease]):
-    """It is still there. Refused(IGNORED_OPERATION) when its session is over."""
-
-    node: NodeId
-    session: int
-    stopping: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LeaveCluster(Request[None]):
-    """It goes; nothing happens when its session is over."""
-
-    node: NodeId
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAbsent:
-    """Nobody listens any more where the node of this session did."""
-
-    node: NodeId
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessEnded:
-    """The process of this node, says the operating system of this machine."""
-
-    node: NodeId
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLeases:
-    """A timer: see whose lease is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class CloseCluster:
-    """All nodes will be stopped: nobody's channels are to be moved any more."""
-
-
-RegistrarMessage = (
-    RegisterNode
-    | RenewLease
-    | LeaveCluster
-    | NodeAbsent
-    | ProcessEnded
-    | CheckLeases
-    | CloseCluster
-)

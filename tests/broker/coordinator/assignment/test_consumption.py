@@ -4,9 +4,9 @@ import pytest
 
 from actors import System
 from actors.testing import VirtualClock
+from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.consumption import consumption_paused
-from broker.coordinator.messages import PauseConsumers
+from broker.coordinator.assignment.messages import PauseConsumers
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused
 from tests.broker.coordinator.fakes import ShakyStore

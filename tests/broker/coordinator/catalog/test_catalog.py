@@ -9,8 +9,8 @@ import pytest
 
 from actors import ChildSpec, Ref, SupervisorSpec, System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
-from broker.coordinator.catalog import Catalog
-from broker.coordinator.messages import (
+from broker.coordinator.catalog.catalog import Catalog
+from broker.coordinator.catalog.messages import (
     CatalogMessage,
     ChangeSchema,
     CreateCollection,
@@ -18,7 +18,7 @@ from broker.coordinator.messages import (
     GetCollection,
     ListCollections,
 )
-from broker.coordinator.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.core.naming import pchannel_of
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.collection import RowSchema

@@ -1,7 +1,7 @@
 """Whether consumption is paused in the cluster: recorded, and told to every node.
 
 Owns that record. Nodes that join later, or did not hear of it, learn it with their lease; so an
-operator says it once. Never talks to a consumer. Next: broker/node/state/pause.py
+operator says it once. Never talks to a consumer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import structlog
 
 from actors import Actor, Context, Envelope
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.messages import ConsumptionMessage
+from broker.coordinator.assignment.messages import ConsumptionMessage
 from broker.coordinator.records import PAUSE_KEY, decode_number, encode_number
 from broker.core.cluster.actor_kinds import PAUSED
 from broker.model.failure import Refused, StreamingCode

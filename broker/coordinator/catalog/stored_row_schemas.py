@@ -1,6 +1,6 @@
 """The schemas of collections as the metadata store has them, for nodes in any process.
 
-Owns nothing; it never writes. Next: broker/coordinator/records.py
+Owns nothing; it never writes.
 """
 
 from broker.coordinator.records import COLLECTION_PREFIX, decode_collection

@@ -1,7 +1,6 @@
 """Collections: the names people use, each with an id and one vchannel per shard.
 
 Owns their records and the counter of ids. Never touches a log: a vchannel needs no creation.
-Next: broker/core/cluster/shard_placement.py
 """
 
 from collections import Counter
@@ -10,7 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
-from broker.coordinator.messages import (
+from broker.coordinator.catalog.messages import (
     CatalogMessage,
     ChangeSchema,
     CreateCollection,

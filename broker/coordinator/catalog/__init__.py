@@ -1,0 +1,1 @@
+"""Collections: their names, ids, vchannels and row schemas."""
