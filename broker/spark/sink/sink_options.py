@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from broker.spark.refusals import BadOption
 from broker.spark.source.source_options import DEFAULT_SERVER, SPARK_OWN
 
-NAMES = ("server", "cluster", "topic", "key", "appId", "batchId", "timeout")
+OPTIONS: Mapping[str, tuple[str, str]] = {
+    "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
+    "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
+    "topic": ("none", "collection or vchannel that receives every row; also the path of `start`"),
+    "key": ("none", "collection with a schema: the column whose value chooses the shard"),
+    "appId": ("the query's id", "name under which batches are committed, the same in every run"),
+    "batchId": ("none", "`df.write` only, with `appId`: number of the batch; a repeat is ignored"),
+    "timeout": ("60s", "longest wait for one append, and for the commit"),
+}
+"""Each option with its default and its meaning, for people."""
+NAMES = tuple(OPTIONS)
 TIMEOUT_S = 60.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -1,7 +1,4 @@
-"""The source's options, checked before anything is read.
-
-Never talks to a broker. Next: broker/spark/source/bounds.py
-"""
+"""The source's options, checked before anything is read."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +8,46 @@ from broker.spark.refusals import BadOption
 from broker.spark.source.bounds import Bound, ending, starting
 
 DEFAULT_SERVER = "127.0.0.1:19531"
-NAMES = (
-    "server", "cluster", "subscribe", "columns", "includeProperties", "startingOffsets",
-    "startingTick", "startingTimestamp", "endingOffsets", "endingTick", "endingTimestamp",
-    "maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay",
-    "minPartitions", "cursor", "failOnDataLoss",
-)  # fmt: skip
+OPTIONS: Mapping[str, tuple[str, str]] = {
+    "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
+    "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
+    "subscribe": (
+        "required",
+        (
+            "`a,b,c`: one collection with a schema, or vchannels of it; or any number of "
+            "collections and vchannels without one"
+        ),
+    ),
+    "columns": ("all", "columns to read; the broker sends no others of a collection with a schema"),
+    "includeProperties": ("true", "`false` drops the column `properties`, which reads faster"),
+    "startingOffsets": ("stream: `latest`; batch: `earliest`", "`earliest` or `latest`"),
+    "startingTick": ("", "instead: the first time tick to read"),
+    "startingTimestamp": (
+        "",
+        "instead: the first moment to read, in Unix milliseconds or ISO 8601 with a zone",
+    ),
+    "endingOffsets": ("`latest`", "batch only: `latest`"),
+    "endingTick": ("", "batch only, instead: the last time tick to read"),
+    "endingTimestamp": ("", "batch only, instead: the first moment not to read"),
+    "maxRowsPerTrigger": ("no limit", "rows in a micro-batch; a single tick may exceed it"),
+    "maxBytesPerTrigger": (
+        "no limit",
+        "stored bytes in a micro-batch; a single tick may exceed it",
+    ),
+    "minRowsPerTrigger": ("none", "stream only: wait for this many rows before a micro-batch"),
+    "maxTriggerDelay": ("15m", "stream only: the longest wait for `minRowsPerTrigger`"),
+    "minPartitions": (
+        "1",
+        "tasks of a micro-batch, at least; by default one per vchannel, more above 64 MiB",
+    ),
+    "cursor": ("none", "stream only: the named cursor that the query moves as it commits batches"),
+    "failOnDataLoss": (
+        "true",
+        "`false`: when retention removed unread data, log a warning and continue with the rest",
+    ),
+}
+"""Each option with its default and its meaning, for people."""
+NAMES = tuple(OPTIONS)
 SPARK_OWN = frozenset({"path", "checkpointlocation"})
 OF_A_BATCH = ("endingOffsets", "endingTick", "endingTimestamp")
 OF_A_STREAM = ("minRowsPerTrigger", "maxTriggerDelay", "cursor")

@@ -1,0 +1,20 @@
+"""The generated tables of the pages, each made from the code that it describes."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pages.commands import cli
+from pages.declared import errors, limits, settings, spark_options, spark_sink_options
+from pages.metrics import metrics
+from pages.states import state_tables
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "cli": cli,
+    "errors": errors,
+    "limits": limits,
+    "metrics": metrics,
+    "settings": settings,
+    "spark-options": spark_options,
+    "spark-sink-options": spark_sink_options,
+    "state-tables": state_tables,
+}

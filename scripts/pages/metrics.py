@@ -1,0 +1,13 @@
+"""The table of metrics, from the table that the exposition serves."""
+
+from broker.metrics.table import METRICS, PREFIX
+from pages.markdown import code, table
+
+
+def metrics() -> str:
+    """Every metric: name, kind, labels, meaning."""
+    rows = [
+        (code(f"{PREFIX}{it.name}"), it.kind, ", ".join(it.labels), it.help)
+        for it in sorted(METRICS, key=lambda it: it.name)
+    ]
+    return table(("metric", "kind", "labels", "meaning"), rows)
