@@ -4,6 +4,7 @@ It knows which field of which header says what; it never decides anything.
 Next: schemas/properties/insert_header.py
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -26,6 +27,7 @@ from broker.model.effect import (
     Truncated,
 )
 from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.model.measured import SetMark
 from broker.model.message import MessageType
 from broker.model.stage import StageName
 from broker.ports.headers import BadHeader
@@ -34,7 +36,11 @@ from schemas.encoding.id_list import read_ids, with_ids
 from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto import data as data_messages
 from schemas.generated.milvus.proto import messages
+from schemas.properties.batch_mark import read_batch_mark
+from schemas.properties.broadcast_header import read_broadcast_header
 from schemas.properties.insert_header import assigned, read_insert_header
+from schemas.properties.keys import BATCH, BROADCAST, BadProperty
+from schemas.scan import stored_properties
 from schemas.stored import header_of, payload_of, stored_form, with_header
 
 _FLUSHED_FIELD: Final[Mapping[int, int]] = {
@@ -44,6 +50,10 @@ _FLUSHED_FIELD: Final[Mapping[int, int]] = {
     MessageType.TRUNCATE_COLLECTION: 3,
 }
 """Which field of its header names what a message flushed."""
+
+_BROADCAST_KEY: Final = BROADCAST.key.encode()
+_BATCH_KEY: Final = BATCH.key.encode()
+"""A search for the key in the bytes tells most messages apart without decoding them."""
 
 _OWN_VERSION: Final = 2
 _STORAGE_VERSION: Final = 0
@@ -84,6 +94,29 @@ class StoredHeaders:
             return stored
         return with_header(stored, with_ids(header_of(stored), field, tuple(segment_ids)))
 
+    def broadcast_marks(self, body: bytes, sizes: Sequence[int]) -> Sequence[tuple[int, SetMark]]:
+        if _BROADCAST_KEY not in body:
+            return ()
+        marks = []
+        start = 0
+        for index, size in enumerate(sizes):
+            message = body[start : start + size]
+            start += size
+            mark = _broadcast_mark(message) if _BROADCAST_KEY in message else None
+            if mark is not None:
+                marks.append((index, mark))
+        return marks
+
+    def batch_mark(self, commit: bytes) -> SetMark | None:
+        if _BATCH_KEY not in commit:
+            return None
+        try:
+            text = BATCH.read(stored_properties(commit))
+            mark = None if text is None else read_batch_mark(text)
+        except (Malformed, BadProperty):
+            return None  # not written by the coordinator
+        return None if mark is None else SetMark(mark.id, mark.total, mark.counts)
+
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:
         if isinstance(event, SegmentCreated):
             header = bytes(
@@ -107,6 +140,17 @@ class StoredHeaders:
             )
         )
         return stored_form(MessageType.FLUSH, _OWN_VERSION, vchannel, header)
+
+
+def _broadcast_mark(stored: bytes) -> SetMark | None:
+    try:
+        text = stored_properties(stored).get(BROADCAST.key)
+        header = None if text is None else read_broadcast_header(text)
+    except (Malformed, BadProperty):
+        return None
+    if header is None or not header.broadcast_id:
+        return None
+    return SetMark(header.broadcast_id, len(header.vchannels), Counter(header.vchannels))
 
 
 def _inserted(stored: bytes) -> Effect | None:

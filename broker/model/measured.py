@@ -37,6 +37,18 @@ class RecordHead:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMark:
+    """What a message says of the set it belongs to: copies of a broadcast, or commits of a batch.
+
+    `counts`: members on each vchannel; empty when only the `total` is known.
+    """
+
+    id: int
+    total: int
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Messages with ticks in [first_tick, tick]; none lie between two steps.
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from broker.model.effect import Effect, SegmentCreated, SegmentFlushed
 from broker.model.ids import SegmentId
+from broker.model.measured import SetMark
 from broker.model.stage import StageName
 
 
@@ -42,6 +43,17 @@ class Headers(Protocol):
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
         """A message that flushes, naming what it flushed; the same where its type names nothing."""
+        ...
+
+    def broadcast_marks(self, body: bytes, sizes: Sequence[int]) -> Sequence[tuple[int, SetMark]]:
+        """The copies of broadcasts among the messages of a record's body, with their indexes.
+
+        Damaged headers are left out: readers see no broadcast in those either.
+        """
+        ...
+
+    def batch_mark(self, commit: bytes) -> SetMark | None:
+        """The batch that the commit of a transaction belongs to; None when it is of none."""
         ...
 
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:

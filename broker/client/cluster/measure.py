@@ -1,7 +1,7 @@
 """How much lies on some vchannels in a span of ticks, and a tick to stop at: asked of all owners.
 
 It asks on where an answer ends early, until there is a choice. Never reads a message.
-Next: broker/edge/measuring.py
+Next: broker/node/queries/measure_channels.py
 """
 
 from collections.abc import Mapping, Sequence

@@ -56,6 +56,11 @@ class SpanCount:
         self._open: dict[TxnId, tuple[int, int]] = {}
         self.exact = self._after
 
+    @property
+    def span(self) -> tuple[TimeTick, TimeTick]:
+        """Ticks in (after, until]."""
+        return self._after, self._until
+
     def wants(self, vchannel: str) -> bool:
         """Whether anything on this vchannel counts."""
         return not vchannel or vchannel in self._steps or self._whole is not None

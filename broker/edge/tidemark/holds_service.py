@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from grpclib.const import Handler
 
 from broker.coordinator.cuts.messages import ReleaseHold, TakeHold
-from broker.edge.cutting import CHANNELS_MAX
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refused, StreamingCode
+from broker.node.queries.cut_channels import CHANNELS_MAX
 from broker.ports.lead import Lead
 from broker.ports.meta import MetaError
 from schemas.generated.tidemark import v1

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from grpclib.const import Handler
 
+from broker.codec.stored_headers import StoredHeaders
 from broker.core.naming import pchannel_of
 from broker.core.time.span_count import Enough
-from broker.edge.measuring import Question, measure
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.append_batches import serve_append
@@ -20,6 +20,7 @@ from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.measured import MeasuredChannel
+from broker.node.queries.measure_channels import Question, measure_channels
 from broker.node.state.messages import ChannelView, Describe, LatestMvcc, Locate, Located
 from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
@@ -87,7 +88,7 @@ class LogService:
         return v1.AdvanceResponse(message_id=end)
 
     async def measure(self, request: v1.MeasureRequest) -> v1.MeasureResponse:
-        """See `measuring.measure`."""
+        """See `measure_channels`. One tick in `after_ticks` counts for all channels."""
         afters = [TimeTick(it) for it in request.after_ticks]
         question = Question(
             request.channels,
@@ -97,7 +98,7 @@ class LogService:
             (request.step_rows, request.step_bytes),
             request.together,
         )
-        found = await measure(self._located, question)
+        found = await measure_channels(self._located, StoredHeaders(), question)
         return v1.MeasureResponse(
             channels=[_measured(name, found.channels[name]) for name in request.channels],
             copies=[

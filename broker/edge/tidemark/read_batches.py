@@ -14,7 +14,6 @@ import anyio
 from actors import ActorDied, StaleTerm
 from broker.core.log.delivery import Item
 from broker.core.naming import belongs_to
-from broker.edge.cutting import close_up_to
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import late
@@ -38,6 +37,7 @@ from broker.model.position import (
     TimeTickGte,
 )
 from broker.model.record import Slice
+from broker.node.queries.cut_channels import close_up_to
 from broker.node.state.messages import Delivery, Locate, Located, OpenScanner
 from broker.transport import ServerBatchStream
 from schemas.arrow.columns import COLUMNS_MAX

@@ -11,12 +11,13 @@ from grpclib.const import Handler
 
 from actors import ActorError
 from broker.coordinator.assignment.messages import ListPChannels
-from broker.edge.cutting import cut
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
+from broker.node.queries.cut_channels import cut_channels
+from broker.node.state.messages import Locate, Located
 from broker.timesync.messages import Join, LeaveBarrier, ListBarriers, NextTicks, ReportTick
 from schemas.generated.tidemark import v1
 
@@ -108,13 +109,16 @@ class CutService:
         return {SERVICE + "Cut": self._gate.unary(v1.CutRequest, self.cut)}
 
     async def cut(self, request: v1.CutRequest) -> v1.CutResponse:
-        """See `cutting.cut`."""
+        """See `cut_channels`."""
         tick = TimeTick(request.time_tick)
-        found = await cut(self._reaches.directory, self._is_known, request.channels, tick)
+        found = await cut_channels(self._locate, self._is_known, request.channels, tick)
         return v1.CutResponse(
             time_tick=found.tick,
             ends=[v1.CutEnd(channel=name, end_id=found.ends[name]) for name in request.channels],
         )
+
+    async def _locate(self, name: PChannelName) -> Located:
+        return await self._reaches.directory.demand(Locate(name, None))
 
     async def _is_known(self, name: PChannelName) -> bool:
         if not self._everywhere:

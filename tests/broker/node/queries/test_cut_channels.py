@@ -12,14 +12,13 @@ import pytest
 from actors import MailboxFull
 from actors.testing import run_seeded
 from broker.core.time import tso
-from broker.edge import cutting
-from broker.edge.cutting import CHANNELS_MAX
 from broker.edge.rpc.proxies import Proxy
 from broker.model.cut import Cut
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import Appended
-from broker.node.state.messages import CloseTick
+from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, cut_channels
+from broker.node.state.messages import CloseTick, Locate, Located
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import DIRECTORY, Reader, World, message, running_node
@@ -29,7 +28,12 @@ NEWEST = TimeTick(0)
 
 
 async def cut(world: World, channels: Sequence[str], tick: TimeTick) -> Cut:
-    return await cutting.cut(Proxy(lambda: world.system.find(DIRECTORY)), known, channels, tick)
+    directory = Proxy(lambda: world.system.find(DIRECTORY))
+
+    async def locate(name: PChannelName) -> Located:
+        return await directory.demand(Locate(name, None))
+
+    return await cut_channels(locate, known, channels, tick)
 
 
 async def known(name: PChannelName) -> bool:
@@ -192,7 +196,7 @@ def test_a_channel_that_nobody_serves_is_waited_for_but_not_for_ever() -> None:
             await world.remove(NAMES[2])
             began_s = world.clock.monotonic_s()
             assert await code_of(world, NAMES) is StreamingCode.INNER
-            assert world.clock.monotonic_s() - began_s < cutting.CUT_S + 0.1
+            assert world.clock.monotonic_s() - began_s < CUT_S + 0.1
 
     run_seeded(5, scenario)
 

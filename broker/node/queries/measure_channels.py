@@ -1,10 +1,11 @@
-"""How much lies on channels in a span of ticks: walks over heads, one for each pchannel.
+"""Count what lies on channels in a span of ticks: one walk over record heads for each pchannel.
 
-Owns what one call may cost. A walk that is not done by then says how far it has come.
-Next: broker/core/time/span_count.py
+Bodies are never read, except where a record may hold the copy of a broadcast or the commit of a
+batch. One call has a budget of time and records; a walk that exceeds it ends early, and its answer
+says up to which tick it is exact.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,34 +14,31 @@ import anyio.lowlevel
 
 from broker.core.naming import pchannel_of
 from broker.core.time.span_count import Enough, Grain, SpanCount
-from broker.edge.cutting import CHANNELS_MAX, close_up_to
 from broker.model.failure import invalid_argument
-from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, TxnId
-from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead
+from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
+from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead, SetMark
+from broker.node.queries.cut_channels import CHANNELS_MAX, LocateChannel, close_up_to
 from broker.node.state.messages import Located
-from schemas.encoding.varint import Malformed
-from schemas.properties.batch_mark import read_batch_mark
-from schemas.properties.broadcast_header import read_broadcast_header
-from schemas.properties.keys import BATCH, BROADCAST, BadProperty
-from schemas.scan import stored_properties
+from broker.ports.headers import Headers
 
 MEASURE_S: Final = 4.0
-"""For the walks of one call together; what is measured by then is the answer."""
+"""For all walks of one call; the answer is what they have counted by then."""
 HEADS_MAX: Final = 262_144
-"""Records that one call looks at, and before which a long transaction is not looked for."""
+"""Records that one call looks at; also how far before the span it looks for the begin of a
+transaction."""
 STEPS_MAX: Final = 32_768
 COPIES_MAX: Final = 65_536
 STEPS_OF_ONE_MIN, STEPS_OF_ONE_MAX = 8, 4096
 ROWS_UNLIMITED: Final = 1 << 40
-MARK: Final = BROADCAST.key.encode()
-BATCH_MARK: Final = BATCH.key.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is measured; see MeasureRequest. `afters` has one tick for each channel.
+    """What to measure.
 
-    `step`: its rows and bytes, 0 for any number.
+    `afters` has one tick for each channel: its span is (after, until]. `step`: the rows and bytes
+    of one step of the answer, 0 for no limit. `together`: the channels on which copies of a
+    broadcast and commits of a batch are counted; empty for `channels`.
     """
 
     channels: Sequence[str]
@@ -53,17 +51,18 @@ class Question:
 
 @dataclass(slots=True)
 class Answer:
-    """What was found until now."""
+    """What the walks have counted so far."""
 
     channels: dict[str, MeasuredChannel] = field(default_factory=dict)
     copies: list[BroadcastCopy] = field(default_factory=list)
 
 
-async def measure(
-    locate: Callable[[PChannelName], Awaitable[Located]], question: Question
-) -> Answer:
-    """The answer. Raises Refused: INVALID_ARGUMENT (no channel, too many, no span, a tick from the
-    future), what `locate` raises, and what the log does when it cannot be read."""
+async def measure_channels(locate: LocateChannel, headers: Headers, question: Question) -> Answer:
+    """Count until the span, the budget or what is `enough` is reached.
+
+    Raises Refused: INVALID_ARGUMENT (no channel, too many, an empty span, a tick from the future),
+    whatever `locate` raises, and the refusal of a log that cannot be read.
+    """
     walks = _walks(question)
     places = [(await locate(name), name, *walk) for name, walk in walks.items()]
     for place, *_ in places:
@@ -80,7 +79,7 @@ async def measure(
     for place, name, after, channels in places:
         span = (after, question.until)
         measuring = SpanCount(channels, span, grain, question.enough, name)
-        walk = _Walk(place, measuring, span, together)
+        walk = _Walk(place, measuring, headers, together)
         walk.copies_max = COPIES_MAX // len(places)
         await walk.run(HEADS_MAX // len(places), deadline_s)
         answer.channels |= measuring.channels()
@@ -92,41 +91,49 @@ def _walks(question: Question) -> Mapping[PChannelName, tuple[TimeTick, list[str
     """The channels of each pchannel, and after which tick they are measured."""
     count = len(question.channels)
     if not 0 < count <= CHANNELS_MAX:
-        raise invalid_argument(f"{count} channels; a measure needs 1 to {CHANNELS_MAX}")
+        raise invalid_argument(
+            f"a measure names 1 to {CHANNELS_MAX} channels, this one names {count}"
+        )
     if len(set(question.channels)) != count or not all(question.channels):
-        raise invalid_argument("each channel is measured once, under its name")
+        raise invalid_argument("a channel is named twice or its name is empty; name each once")
     if len(question.afters) != count:
-        raise invalid_argument(f"{len(question.afters)} ticks for {count} channels")
+        raise invalid_argument(
+            f"after_ticks has {len(question.afters)} ticks for {count} channels;"
+            " give one for each, or one for all"
+        )
     walks: dict[PChannelName, tuple[TimeTick, list[str]]] = {}
     for channel, after in zip(question.channels, question.afters, strict=True):
         if not 0 <= after < question.until:
-            raise invalid_argument(f"no tick lies in the span ({after}, {question.until}]")
+            raise invalid_argument(
+                f"the span of ticks ({after}, {question.until}] is empty;"
+                " its begin must be 0 or more, and below its end"
+            )
         known, channels = walks.setdefault(pchannel_of(channel), (after, []))
         if known != after:
-            raise invalid_argument(f"channels of one pchannel have ticks {known} and {after}")
+            raise invalid_argument(
+                f"channels of pchannel {pchannel_of(channel)} start after different ticks,"
+                f" {known} and {after}; give channels of one pchannel the same tick"
+            )
         channels.append(channel)
     return walks
 
 
 class _Walk:
-    """Over one pchannel, as far as the span goes and the budget lasts."""
+    """Over one pchannel, as far as the span and the budget reach."""
 
     def __init__(
-        self,
-        place: Located,
-        measuring: SpanCount,
-        span: tuple[TimeTick, TimeTick],
-        together: frozenset[str],
+        self, place: Located, measuring: SpanCount, headers: Headers, together: frozenset[str]
     ) -> None:
         self.copies: list[BroadcastCopy] = []
         self.copies_max = COPIES_MAX
         self._view = place.view
         self._measuring = measuring
-        self._after, self._until = span
+        self._after, self._until = measuring.span
+        self._headers = headers
         self._together = together
 
     async def run(self, heads_max: int, deadline_s: float) -> None:
-        """At least one record of the span is looked at, so that whoever asks again gets on."""
+        """Count at least one record of the span, so that repeated calls make progress."""
         next_id = await self._start(heads_max)
         left = heads_max
         while True:
@@ -137,10 +144,10 @@ class _Walk:
             for head in heads:
                 if head.next_id <= next_id:
                     continue
-                if not self._measuring.take(head):
-                    self._look(head)
+                goes_on = self._measuring.take(head)
+                self._note_sets(head)
+                if not goes_on:
                     return
-                self._look(head)
                 left -= head.last_tick > self._after
             next_id = heads[-1].next_id
             spent = left <= 0 or anyio.current_time() > deadline_s
@@ -161,54 +168,27 @@ class _Walk:
         confirmed_id = min(heads[0].last_confirmed_id, first_id)
         return MessageId(max(confirmed_id, first_id - heads_max, self._view.offsets().first_id))
 
-    def _look(self, head: RecordHead) -> None:
-        """Note the copies of broadcasts, or a commit of a batch."""
+    def _note_sets(self, head: RecordHead) -> None:
+        """Note copies of broadcasts, or the commit of a batch: a choice must not part them."""
         if not (head.body and self._measuring.wants(head.vchannel)):
             return
         if head.txn is None:
-            self._look_at_messages(head)
+            for index, mark in self._headers.broadcast_marks(head.body, head.sizes):
+                self._note(mark.id, mark, head.vchannel, TimeTick(head.base_tick + index))
         elif self._is_in_span(head.base_tick):
-            self._look_at_commit(head, head.txn.id)
+            batch = self._headers.batch_mark(head.body)
+            if batch is not None:
+                place = f"{head.vchannel}/{head.txn.id}"
+                self._note(-1 - batch.id, batch, place, head.base_tick)
 
     def _is_in_span(self, tick: TimeTick) -> bool:
         return self._after < tick <= self._until
 
-    def _look_at_messages(self, head: RecordHead) -> None:
-        """Copies of broadcasts that came to a vchannel at the same time lie in one record."""
-        if MARK not in head.body:
-            return
-        start = 0
-        for index, size in enumerate(head.sizes):
-            body = head.body[start : start + size]
-            start += size
-            tick = TimeTick(head.base_tick + index)
-            if MARK in body and self._is_in_span(tick):
-                self._look_at_message(head.vchannel, tick, body)
-
-    def _look_at_commit(self, head: RecordHead, txn_id: TxnId) -> None:
-        if BATCH_MARK not in head.body:
-            return
-        try:
-            text = BATCH.read(stored_properties(head.body))
-            mark = None if text is None else read_batch_mark(text)
-        except (Malformed, BadProperty):
-            return  # it was not the coordinator who wrote it
-        if mark is not None:
+    def _note(self, number: int, mark: SetMark, place: str, tick: TimeTick) -> None:
+        if self._is_in_span(tick):
             counts = [count for it, count in mark.counts.items() if self._is_together(it)]
             of = sum(counts) if mark.counts else mark.total
-            place = f"{head.vchannel}/{txn_id}"
-            self.copies.append(BroadcastCopy(BroadcastId(-1 - mark.id), place, head.base_tick, of))
-
-    def _look_at_message(self, vchannel: str, tick: TimeTick, body: bytes) -> None:
-        try:
-            text = stored_properties(body).get(BROADCAST.key)
-            header = None if text is None else read_broadcast_header(text)
-        except (Malformed, BadProperty):
-            return  # no reader sees a broadcast in it either
-        if header is not None and header.broadcast_id:
-            of = sum([self._is_together(it) for it in header.vchannels])
-            broadcast_id = BroadcastId(header.broadcast_id)
-            self.copies.append(BroadcastCopy(broadcast_id, vchannel, tick, of))
+            self.copies.append(BroadcastCopy(BroadcastId(number), place, tick, of))
 
     def _is_together(self, vchannel: str) -> bool:
         return vchannel in self._together or pchannel_of(vchannel) in self._together
