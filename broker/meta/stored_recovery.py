@@ -27,7 +27,8 @@ from broker.meta.recovery_records import (
 )
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.snapshot import Change, Snapshot
-from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import Conflict, Entry, MetaStore
 from broker.ports.recovery_store import Superseded
 
 KEYS_A_WRITE_MAX = 100
@@ -48,23 +49,22 @@ class StoredRecovery:
     async def claim(self, channel: PChannelName, term: Term) -> "StoredClaim":
         """See the port. The head comes first: from then on nobody older writes."""
         keys = SnapshotKeys(channel)
-        for _ in range(CLAIM_ATTEMPTS_MAX):
+
+        async def attempt() -> StoredClaim:
             entry = await self._store.get(keys.head)
             before, damage = _head(keys, entry)
             if before.term > term:
                 raise Superseded(channel, term, before.term)
             head = replace(before, term=term, claims=before.claims + 1)
             expect = {keys.head: 0 if entry is None else entry.revision}
-            try:
-                revision = await self._store.write({keys.head: encode_head(head)}, expect=expect)
-            except Conflict:
-                continue
+            revision = await self._store.write({keys.head: encode_head(head)}, expect=expect)
             stored = await self._store.list(keys.prefix)
             found = _Found(keys, stored, head, damage)
             claim = StoredClaim(self._store, keys, head, found, self._keys_a_write_max)
             claim.revision = revision
             return claim
-        raise MetaError(f"{keys.head}: lost {CLAIM_ATTEMPTS_MAX} races for this record")
+
+        return await retry_conflicts(keys.head, attempt, attempts_max=CLAIM_ATTEMPTS_MAX)
 
 
 class StoredClaim:

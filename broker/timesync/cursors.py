@@ -20,7 +20,8 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import CursorView, NamedCursor
 from broker.ports.closed_ticks import ClosedTicks
-from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import MetaError, MetaStore
 from broker.timesync.cursor_records import CursorRecords, RecordedCursor
 from broker.timesync.messages import (
     CursorMessage,
@@ -29,9 +30,6 @@ from broker.timesync.messages import (
     ListCursors,
     MoveCursor,
 )
-
-ATTEMPTS_MAX = 8
-"""Lost races before giving up; only another coordinator, which leads by then, can win them."""
 
 Answer = CursorView | tuple[CursorView, ...] | None
 
@@ -79,7 +77,8 @@ class Cursors(Actor[CursorMessage]):
 
     async def _move(self, name: str, channels: tuple[str, ...], tick: TimeTick) -> NamedCursor:
         _check(name_refusal(name))
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt() -> NamedCursor:
             recorded = await self._records.read(name)
             before = recorded.cursor
             _check(move_refusal(name, before, channels, tick, self._pchannels))
@@ -90,12 +89,10 @@ class Cursors(Actor[CursorMessage]):
             if before is None or len(after.channels) > len(before.channels):
                 others = [it for it in await self._records.list() if it.name != name]
                 _check(room_refusal(others, after))
-            try:
-                await self._records.save(recorded, after)
-            except Conflict:
-                continue
+            await self._records.save(recorded, after)
             return after
-        raise MetaError(f"cursor {name!r}: lost {ATTEMPTS_MAX} races to move it")
+
+        return await retry_conflicts(f"cursor {name!r}", attempt)
 
     async def _check_closed(self, after: NamedCursor) -> None:
         if future_refusal(after.channels, after.tick, self._closed) is not None:
@@ -103,14 +100,11 @@ class Cursors(Actor[CursorMessage]):
             _check(future_refusal(after.channels, after.tick, self._closed))
 
     async def _drop(self, name: str) -> None:
-        for _ in range(ATTEMPTS_MAX):
+        async def attempt() -> None:
             _, recorded = await self._found(name)
-            try:
-                await self._records.drop(recorded, name)
-            except Conflict:
-                continue
-            return
-        raise MetaError(f"cursor {name!r}: lost {ATTEMPTS_MAX} races to drop it")
+            await self._records.drop(recorded, name)
+
+        await retry_conflicts(f"cursor {name!r}", attempt)
 
     async def _found(self, name: str) -> tuple[NamedCursor, RecordedCursor]:
         _check(name_refusal(name))

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from broker.coordinator.records import decode_pchannel, encode_pchannel, pchannel_key
 from broker.core.cluster.assignment import PChannelMeta
 from broker.model.ids import PChannelName
-from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import MetaStore
 
 ATTEMPTS_MAX = 32
-"""Lost races before giving up: each one means that somebody else has got on."""
+"""More than elsewhere: the node that takes a term and the coordinator write this record at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,11 @@ class ChannelRecords:
 
         `known`: what the caller believes to be recorded, tried first.
         """
-        for _ in range(ATTEMPTS_MAX):
-            before, known = known or await self.read(name), None
-            try:
-                return await self.save(before, transition(before.meta))
-            except Conflict:
-                continue
-        raise MetaError(f"{pchannel_key(name)}: lost {ATTEMPTS_MAX} races for this record")
+        believed = known
+
+        async def attempt() -> RecordedChannel:
+            nonlocal believed
+            before, believed = believed or await self.read(name), None
+            return await self.save(before, transition(before.meta))
+
+        return await retry_conflicts(pchannel_key(name), attempt, attempts_max=ATTEMPTS_MAX)

@@ -5,16 +5,14 @@ channel's host, which never changes. Never starts anything.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
-from typing import TypeVar
 
+from broker.coordinator.counters import count_up
 from broker.coordinator.records import (
     CLUSTER_KEY,
     INCARNATION_KEY,
     STREAMING_VERSION_KEY,
     Cluster,
     decode_cluster,
-    decode_number,
     encode_cluster,
     encode_number,
 )
@@ -22,11 +20,8 @@ from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.core.naming import control_host
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
-from broker.ports.meta import Conflict, MetaError, MetaStore
-
-ATTEMPTS_MAX = 8
-
-T = TypeVar("T")
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import MetaStore
 
 
 async def found_cluster(
@@ -41,7 +36,8 @@ async def found_cluster(
     Raises Refused(INVALID_ARGUMENT), with a sentence for the person who starts the broker, when
     the store belongs to a cluster of another name or with more pchannels; MetaError.
     """
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> Cluster:
         entry = await store.get(CLUSTER_KEY)
         beside: dict[str, bytes] = {}
         if entry is None:
@@ -55,14 +51,12 @@ async def found_cluster(
             identity = before.identity or _new_identity()
             cluster = Cluster(pchannels, before.control_host, identity)
             revision = entry.revision
-        try:
-            await store.write(
-                {CLUSTER_KEY: encode_cluster(cluster), **beside}, expect={CLUSTER_KEY: revision}
-            )
-        except Conflict:
-            continue
+        await store.write(
+            {CLUSTER_KEY: encode_cluster(cluster), **beside}, expect={CLUSTER_KEY: revision}
+        )
         return cluster
-    raise MetaError(f"{CLUSTER_KEY}: lost {ATTEMPTS_MAX} races for this record")
+
+    return await retry_conflicts(CLUSTER_KEY, attempt)
 
 
 async def known_cluster(store: MetaStore) -> Cluster | None:
@@ -73,28 +67,7 @@ async def known_cluster(store: MetaStore) -> Cluster | None:
 
 async def next_incarnation(store: MetaStore) -> int:
     """A number above that of every coordinator before, durable when this returns. MetaError."""
-    return await next_number(store, INCARNATION_KEY, lambda _: {}, lambda number: number)
-
-
-async def next_number(
-    store: MetaStore,
-    key: str,
-    beside: Callable[[int], Mapping[str, bytes]],
-    made: Callable[[int], T],
-) -> T:
-    """Count on at `key`, and write what goes with the number in the same step. MetaError."""
-    for _ in range(ATTEMPTS_MAX):
-        entry = await store.get(key)
-        number = 1 + (decode_number(key, entry.value) if entry else 0)
-        try:
-            await store.write(
-                {key: encode_number(number), **beside(number)},
-                expect={key: entry.revision if entry else 0},
-            )
-        except Conflict:
-            continue
-        return made(number)
-    raise MetaError(f"{key}: lost {ATTEMPTS_MAX} races for this record")
+    return (await count_up(store, INCARNATION_KEY)).number
 
 
 def _new_cluster(pchannels: tuple[PChannelName, ...]) -> Cluster:

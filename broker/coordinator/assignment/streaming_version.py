@@ -7,9 +7,8 @@ read-only. From 1 on they are served read-write; the newest one tells clients wh
 from broker.coordinator.records import STREAMING_VERSION_KEY, decode_number, encode_number
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.model.failure import Refused, StreamingCode
-from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
-
-ATTEMPTS_MAX = 8
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import Entry, MetaStore
 
 
 async def streaming_version(store: MetaStore) -> int:
@@ -25,18 +24,17 @@ async def raise_streaming_version(store: MetaStore, wanted: int) -> int:
     if not 0 <= wanted <= STREAMING_VERSION:
         cause = f"streaming version {wanted} is not known here, only 0 to {STREAMING_VERSION}"
         raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> int:
         entry = await store.get(STREAMING_VERSION_KEY)
         before, revision = _version(entry), entry.revision if entry else 0
         if wanted <= before:
             return before
         record = {STREAMING_VERSION_KEY: encode_number(wanted)}
-        try:
-            await store.write(record, expect={STREAMING_VERSION_KEY: revision})
-        except Conflict:
-            continue
+        await store.write(record, expect={STREAMING_VERSION_KEY: revision})
         return wanted
-    raise MetaError(f"{STREAMING_VERSION_KEY}: lost {ATTEMPTS_MAX} races for this record")
+
+    return await retry_conflicts(STREAMING_VERSION_KEY, attempt)
 
 
 def _version(entry: Entry | None) -> int:

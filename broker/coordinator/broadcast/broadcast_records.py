@@ -8,18 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from broker.coordinator.counters import count_up
+from broker.coordinator.records import decode_number, encode_number
 from broker.core.cluster.broadcast_state import Task, TaskState
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore
 
 VERSION = 1
 TASK_PREFIX = "broadcast/task/"
 HORIZON_PREFIX = "broadcast/horizon/"
 INCARNATION_KEY = "counter/broadcast"
 SEQUENCE_BITS = 32
-ATTEMPTS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,8 @@ class BroadcastRecords:
 
     async def first_id(self) -> BroadcastId:
         """The first of 2^32 ids that nobody was or will be given but the caller; durable."""
-        for _ in range(ATTEMPTS_MAX):
-            entry = await self._store.get(INCARNATION_KEY)
-            number = 1 + (_number(INCARNATION_KEY, entry.value) if entry else 0)
-            try:
-                await self._store.write(
-                    {INCARNATION_KEY: b"%d" % number},
-                    expect={INCARNATION_KEY: entry.revision if entry else 0},
-                )
-            except Conflict:
-                continue
-            return BroadcastId((number << SEQUENCE_BITS) + 1)
-        raise MetaError(f"{INCARNATION_KEY}: lost {ATTEMPTS_MAX} races for this record")
+        counted = await count_up(self._store, INCARNATION_KEY)
+        return BroadcastId((counted.number << SEQUENCE_BITS) + 1)
 
     async def load(self) -> Sequence[RecordedBroadcast]:
         """All there are."""
@@ -84,14 +75,14 @@ class BroadcastRecords:
         """Of each other cluster: the largest id that was forgotten."""
         entries = await self._store.list(HORIZON_PREFIX)
         return {
-            key.removeprefix(HORIZON_PREFIX): BroadcastId(_number(key, entry.value))
+            key.removeprefix(HORIZON_PREFIX): BroadcastId(decode_number(key, entry.value))
             for key, entry in entries
         }
 
     async def forget(self, tasks: Iterable[Task], horizons: Mapping[str, BroadcastId]) -> None:
         """Remove the records, and remember how far other clusters' ones are forgotten."""
         await self._store.write(
-            {HORIZON_PREFIX + origin: b"%d" % id for origin, id in horizons.items()},
+            {HORIZON_PREFIX + origin: encode_number(id) for origin, id in horizons.items()},
             deletes=[task_key(task.name) for task in tasks],
         )
 
@@ -175,10 +166,3 @@ def _place(landed: Appended | None) -> tuple[int, int, int] | None:
 
 def _appended(message_id: int, tick: int, last_confirmed_id: int) -> Appended:
     return Appended(MessageId(message_id), TimeTick(tick), MessageId(last_confirmed_id))
-
-
-def _number(key: str, value: bytes) -> int:
-    try:
-        return int(value)
-    except ValueError as error:
-        raise MetaError(f"{key}: stored value is no number: {value[:40]!r}") from error

@@ -36,12 +36,11 @@ from broker.core.naming import (
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId, PChannelName, VChannelName
+from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
 FIRST_COLLECTION_ID = 100
 """Smaller ones stay free for what the broker may need itself."""
-
-ATTEMPTS_MAX = 8
 
 
 class Catalog(Actor[CatalogMessage]):
@@ -91,17 +90,16 @@ class Catalog(Actor[CatalogMessage]):
             raise invalid_argument(
                 f"collection '{name}': the number of shards must be 1 to {SHARDS_MAX}, not {shards}"
             )
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt() -> Collection:
             existing = await self._list()
             if any(collection.name == name for collection in existing):
                 raise invalid_argument(
                     f"collection '{name}' exists already; drop it, or choose a new name"
                 )
-            try:
-                return await self._put(wanted, existing)
-            except Conflict:
-                continue
-        raise MetaError(f"collection '{name}': lost {ATTEMPTS_MAX} races to create it")
+            return await self._put(wanted, existing)
+
+        return await retry_conflicts(f"collection '{name}'", attempt)
 
     async def _put(self, wanted: CreateCollection, existing: Iterable[Collection]) -> Collection:
         """One atomic write of the collection and the counter, so that no id is given out twice."""
@@ -144,15 +142,13 @@ class Catalog(Actor[CatalogMessage]):
         return changed
 
     async def _drop(self, name: str) -> Collection:
-        for _ in range(ATTEMPTS_MAX):
+        async def attempt() -> Collection:
             collection, revision = await self._get(name)
             key = collection_key(name)
-            try:
-                await self._store.write({}, deletes=[key], expect={key: revision})
-            except Conflict:
-                continue
+            await self._store.write({}, deletes=[key], expect={key: revision})
             return collection
-        raise MetaError(f"collection '{name}': lost {ATTEMPTS_MAX} races to drop it")
+
+        return await retry_conflicts(f"collection '{name}'", attempt)
 
     async def _get(self, name: str) -> tuple[Collection, int]:
         """The collection and its revision."""

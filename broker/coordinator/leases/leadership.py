@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
-from broker.coordinator.records import decode_number, encode_number
+from broker.coordinator.counters import count_up
 from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
 
 LEADER_KEY = "leader"
-ATTEMPTS_MAX = 8
 LOOK_S = 1.0
 """How long a coordinator that writes nothing may not know that another one leads."""
 
@@ -89,13 +88,5 @@ class LedStore:
 
 async def lead(store: MetaStore) -> LedStore:
     """Become the coordinator of this metadata, at a term above all before. Raises MetaError."""
-    for _ in range(ATTEMPTS_MAX):
-        entry = await store.get(LEADER_KEY)
-        term = 1 + (decode_number(LEADER_KEY, entry.value) if entry else 0)
-        expect = {LEADER_KEY: entry.revision if entry else 0}
-        try:
-            revision = await store.write({LEADER_KEY: encode_number(term)}, expect=expect)
-        except Conflict:
-            continue
-        return LedStore(store, term, revision)
-    raise MetaError(f"{LEADER_KEY}: lost {ATTEMPTS_MAX} races for the lead")
+    counted = await count_up(store, LEADER_KEY)
+    return LedStore(store, term=counted.number, revision=counted.revision)

@@ -12,9 +12,10 @@ from typing import assert_never
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope
-from broker.coordinator.assignment.founding import found_cluster, next_number
+from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import NodesChanged
+from broker.coordinator.counters import count_up
 from broker.coordinator.leases.granted_leases import GrantedLeases
 from broker.coordinator.leases.messages import (
     CheckLeases,
@@ -155,14 +156,13 @@ class Registrar(Actor[RegistrarMessage]):
 
     async def _enter(self, newcomer: Member) -> None:
         """The session's number is durable, with its holder, before anybody hears of it."""
-        member = await next_number(
-            self._store,
-            SESSION_KEY,
-            lambda session: {
-                node_key(newcomer.node): encode_member(replace(newcomer, session=session))
-            },
-            lambda session: replace(newcomer, session=session),
-        )
+
+        def record(session: int) -> Mapping[str, bytes]:
+            member = replace(newcomer, session=session)
+            return {node_key(member.node): encode_member(member)}
+
+        counted = await count_up(self._store, SESSION_KEY, record)
+        member = replace(newcomer, session=counted.number)
         self._members[member.node] = member
         self._nodes.put(self._way_to(member))
         self._came += 1

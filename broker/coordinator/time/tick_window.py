@@ -17,10 +17,8 @@ from broker.coordinator.time.messages import (
 )
 from broker.core.time import tso
 from broker.model.failure import Refused, StreamingCode
-from broker.ports.meta import Conflict, MetaError, MetaStore
-
-ATTEMPTS_MAX = 8
-"""Lost races before giving up; there is one other oracle at most, while it is being replaced."""
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import MetaError, MetaStore
 
 
 class TickWindow(Actor[WindowMessage]):
@@ -58,18 +56,19 @@ class TickWindow(Actor[WindowMessage]):
 
     async def _grant(self, held_ms: int, wanted_ms: int) -> WindowGranted:
         """Move the bound on: to what is wanted if the holder still has it, else to a fresh one."""
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt() -> WindowGranted:
             entry = await self._store.get(TICK_BOUND_KEY)
             saved_ms = decode_number(TICK_BOUND_KEY, entry.value) if entry else 0
             revision = entry.revision if entry else 0
             bound_ms = wanted_ms
             if saved_ms != held_ms:
                 bound_ms = max(wanted_ms, tso.first_bound(saved_ms, self._clock.wall_ms()))
-            try:
-                await self._store.write(
-                    {TICK_BOUND_KEY: encode_number(bound_ms)}, expect={TICK_BOUND_KEY: revision}
-                )
-            except Conflict:
-                continue
+            # The window is handed out only after its bound is durable: a restarted oracle starts
+            # above the stored bound, so it cannot repeat a tick of this window.
+            await self._store.write(
+                {TICK_BOUND_KEY: encode_number(bound_ms)}, expect={TICK_BOUND_KEY: revision}
+            )
             return WindowGranted(saved_ms, bound_ms)
-        raise MetaError(f"{TICK_BOUND_KEY}: lost {ATTEMPTS_MAX} races for the bound")
+
+        return await retry_conflicts(TICK_BOUND_KEY, attempt)
