@@ -2,48 +2,24 @@
 
 import ast
 import re
-import subprocess
-from collections.abc import Iterator
-from functools import cache
+from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.tree import ROOT, nodes, sources, tracked, tree
+
 PACKAGES = {"actors", "broker", "schemas", "scripts", "tests"}
 TOP_LEVEL = PACKAGES | {"pyproject.toml", "tox.ini", "README.md"}
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+MODULES_MAX = 20
+"""On one level of a room: what a person can hold."""
 BANNED_STEMS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "shared"}
 NEXT_PATH = re.compile(rf"\b(?:{'|'.join(sorted(PACKAGES))})/[\w/.]*\w")
 BANNED_IN_CLASS_NAMES = re.compile(r"Manager|Handler|Helper|Utils?(?![a-z])|.Actor$")
 # About an actor, not one; and two that Milvus's protocol named (Streaming...ManagerService).
 NAMED_WELL = {"NoSuchActor", "NodeManagerService", "HandlerService"}
-GENERATED = "schemas/generated/"
 # Packages in which each file with a decision in it has its own test file.
 MIRRORED = ("actors/", "broker/core/")
-
-
-def tracked() -> list[str]:
-    """Every file git knows, those that are new and not ignored included."""
-    command = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [name for name in listing.splitlines() if (ROOT / name).exists()]
-
-
-def sources() -> list[str]:
-    """Our Python files: the generated ones are nobody's to tidy."""
-    return [f for f in tracked() if f.endswith(".py") and not f.startswith(GENERATED)]
-
-
-@cache
-def tree(name: str) -> ast.Module:
-    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
-
-
-def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-    for name in sources():
-        for node in ast.walk(tree(name)):
-            if isinstance(node, kinds):
-                yield name, node
 
 
 def test_the_top_level_is_exactly_the_agreed_names() -> None:
@@ -66,6 +42,14 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if length > FUNCTION_LINES_MAX:
             long.append(f"{name}:{node.lineno} {node.name} ({length} lines)")
     assert not long, f"at most {FUNCTION_LINES_MAX} lines: {long}"
+
+
+def test_a_room_shows_its_subject_on_each_level() -> None:
+    rooms = ("actors/", "broker/", "schemas/")
+    inside = [n for n in sources() if n.startswith(rooms) and not n.endswith("__init__.py")]
+    counts = Counter(str(Path(name).parent) for name in inside)
+    full = {room: count for room, count in counts.items() if count > MODULES_MAX}
+    assert not full, f"move the walls (at most {MODULES_MAX} modules on a level): {full}"
 
 
 def test_a_file_is_named_for_what_it_holds() -> None:
