@@ -31,18 +31,18 @@ class Found:
 
     def __init__(self) -> None:
         self.system: System | None = None
-        self.reaches = Proxies(
-            directory=self.reach(DIRECTORY),
-            assigner=self.reach(ASSIGNER),
-            catalog=self.reach(CATALOG),
-            soft_barrier=self.reach(SOFT_BARRIER),
-            hard_barrier=self.reach(HARD_BARRIER),
-            cursors=self.reach(CURSORS),
-            broadcaster=self.reach(BROADCASTER),
-            cut_gate=self.reach(CUT_GATE),
-            balancer=self.reach(BALANCER),
-            committer=self.reach(COMMITTER),
-            consumption=self.reach(CONSUMPTION),
+        self.proxies = Proxies(
+            directory=self.proxy(DIRECTORY),
+            assigner=self.proxy(ASSIGNER),
+            catalog=self.proxy(CATALOG),
+            soft_barrier=self.proxy(SOFT_BARRIER),
+            hard_barrier=self.proxy(HARD_BARRIER),
+            cursors=self.proxy(CURSORS),
+            broadcaster=self.proxy(BROADCASTER),
+            cut_lock=self.proxy(CUT_GATE),
+            balancer=self.proxy(BALANCER),
+            committer=self.proxy(COMMITTER),
+            consumption=self.proxy(CONSUMPTION),
         )
 
     def find(self, path: str) -> Ref[Any]:
@@ -50,6 +50,6 @@ class Found:
         assert self.system is not None, path
         return self.system.find(path)
 
-    def reach(self, path: str) -> Proxy:
-        """Whoever is there whenever it is asked."""
+    def proxy(self, path: str) -> Proxy:
+        """The actor at this path, looked up anew for each request."""
         return Proxy(lambda: self.find(path))

@@ -152,11 +152,11 @@ class _Tree:
 
     def edge(self, system: System, led: LedStore) -> EdgeServer:
         """The services over the tree."""
-        reach = self.found.reach
-        cluster = ClusterProxies(reach(REGISTRAR), reach(ORACLE), reach(ASSIGNER))
+        proxy = self.found.proxy
+        cluster = ClusterProxies(proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER))
         return EdgeServer(
             facts(self._settings, COORDINATOR_ID),
-            replace(self.found.reaches, staged_txns=self._staged_txns, lead=led),
+            replace(self.found.proxies, staged_txns=self._staged_txns, lead=led),
             inside(system, self._settings, Damages(skipped=self._settings.skip_damage)),
             edge_limits(self._settings),
             coordinator_role(cluster, self._offsets.describe),
@@ -195,7 +195,7 @@ class _Tree:
         seen = None
         while self._nodes.taking() and not self._fleet.closing:
             try:
-                table = await self.found.reaches.assigner.ask(NextAssignment(seen))
+                table = await self.found.proxies.assigner.ask(NextAssignment(seen))
             except ActorError:
                 return
             seen = seen if table is None else table.version
@@ -204,7 +204,7 @@ class _Tree:
 
     async def _owners(self) -> Mapping[PChannelName, NodeControl]:
         try:
-            known = await self.found.reaches.assigner.ask(ListPChannels())
+            known = await self.found.proxies.assigner.ask(ListPChannels())
         except ActorError:
             return {}
         written = [it for it in known if it.state is ASSIGNED and it.access is READ_WRITE]

@@ -191,7 +191,7 @@ class _Tree:
         """The services over the tree."""
         return EdgeServer(
             facts(self._settings, self._node_id),
-            replace(self.found.reaches, row_schemas=self._row_schemas),
+            replace(self.found.proxies, row_schemas=self._row_schemas),
             inside(system, self._settings, self.damages),
             edge_limits(self._settings),
             node_role(self._settings.coordinator),

@@ -96,7 +96,7 @@ async def run_broker(
 def drain(found: Found) -> None:
     """Have the node refuse new callers; it may be gone already."""
     try:
-        found.reaches.directory.tell(Drain())
+        found.proxies.directory.tell(Drain())
     except ActorError:
         pass
 
@@ -161,13 +161,13 @@ class _Tree:
         """The services over the tree."""
         told = facts(self._settings, self._node_id)
         seen = inside(system, self._settings, self.damages)
-        reaches = replace(
-            self.found.reaches,
+        proxies = replace(
+            self.found.proxies,
             row_schemas=self._row_schemas,
             staged_txns=self._staged_txns,
             lead=led,
         )
-        return EdgeServer(told, reaches, seen, edge_limits(self._settings))
+        return EdgeServer(told, proxies, seen, edge_limits(self._settings))
 
     def _is_read_only(self, name: PChannelName) -> bool:
         found = self.parts.open_channels.find(name)

@@ -19,7 +19,7 @@ from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
-from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.process_view import ProcessView
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
 from broker.wal.damages import Damages
@@ -93,9 +93,9 @@ def facts(settings: Settings, node_id: NodeId) -> ServerFacts:
     )
 
 
-def inside(system: System, settings: Settings, damages: Damages) -> Inside:
+def inside(system: System, settings: Settings, damages: Damages) -> ProcessView:
     """What may be seen of this process, and done to it."""
-    return Inside(
+    return ProcessView(
         tree=system,
         chaos_allowed=settings.allow_chaos,
         damages=damages.found,
@@ -144,7 +144,7 @@ def serving(table: Assignment) -> int:
 async def _next_table(found: Found, seen: AssignmentVersion | None) -> Assignment | None:
     """None while the coordinator waits for its store; raises when the tree has given up."""
     try:
-        return await found.reaches.assigner.ask(NextAssignment(seen))
+        return await found.proxies.assigner.ask(NextAssignment(seen))
     except ActorError as error:
         found.find(ROOT)
         log.warning("still starting", waits_for=str(error))

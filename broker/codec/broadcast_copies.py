@@ -1,7 +1,7 @@
 """Copies of a broadcast to the logs of the nodes that serve them, near or far.
 
 Owns how a copy looks on a log: the message that all share, its vchannel, and a header with the id
-and the keys that are held. Never decides when to try again. Next: broker/codec/owner_appends.py
+and the keys that are held. Never decides when to try again.
 """
 
 from collections import defaultdict

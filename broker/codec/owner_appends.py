@@ -1,7 +1,6 @@
 """Messages of the coordinator's own, to the logs of the nodes that serve them, near or far.
 
 Owns how they are spread over the nodes and over calls. Never decides when to try again.
-Next: broker/ports/nodes.py
 """
 
 from collections import defaultdict

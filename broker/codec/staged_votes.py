@@ -1,6 +1,6 @@
 """The coordinator's word on staged transactions, to the logs of the nodes that serve them.
 
-Owns which message says what. Never decides what is said. Next: broker/codec/owner_appends.py
+Owns which message says what. Never decides what is said.
 """
 
 from collections.abc import Mapping, Sequence

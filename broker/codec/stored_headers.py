@@ -1,7 +1,6 @@
 """The port `Headers` over Milvus's messages: effects out of them, segments into them.
 
 It knows which field of which header says what; it never decides anything.
-Next: schemas/properties/insert_header.py
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Staged transactions as messages say so: which stage a begin is of, and the last word on one.
 
-Owns the forms in which they are stored, and decides nothing. Next: broker/core/txn/txn_session.py
+Owns the forms in which they are stored, and decides nothing.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Which services a process offers, by the role it plays.
 
-Owns the three lists. Next: broker/edge/server.py
+Owns the three lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +25,12 @@ from broker.edge.tidemark.admin_service import (
 from broker.edge.tidemark.broadcasts_service import BroadcastsService
 from broker.edge.tidemark.cluster_service import ClusterProxies, ClusterService
 from broker.edge.tidemark.collections_service import CollectionsService
-from broker.edge.tidemark.commits_service import CommitsElsewhere, CommitsService
+from broker.edge.tidemark.commits_service import CommitsRedirect, CommitsService
 from broker.edge.tidemark.copies_service import CopiesService
 from broker.edge.tidemark.cursors_service import CursorsService
 from broker.edge.tidemark.holds_service import HoldsService
 from broker.edge.tidemark.log_service import LogService
-from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.process_view import ProcessView
 from broker.edge.tidemark.time_sync_service import CutService, TimeSyncService
 
 
@@ -41,42 +41,42 @@ class Service(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RoleParts:
     """What the services of a process ask."""
 
     facts: ServerFacts
-    reaches: Proxies
+    proxies: Proxies
     state: Callable[[], ServerState]
-    inside: Inside
+    view: ProcessView
 
 
-Role = Callable[[Middleware, Offer], Sequence[Service]]
+Role = Callable[[Middleware, RoleParts], Sequence[Service]]
 
 
-def whole(gate: Middleware, offer: Offer) -> Sequence[Service]:
+def single_process(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
     """Coordinator and node in one process."""
-    facts, reaches = offer.facts, offer.reaches
+    facts, proxies = parts.facts, parts.proxies
     return (
-        *_of_channels(gate, offer),
-        *_of_cluster(gate, offer),
-        CutService(gate, reaches, everywhere=True),
-        StateService(gate, facts.node_id, offer.state),
-        AdminService(gate, facts, reaches, offer.state, offer.inside),
+        *_of_channels(middleware, parts),
+        *_of_cluster(middleware, parts),
+        CutService(middleware, proxies, everywhere=True),
+        StateService(middleware, facts.node_id, parts.state),
+        AdminService(middleware, facts, proxies, parts.state, parts.view),
     )
 
 
 def node(coordinator: str) -> Role:
     """A node whose coordinator is another process, at this address."""
 
-    def role(gate: Middleware, offer: Offer) -> Sequence[Service]:
-        facts, reaches = offer.facts, offer.reaches
+    def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
+        facts, proxies = parts.facts, parts.proxies
         return (
-            *_of_channels(gate, offer),
-            CutService(gate, reaches, everywhere=False),
-            CopiesService(gate, reaches.directory),
-            CommitsElsewhere(gate, coordinator),
-            StateService(gate, facts.node_id, offer.state),
-            NodeAdminService(gate, facts, reaches, offer.state, offer.inside),
+            *_of_channels(middleware, parts),
+            CutService(middleware, proxies, everywhere=False),
+            CopiesService(middleware, proxies.directory),
+            CommitsRedirect(middleware, coordinator),
+            StateService(middleware, facts.node_id, parts.state),
+            NodeAdminService(middleware, facts, proxies, parts.state, parts.view),
         )
 
     return role
@@ -85,36 +85,36 @@ def node(coordinator: str) -> Role:
 def coordinator(cluster: ClusterProxies, offsets: DescribeAll) -> Role:
     """A coordinator whose nodes are other processes."""
 
-    def role(gate: Middleware, offer: Offer) -> Sequence[Service]:
-        facts, reaches = offer.facts, offer.reaches
+    def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
+        facts, proxies = parts.facts, parts.proxies
         return (
-            *_of_cluster(gate, offer),
-            ClusterService(gate, cluster),
-            StateService(gate, facts.node_id, offer.state),
-            AdminService(gate, facts, reaches, offer.state, offer.inside, offsets),
+            *_of_cluster(middleware, parts),
+            ClusterService(middleware, cluster),
+            StateService(middleware, facts.node_id, parts.state),
+            AdminService(middleware, facts, proxies, parts.state, parts.view, offsets),
         )
 
     return role
 
 
-def _of_channels(gate: Middleware, offer: Offer) -> Sequence[Service]:
-    facts, directory = offer.facts, offer.reaches.directory
+def _of_channels(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
+    facts, directory = parts.facts, parts.proxies.directory
     return (
-        HandlerService(gate, directory, facts.wal_name, facts.node_id),
-        NodeManagerService(gate, directory),
-        LogService(gate, directory, offer.reaches.row_schemas),
+        HandlerService(middleware, directory, facts.wal_name, facts.node_id),
+        NodeManagerService(middleware, directory),
+        LogService(middleware, directory, parts.proxies.row_schemas),
     )
 
 
-def _of_cluster(gate: Middleware, offer: Offer) -> Sequence[Service]:
-    reaches = offer.reaches
+def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
+    proxies = parts.proxies
     return (
-        AssignmentService(gate, reaches.assigner, reaches.balancer),
-        BroadcastService(gate, reaches.broadcaster, reaches.assigner),
-        BroadcastsService(gate, reaches.broadcaster),
-        CommitsService(gate, reaches.committer, reaches.staged_txns),
-        CollectionsService(gate, reaches.catalog),
-        TimeSyncService(gate, reaches),
-        CursorsService(gate, reaches.cursors),
-        HoldsService(gate, reaches.cut_gate, reaches.lead),
+        AssignmentService(middleware, proxies.assigner, proxies.balancer),
+        BroadcastService(middleware, proxies.broadcaster, proxies.assigner),
+        BroadcastsService(middleware, proxies.broadcaster),
+        CommitsService(middleware, proxies.committer, proxies.staged_txns),
+        CollectionsService(middleware, proxies.catalog),
+        TimeSyncService(middleware, proxies),
+        CursorsService(middleware, proxies.cursors),
+        HoldsService(middleware, proxies.cut_lock, proxies.lead),
     )

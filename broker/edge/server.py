@@ -1,7 +1,7 @@
 """The edge as a whole: one port, the services of a role, an orderly start and stop.
 
 Owns the listening socket and the server's state. It starts no actor and stops none: the caller
-starts the edge last and stops it first. Next: broker/edge/roles.py
+starts the edge last and stops it first.
 """
 
 import socket
@@ -9,18 +9,18 @@ import socket
 import anyio
 
 from broker.edge.milvus.state_service import ServerState
-from broker.edge.roles import Offer, Role, whole
+from broker.edge.roles import Role, RoleParts, single_process
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies
 from broker.edge.rpc.request_metadata import Identity
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.edge.tidemark.admin_service import ServerFacts
-from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.process_view import ProcessView
 from broker.transport import Listener
 
-LAST_WORDS_SHARE = 0.7
-GOODBYE_SHARE = 0.2
+DRAIN_SHARE = 0.7
+HANG_UP_SHARE = 0.2
 """Of the time a stop has: for calls to end by themselves, then for peers to read the rest."""
 BACKLOG = 1024
 """Connections that may wait to be accepted: a whole crowd of clients comes back after a restart."""
@@ -32,16 +32,16 @@ class EdgeServer:
     def __init__(
         self,
         facts: ServerFacts,
-        reaches: Proxies,
-        inside: Inside,
+        proxies: Proxies,
+        view: ProcessView,
         limits: EdgeLimits | None = None,
         role: Role | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
-        self._gate = gate = Middleware(Identity(facts.cluster, facts.node_id), limits)
-        offer = Offer(facts, reaches, self.state, inside)
-        self._listener = Listener((role or whole)(gate, offer), limits.listener)
+        self._middleware = middleware = Middleware(Identity(facts.cluster, facts.node_id), limits)
+        parts = RoleParts(facts, proxies, self.state, view)
+        self._listener = Listener((role or single_process)(middleware, parts), limits.listener)
 
     def state(self) -> ServerState:
         """What callers are told."""
@@ -55,7 +55,7 @@ class EdgeServer:
     @property
     def meters(self) -> EdgeMeters:
         """Who is connected, by pchannel."""
-        return self._gate.meters
+        return self._middleware.meters
 
     @property
     def connections(self) -> int:
@@ -65,7 +65,7 @@ class EdgeServer:
     @property
     def open_calls(self) -> int:
         """Calls now, streams included."""
-        return self._gate.open_calls
+        return self._middleware.open_calls
 
     async def start(self, host: str, port: int) -> None:
         """Serve on this address. Raises OSError when it cannot be had."""
@@ -84,8 +84,8 @@ class EdgeServer:
         """
         self._state = ServerState.STOPPING
         self._listener.stop_accepting()
-        self._gate.drain()
-        with anyio.move_on_after(deadline_s * LAST_WORDS_SHARE):
-            await self._gate.wait_until_idle()
-        with anyio.move_on_after(deadline_s * (1 - LAST_WORDS_SHARE)):
-            await self._listener.hang_up(deadline_s=deadline_s * GOODBYE_SHARE)
+        self._middleware.drain()
+        with anyio.move_on_after(deadline_s * DRAIN_SHARE):
+            await self._middleware.wait_until_idle()
+        with anyio.move_on_after(deadline_s * (1 - DRAIN_SHARE)):
+            await self._listener.hang_up(deadline_s=deadline_s * HANG_UP_SHARE)

@@ -1,7 +1,7 @@
 """One other process of the cluster: calls with a deadline, whose failures are `Refused`.
 
 Owns the gRPC channel, which connects when it is first used and again when it broke. Never tries a
-call again. Next: broker/edge/rpc/middleware.py
+call again.
 """
 
 import asyncio

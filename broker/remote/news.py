@@ -1,7 +1,7 @@
 """Tells the coordinator which channels this node serves, in order, without anybody waiting for it.
 
 Owns the few events that are on their way. What gets lost here is found by the coordinator's own
-looks. Next: broker/remote/remote_coordinator.py
+looks.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Owns the process and the two pipes to it. Its stdin is a leash: the system closes it when this
 process is gone, however it went, and the other one ends. Its stdout tells when it has ended. Never
-speaks to it otherwise. Next: broker/app/run_node.py
+speaks to it otherwise.
 """
 
 import asyncio

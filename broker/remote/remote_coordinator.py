@@ -1,6 +1,6 @@
 """The coordinator, as a node process sees it: its leases, its ticks, its ear for news.
 
-Owns the translation only. Next: broker/edge/tidemark/cluster_service.py
+Owns the translation only.
 """
 
 import random

@@ -1,7 +1,6 @@
 """A node process, as the coordinator sees it: assigns, removes and looks over its services.
 
 Owns the connection to it, and says when nobody is there any more.
-Next: broker/edge/milvus/node_manager_service.py
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,6 @@
 """A batched stream as each side of a call holds it: response headers, statuses, opening, release.
 
 Owns: what differs between the two ends of a stream. Never knows what a message means.
-Next: broker/edge/milvus/produce.py
 """
 
 from collections.abc import AsyncIterator, Mapping

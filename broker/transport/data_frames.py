@@ -4,7 +4,6 @@
 Owns nothing. h2 copies what it sends five times on its way to the socket and asks two state
 machines that do not change; here it is copied twice. What arrives it copies four times, and makes
 flags, a text and an event of each frame; here it is copied once.
-Next: broker/transport/streams.py
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,6 @@
 """A gRPC channel whose server may send large frames, and whose frames nobody spells out.
 
 Owns: what differs from grpclib's channel in the first bytes of a connection. Never looks at a call.
-Next: broker/transport/batch_calls.py
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 """A gRPC listening socket whose peers are held to limits; idle but healthy ones live for ever.
 
 Owns: the accepted connections, from accept to close. Never looks at a call: grpclib hands those to
-the services. Next: broker/edge/server.py
+the services.
 
 What one connection can make this process hold: its unread receive window, one HTTP/2 frame, one
 header block, `unsent_bytes_max` of answers it does not read. A peer that is silent inside the

@@ -2,7 +2,6 @@
 
 Owns nothing. grpclib's own answer has no content type, which strict clients take for that of a
 broken proxy: they report UNKNOWN, and never learn that this server is merely older than they are.
-Next: broker/transport/listener.py
 """
 
 from typing import Never

@@ -3,7 +3,6 @@
 
 Owns: one stream's arrived bytes, its splitter, and the cutting of outgoing bytes into DATA frames
 within the flow-control windows. Never knows what a message means, never opens a connection.
-Next: broker/transport/batch_calls.py
 
 Why it may hold no more than it says: a peer can have at most the stream's receive window in
 `Arrivals` (bytes are acknowledged only when taken), and one message of at most `limit_bytes` in

@@ -2,7 +2,6 @@
 
 Owns one number. grpclib takes a call whose deadline has passed when it arrives for a failure of the
 server: UNKNOWN, and a traceback. With a moment left it ends the call as DEADLINE_EXCEEDED.
-Next: broker/transport/listener.py
 """
 
 from collections.abc import Sequence

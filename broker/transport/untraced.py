@@ -3,7 +3,6 @@
 
 Owns nothing. Before it looks at a frame, h2 makes a text of it, hexadecimal payload and all, for a
 tracer that nobody has attached: 0.15 ms of a body of 100 kB, more than all else that is done there.
-Next: broker/transport/streams.py
 """
 
 from h2.connection import H2Connection

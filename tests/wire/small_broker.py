@@ -25,7 +25,7 @@ from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
-from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.process_view import ProcessView
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId, PChannelName
@@ -140,12 +140,12 @@ async def small_broker(
     )
     async with System(spec) as system:
         running.append(system)
-        reaches = replace(_reaches(find), row_schemas=StoredRowSchemas(store), staged_txns=staged)
+        proxies = replace(_proxies(find), row_schemas=StoredRowSchemas(store), staged_txns=staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
-        edge = EdgeServer(facts, reaches, Inside(system, chaos_allowed=True), limits)
+        edge = EdgeServer(facts, proxies, ProcessView(system, chaos_allowed=True), limits)
         await edge.start(HOST, 0)
         try:
-            await _until_all_serve(reaches.directory, len(names))
+            await _until_all_serve(proxies.directory, len(names))
             yield SmallBroker(system, edge, wal, names)
         finally:
             await edge.stop(deadline_s=2.0)
@@ -170,7 +170,7 @@ async def _all_at(
     return dict.fromkeys(names, node)
 
 
-def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
+def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
     return Proxies(
         directory=Proxy(find("/root/node/directory")),
         assigner=Proxy(find("/root/coordinator/assigner")),
@@ -179,7 +179,7 @@ def _reaches(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
         hard_barrier=Proxy(find("/root/timesync/hard_barrier")),
         cursors=Proxy(find("/root/timesync/cursors")),
         broadcaster=Proxy(find("/root/coordinator/broadcaster/locks")),
-        cut_gate=Proxy(find("/root/coordinator/cut_gate")),
+        cut_lock=Proxy(find("/root/coordinator/cut_gate")),
         balancer=Proxy(find("/root/coordinator/balancer")),
         committer=Proxy(find("/root/coordinator/commits/committer")),
         consumption=Proxy(find("/root/coordinator/consumption")),

@@ -5,8 +5,8 @@ import anyio.lowlevel
 import grpc
 import pytest
 
-from broker.edge.tidemark.killing import kill
-from broker.edge.tidemark.process_view import Inside
+from broker.edge.tidemark.kill_actor import kill_actor
+from broker.edge.tidemark.process_view import ProcessView
 from broker.model.failure import Refused
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.tidemark import v1
@@ -73,16 +73,16 @@ async def test_the_root_is_not_killed(peer: Peer) -> None:
 
 
 async def test_who_waits_for_its_restart_cannot_be_killed_yet(broker: SmallBroker) -> None:
-    inside = Inside(broker.system, chaos_allowed=True)
-    assert kill(inside, ORACLE, 0) == 1
+    view = ProcessView(broker.system, chaos_allowed=True)
+    assert kill_actor(view, ORACLE, 0) == 1
     with pytest.raises(Refused) as caught:
-        kill(inside, ORACLE, 0)
+        kill_actor(view, ORACLE, 0)
     assert caught.value.refusal.code is Code.INNER
 
 
 async def test_a_server_that_was_not_told_to_allow_it_kills_nobody(broker: SmallBroker) -> None:
     with pytest.raises(Refused) as caught:
-        kill(Inside(broker.system), ORACLE, 0)
+        kill_actor(ProcessView(broker.system), ORACLE, 0)
     assert caught.value.refusal.code is Code.UNRECOVERABLE
     assert "--allow-chaos" in caught.value.refusal.cause
     assert broker.system.find(ORACLE).term == 1

@@ -181,7 +181,7 @@ async def test_the_admin_sees_health_actors_and_channels(peer: Peer) -> None:
 
 
 async def test_while_it_stops_the_state_says_so(broker: SmallBroker, peer: Peer) -> None:
-    broker.edge._gate.drain()
+    broker.edge._middleware.drain()
     refused = await code_of(peer, NODE_CONTROL + "CollectStatus", b"")
     assert refused == (9, Code.ON_SHUTDOWN)
     found = milvus.ComponentStates.parse(await peer.call(STATE, b""))

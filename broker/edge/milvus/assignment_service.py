@@ -2,7 +2,6 @@
 
 Owns the encoding of the table, once per version for all who listen. An AssignmentDiscover stream
 never ends before its client wants it to: a client reopens an ended one at once, without any pause.
-Next: broker/coordinator/assignment/messages.py
 """
 
 from collections.abc import Mapping
@@ -31,20 +30,20 @@ CLOSE = bytes(wire.AssignmentDiscoverResponse(close=wire.CloseAssignmentDiscover
 class AssignmentService:
     """Asks the Assigner for the next table and reports dead channels to it."""
 
-    def __init__(self, gate: Middleware, assigner: Proxy, balancer: Proxy) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, assigner: Proxy, balancer: Proxy) -> None:
+        self._middleware = middleware
         self._assigner = assigner
         self._balancer = balancer
         self._encoded: tuple[AssignmentVersion | None, bytes] = (None, b"")
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "AssignmentDiscover": gate.streaming(self.discover),
-            SERVICE + "UpdateReplicateConfiguration": gate.unary(
+            SERVICE + "AssignmentDiscover": middleware.streaming(self.discover),
+            SERVICE + "UpdateReplicateConfiguration": middleware.unary(
                 wire.UpdateReplicateConfigurationRequest, _no_replication
             ),
-            SERVICE + "UpdateWALBalancePolicy": gate.unary(
+            SERVICE + "UpdateWALBalancePolicy": middleware.unary(
                 wire.UpdateWalBalancePolicyRequest, self.update_policy
             ),
         }
@@ -68,17 +67,17 @@ class AssignmentService:
             freeze_node_ids=list(policy.frozen),
         )
 
-    async def discover(self, session: Call) -> None:
+    async def discover(self, call: Call) -> None:
         """One stream: tables out, reports in, until the client closes."""
         pushing = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._listen, session, pushing)
+            tasks.start_soon(self._listen, call, pushing)
             with pushing:
-                await self._push(session)
+                await self._push(call)
             tasks.cancel_scope.cancel()
-        await session.stream.write_batch([CLOSE], deadline_s=self._gate.limits.flush_s)
+        await call.stream.write_batch([CLOSE], deadline_s=self._middleware.limits.flush_s)
 
-    async def _push(self, session: Call) -> None:
+    async def _push(self, call: Call) -> None:
         seen: AssignmentVersion | None = None
         while True:
             try:
@@ -88,11 +87,11 @@ class AssignmentService:
                 await anyio.sleep(RETRY_PAUSE_S)
                 continue
             if table is not None and (seen is None or table.version > seen):
-                await session.stream.write_batch([self._encode(table)])
+                await call.stream.write_batch([self._encode(table)])
                 seen = table.version
 
-    async def _listen(self, session: Call, pushing: anyio.CancelScope) -> None:
-        while messages := await session.stream.read_batch():
+    async def _listen(self, call: Call, pushing: anyio.CancelScope) -> None:
+        while messages := await call.stream.read_batch():
             for message in messages:
                 request = decoded(message, wire.AssignmentDiscoverRequest)
                 if request.report_error is not None:

@@ -2,7 +2,6 @@
 
 Owns the order of the checks: everything that could keep a copy out of a log for ever is refused
 here, before anything is recorded, because a recorded broadcast never gives up.
-Next: broker/edge/milvus/broadcast_service.py
 """
 
 from collections.abc import Collection, Mapping
@@ -13,7 +12,7 @@ from typing import Final
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.broadcast.messages import AckBroadcast
 from broker.core.naming import pchannel_of
-from broker.edge.milvus.appendable import EMPTY_HEADER
+from broker.edge.milvus.message_admission import EMPTY_HEADER
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName

@@ -2,7 +2,7 @@
 
 Owns the consumer's cursor and nothing else: a batch is pulled only when the peer's HTTP/2 window
 has room for it, so that a consumer which stops reading holds no memory here, and a Scanner that
-was restarted is asked again from the same cursor. Next: broker/node/scanner.py
+was restarted is asked again from the same cursor.
 """
 
 from typing import Final
@@ -13,11 +13,11 @@ from broker.edge.milvus.consumer_request import consumer_request
 from broker.edge.milvus.single_messages import consume_slice
 from broker.edge.milvus.tick_frames import TickFrames
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.failures import late
+from broker.edge.rpc.failures import timed_out
 from broker.edge.rpc.middleware import Call, decoded
 from broker.edge.rpc.proxies import Proxy
-from broker.edge.rpc.pulling import Puller
 from broker.edge.rpc.request_metadata import consumer_channel
+from broker.edge.rpc.scanner_proxy import ScannerProxy
 from broker.edge.rpc.stream_meters import StreamMeter
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
@@ -55,12 +55,12 @@ class ConsumerStreams:
             ConsumeResponse(create_vchannel=CreateVChannelConsumerResponse(consumer_id=CONSUMER_ID))
         )
 
-    async def serve(self, session: Call) -> None:
+    async def serve(self, call: Call) -> None:
         """The whole life of one stream; refusals of the header, `Locate` and `OpenScanner`."""
-        channel = consumer_channel(session.metadata)
+        channel = consumer_channel(call.metadata)
         await self.directory.demand(Locate(channel.name, channel.term))
-        await session.stream.write_batch([self._created])
-        first = await self._first_request(session.stream)
+        await call.stream.write_batch([self._created])
+        first = await self._first_request(call.stream)
         if first:
             request = decoded(first[0], ConsumeRequest).create_vchannel_consumer
             if request is None:
@@ -78,23 +78,23 @@ class ConsumerStreams:
                 wanted.ignores_pause,
             )
             opened = await self.directory.demand(opening)
-            stream = ConsumeStream(session.stream, self, opening, opened)
-            with session.meters.consuming(channel.name) as meter:
+            stream = ConsumeStream(call.stream, self, opening, opened)
+            with call.meters.consuming(channel.name) as meter:
                 await stream.run(self._consumer_created, meter)
-        await session.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
+        await call.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
 
     async def _first_request(self, stream: ServerBatchStream) -> list[bytes]:
         """A client sends it at once; one that does not would hold its place for ever."""
         with anyio.move_on_after(self.limits.idle_peer_s):
             return await stream.read_batch()
-        raise late(f"no create_vchannel_consumer came within {self.limits.idle_peer_s:g} s")
+        raise timed_out(f"no create_vchannel_consumer came within {self.limits.idle_peer_s:g} s")
 
 
 class ConsumeStream:
     """The consumer after its handshake."""
 
     __slots__ = (
-        "_cursor", "_feeding", "_opening", "_puller", "_shared", "_stream", "_told",
+        "_cursor", "_feeding", "_opening", "_scanner", "_shared", "_stream", "_told",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +107,7 @@ class ConsumeStream:
         self._stream = stream
         self._shared = shared
         self._opening = opening
-        self._puller = Puller(shared.directory, opening, opened.scanner)
+        self._scanner = ScannerProxy(shared.directory, opening, opened.scanner)
         self._cursor = opened.cursor
         self._told = TimeTick(0)
         self._feeding = anyio.CancelScope()
@@ -122,7 +122,7 @@ class ConsumeStream:
                     await self._feed(meter)
                 tasks.cancel_scope.cancel()
         finally:
-            self._puller.release()
+            self._scanner.release()
 
     async def _until_half_closed(self) -> None:
         """Whatever else a client says on this stream has no meaning."""
@@ -135,7 +135,7 @@ class ConsumeStream:
         while True:
             room = await self._stream.room()
             credit = max(CREDIT_BYTES_MIN, min(room, credit_max))
-            delivery = await self._puller.pull(self._cursor, credit)
+            delivery = await self._scanner.pull(self._cursor, credit)
             framed = self._framed(delivery)
             if framed:
                 await self._stream.write_framed(framed)

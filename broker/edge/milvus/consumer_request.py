@@ -1,7 +1,6 @@
 """What a consumer asks for, as values: where to start, what to see.
 
 Owns the checks of a CreateVChannelConsumerRequest. Never knows what a channel holds.
-Next: broker/edge/milvus/consume.py
 """
 
 from dataclasses import dataclass

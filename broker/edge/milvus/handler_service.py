@@ -1,6 +1,6 @@
 """StreamingNodeHandlerService: the two hot streams and the replication checkpoint.
 
-Owns only the wiring of the method paths. Next: broker/edge/milvus/produce.py
+Owns only the wiring of the method paths.
 """
 
 from collections.abc import Mapping
@@ -24,18 +24,22 @@ SERVICE = "/milvus.proto.streaming.StreamingNodeHandlerService/"
 class HandlerService:
     """What producers and consumers of one node talk to."""
 
-    def __init__(self, gate: Middleware, directory: Proxy, wal_name: str, node_id: NodeId) -> None:
-        self._gate = gate
+    def __init__(
+        self, middleware: Middleware, directory: Proxy, wal_name: str, node_id: NodeId
+    ) -> None:
+        self._middleware = middleware
         self._directory = directory
         self._wal_name = wal_name
-        self._consumers = ConsumerStreams(directory, TickFrames(node_id), wal_name, gate.limits)
+        self._consumers = ConsumerStreams(
+            directory, TickFrames(node_id), wal_name, middleware.limits
+        )
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Produce": gate.streaming(self._produce),
-            SERVICE + "Consume": gate.streaming(self._consumers.serve),
-            SERVICE + "GetReplicateCheckpoint": gate.unary(
+            SERVICE + "Produce": middleware.streaming(self._produce),
+            SERVICE + "Consume": middleware.streaming(self._consumers.serve),
+            SERVICE + "GetReplicateCheckpoint": middleware.unary(
                 wire.GetReplicateCheckpointRequest, self.replicate_checkpoint
             ),
         }
@@ -51,5 +55,5 @@ class HandlerService:
             f"{channel.name}: this cluster replicates no other, so it has no checkpoint",
         )
 
-    async def _produce(self, session: Call) -> None:
-        await serve_produce(session, self._directory, self._wal_name, self._gate.limits)
+    async def _produce(self, call: Call) -> None:
+        await serve_produce(call, self._directory, self._wal_name, self._middleware.limits)

@@ -1,6 +1,6 @@
 """StreamingNodeManagerService: a coordinator opens and closes pchannels on this node, and looks.
 
-Owns the translation only; the rules of terms are the Directory's. Next: broker/node/directory.py
+Owns the translation only; the rules of terms are the Directory's.
 """
 
 from collections.abc import Mapping
@@ -23,16 +23,20 @@ OPERATION_S = 300.0
 class NodeManagerService:
     """Assign, Remove, CollectStatus of one node."""
 
-    def __init__(self, gate: Middleware, directory: Proxy) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, directory: Proxy) -> None:
+        self._middleware = middleware
         self._directory = directory
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Assign": gate.unary(wire.StreamingNodeManagerAssignRequest, self.assign),
-            SERVICE + "Remove": gate.unary(wire.StreamingNodeManagerRemoveRequest, self.remove),
-            SERVICE + "CollectStatus": gate.unary(
+            SERVICE + "Assign": middleware.unary(
+                wire.StreamingNodeManagerAssignRequest, self.assign
+            ),
+            SERVICE + "Remove": middleware.unary(
+                wire.StreamingNodeManagerRemoveRequest, self.remove
+            ),
+            SERVICE + "CollectStatus": middleware.unary(
                 wire.StreamingNodeManagerCollectStatusRequest, self.collect_status
             ),
         }

@@ -1,16 +1,16 @@
-"""One Produce stream: requests in, results out, in whatever order the appends finish.
+"""Serve one Produce stream: requests in, results out, in the order in which the appends finish.
 
-Owns the stream's results on their way out; how it ends is told in `broker/edge/rpc/flow.py`. Never
-decodes a payload, never retries an append, never cancels one that was accepted: what it handed over
-is answered by the Appender even when nobody reads the answer. Next: broker/node/append/intake.py
+`broker/edge/rpc/append_flow.py` has the back-pressure and the end of the stream. Payloads are never
+decoded. An append that was handed to the Appender is neither retried nor cancelled here: the
+Appender carries it out even when nobody reads the result.
 """
 
 from typing import Final
 
-from broker.edge.milvus.appendable import Appendable
-from broker.edge.milvus.results import produce_answer
+from broker.edge.milvus.message_admission import MessageAdmission
+from broker.edge.milvus.produce_results import produce_answer
+from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.flow import REQUEST_OVERHEAD_BYTES, Flow
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import producer_channel
@@ -37,26 +37,26 @@ BATCH_MESSAGES_MAX: Final = 256
 CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
 
 
-async def serve_produce(session: Call, directory: Proxy, wal_name: str, limits: EdgeLimits) -> None:
+async def serve_produce(call: Call, directory: Proxy, wal_name: str, limits: EdgeLimits) -> None:
     """The whole life of one stream; the refusals are those of `Locate` and of the header."""
-    channel = producer_channel(session.metadata)
+    channel = producer_channel(call.metadata)
     located = await directory.demand(Locate(channel.name, channel.term, writes=True))
     created = ProduceResponse(create=CreateProducerResponse(wal_name=wal_name))
-    session.stream.pass_over(limits.passed_over_bytes_max)
-    await session.stream.write_batch([bytes(created)])
-    with session.meters.producing(channel.name):
-        await ProduceStream(session, located, limits).run()
+    call.stream.pass_over(limits.passed_over_bytes_max)
+    await call.stream.write_batch([bytes(created)])
+    with call.meters.producing(channel.name):
+        await ProduceStream(call, located, limits).run()
 
 
 class ProduceStream:
     """One reader; what arrived together is appended together."""
 
-    def __init__(self, session: Call, located: Located, limits: EdgeLimits) -> None:
-        self._stream = session.stream
+    def __init__(self, call: Call, located: Located, limits: EdgeLimits) -> None:
+        self._stream = call.stream
         self._located = located
-        self._flow = Flow(session, located, limits)
+        self._flow = AppendFlow(call, located, limits)
         self._limits = limits
-        self._appendable = Appendable(located.channel.name, limits.message_bytes_max)
+        self._admission = MessageAdmission(located.channel.name, limits.message_bytes_max)
 
     async def run(self) -> None:
         """Until the client half-closed, the channel is gone or the server drains."""
@@ -73,7 +73,7 @@ class ProduceStream:
         request_ids: list[int] = []
         messages: list[NewMessage] = []
         refused: list[bytes] = []
-        judge = self._appendable.judge
+        judge = self._admission.judge
         try:
             for frame in frames:
                 if isinstance(frame, Oversize):

@@ -2,7 +2,6 @@
 
 Owns the making of that form, which nobody stored: payload, what all share, the key. Unpacks a
 packed body once for each delivery that holds some of it; of rows it makes JSON.
-Next: schemas/splice.py
 """
 
 from itertools import accumulate, pairwise

@@ -1,6 +1,6 @@
 """StreamingNodeStateService: whether this process serves.
 
-Owns the four states a server goes through. Next: broker/edge/server.py
+Owns the four states a server goes through.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,14 +37,16 @@ _STATE_CODES = {
 class StateService:
     """GetComponentStates."""
 
-    def __init__(self, gate: Middleware, node_id: NodeId, state: Callable[[], ServerState]) -> None:
-        self._gate = gate
+    def __init__(
+        self, middleware: Middleware, node_id: NodeId, state: Callable[[], ServerState]
+    ) -> None:
+        self._middleware = middleware
         self._node_id = node_id
         self._state = state
 
     def __mapping__(self) -> Mapping[str, Handler]:
         return {
-            SERVICE + "GetComponentStates": self._gate.unary(
+            SERVICE + "GetComponentStates": self._middleware.unary(
                 milvus.GetComponentStatesRequest, self.component_states, while_draining=True
             )
         }

@@ -1,7 +1,7 @@
 """Encodes a closed tick once for all consumers of a pchannel that are told of it.
 
 Owns the newest few encoded ticks of each pchannel. A thousand idle consumers hear of five ticks a
-second each; the bytes are the same for all of them. Next: broker/edge/milvus/consume.py
+second each; the bytes are the same for all of them.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Arrow's library on a server: loaded when it is first needed, and never by the event loop.
 
 Owns nothing. Loading takes up to a second on a small machine; a loop that did it itself would
-answer nobody meanwhile, and a node could lose its lease. Next: schemas/arrow/columns.py
+answer nobody meanwhile, and a node could lose its lease.
 """
 
 from anyio.to_thread import run_sync

@@ -2,7 +2,6 @@
 
 Owns which error amounts to which refusal. The message of a status stays empty: clients read the
 StreamingError in `grpc-status-details-bin`, and grpc-go drops it unless both codes agree.
-Next: broker/edge/rpc/middleware.py
 """
 
 from grpclib.const import Status
@@ -24,7 +23,7 @@ def grpc_error(refusal: Refusal) -> GRPCError:
 
 def refusal_of(error: BaseException) -> Refusal | None:
     """The refusal that an error amounts to; None when it is nobody's fault but ours."""
-    match sole(error):
+    match unwrapped(error):
         case Refused(refusal=refusal):
             return refusal
         case FrameTooLarge():
@@ -32,7 +31,7 @@ def refusal_of(error: BaseException) -> Refusal | None:
         case Malformed() | CutShort():
             return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
         case Stalled():
-            return late(str(error)).refusal
+            return timed_out(str(error)).refusal
         case AskTimeout() | MailboxFull():
             return Refusal(StreamingCode.INNER, f"{error}; try again later")
         case ActorError():
@@ -41,13 +40,13 @@ def refusal_of(error: BaseException) -> Refusal | None:
             return None
 
 
-def late(what: str) -> Refused:
+def timed_out(what: str) -> Refused:
     """Something did not come in time. Nobody can say whose fault it is, the peer's, the network's,
     or that of this process, which may have been stopped for a while: the same again may go well."""
     return Refused(StreamingCode.INNER, f"{what}; try again")
 
 
-def sole(error: BaseException) -> BaseException:
+def unwrapped(error: BaseException) -> BaseException:
     """The one error inside a task group's group of one; else the error itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

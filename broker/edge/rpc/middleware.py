@@ -1,7 +1,6 @@
 """What every call passes on its way in and out: identity, drain, limits, errors as statuses.
 
 Owns the calls that are open now, and how each is told to end. Never knows a service.
-Next: broker/edge/milvus/produce.py
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import structlog
 from grpclib.const import Cardinality, Handler
 
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.failures import grpc_error, late, refusal_of, sole
+from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
 from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -93,19 +92,21 @@ class Middleware:
     ) -> Handler:
         """A handler whose messages are raw bytes, as many as each side likes."""
 
-        async def handle(call: "grpclib.server.Stream[bytes, bytes]") -> None:
+        async def handle(grpc_stream: "grpclib.server.Stream[bytes, bytes]") -> None:
             stream = ServerBatchStream(
-                call, limit_bytes=self.limits.frame_bytes_max, stall_s=self.limits.idle_peer_s
+                grpc_stream,
+                limit_bytes=self.limits.frame_bytes_max,
+                stall_s=self.limits.idle_peer_s,
             )
-            session = Call(stream, call.metadata or {}, self.meters)
-            self._open.add(session)
+            call = Call(stream, grpc_stream.metadata or {}, self.meters)
+            self._open.add(call)
             self._idle.clear()
             try:
                 if self._draining and not while_draining:
-                    session.end(STOPPING)
-                await self._admitted(serve, session)
+                    call.end(STOPPING)
+                await self._admitted(serve, call)
             finally:
-                self._open.discard(session)
+                self._open.discard(call)
                 if not self._open:
                     self._idle.set()
 
@@ -124,11 +125,11 @@ class Middleware:
         `interruptible`: it may wait for long, so a server that drains cancels it.
         """
 
-        async def serve(session: Call) -> None:
+        async def serve(call: Call) -> None:
             if not interruptible:
-                session.end_with(_let_it_finish)
-            request = await self._only_message(session, request_type)
-            await session.stream.write_batch(
+                call.end_with(_let_it_finish)
+            request = await self._only_message(call, request_type)
+            await call.stream.write_batch(
                 [bytes(await answer(request))], deadline_s=self.limits.flush_s
             )
 
@@ -139,35 +140,35 @@ class Middleware:
     ) -> Handler:
         """A handler of one request and any number of answers, until the peer or the server goes."""
 
-        async def watch(session: Call) -> None:
-            await serve(await self._only_message(session, request_type), session)
+        async def watch(call: Call) -> None:
+            await serve(await self._only_message(call, request_type), call)
 
         return self.streaming(watch)
 
     def drain(self) -> None:
         """Refuse new calls from now on, and tell the open ones to end."""
         self._draining = True
-        for session in list(self._open):
-            session.end(STOPPING)
+        for call in list(self._open):
+            call.end(STOPPING)
 
     async def wait_until_idle(self) -> None:
         """Until no call is open."""
         await self._idle.wait()
 
-    async def _admitted(self, serve: Callable[[Call], Awaitable[None]], session: Call) -> None:
+    async def _admitted(self, serve: Callable[[Call], Awaitable[None]], call: Call) -> None:
         try:
-            mistaken = mistaken_identity(session.metadata, self._identity)
+            mistaken = mistaken_identity(call.metadata, self._identity)
             if mistaken is not None:
                 raise Refused(mistaken.code, mistaken.cause)
-            if session.ending is not None:
+            if call.ending is not None:
                 raise Refused(STOPPING.code, STOPPING.cause)
-            with session.scope:
-                await serve(session)
-            if session.scope.cancelled_caught:
-                await session.stream.flush(deadline_s=LAST_MESSAGE_S)
+            with call.scope:
+                await serve(call)
+            if call.scope.cancelled_caught:
+                await call.stream.flush(deadline_s=LAST_MESSAGE_S)
                 raise Refused(STOPPING.code, STOPPING.cause)
         except Exception as error:
-            if isinstance(sole(error), StreamGone):
+            if isinstance(unwrapped(error), StreamGone):
                 # grpclib cancels the call of a peer that is gone; this may come a moment before.
                 raise asyncio.CancelledError from error
             refusal = refusal_of(error)
@@ -176,15 +177,15 @@ class Middleware:
                 refusal = Refusal(StreamingCode.UNKNOWN, "internal error; the server's log has it")
             raise grpc_error(refusal) from error
 
-    async def _only_message(self, session: Call, request_type: type[Q]) -> Q:
+    async def _only_message(self, call: Call, request_type: type[Q]) -> Q:
         with anyio.move_on_after(self.limits.idle_peer_s):
-            messages = await session.stream.read_batch()
+            messages = await call.stream.read_batch()
             if len(messages) != 1:
                 raise Refused(
                     StreamingCode.INVALID_ARGUMENT, f"{len(messages)} messages where one is due"
                 )
             return decoded(messages[0], request_type)
-        raise late(f"no request came within {self.limits.idle_peer_s} s")
+        raise timed_out(f"no request came within {self.limits.idle_peer_s} s")
 
 
 def decoded(data: bytes, request_type: type[Q]) -> Q:

@@ -1,6 +1,6 @@
 """Asks an actor by what it is, not by which incarnation: found anew whenever it was restarted.
 
-Owns no state. Only for questions that may be asked twice. Next: broker/node/directory.py
+Owns no state. Only for questions that may be asked twice.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Proxies:
     hard_barrier: Proxy
     cursors: Proxy
     broadcaster: Proxy
-    cut_gate: Proxy
+    cut_lock: Proxy
     balancer: Proxy
     committer: Proxy
     consumption: Proxy

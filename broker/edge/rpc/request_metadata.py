@@ -1,7 +1,7 @@
 """What callers say in gRPC metadata: whom they mean to talk to, and which pchannel a stream is for.
 
 Owns the decoding of those headers. Never knows which pchannels exist. Only the first value of a
-key counts. Next: broker/edge/rpc/middleware.py
+key counts.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """Who is connected to each pchannel, and what went out to them: counts for people.
 
 Owns the counts; names only pchannels that were found to be served here, so there are few.
-Next: broker/metrics/table.py
 """
 
 from collections.abc import Iterator

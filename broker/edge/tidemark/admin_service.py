@@ -1,7 +1,6 @@
 """tidemark.v1.Admin: what the server is doing, for people and their tools.
 
 Owns the joining of what node, coordinator and actor runtime say, and the few switches of operators.
-Next: broker/edge/milvus/state_service.py
 """
 
 from collections import defaultdict
@@ -25,9 +24,9 @@ from broker.core.naming import pchannel_of
 from broker.edge.milvus.state_service import ServerState
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies
-from broker.edge.tidemark.killing import kill
-from broker.edge.tidemark.process_view import Inside
-from broker.edge.tidemark.troubles import troubles
+from broker.edge.tidemark.channel_troubles import channel_troubles
+from broker.edge.tidemark.kill_actor import kill_actor
+from broker.edge.tidemark.process_view import ProcessView
 from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
 from broker.model.damage import Damage
 from broker.model.failure import Refusal
@@ -60,39 +59,41 @@ class AdminService:
 
     def __init__(
         self,
-        gate: Middleware,
+        middleware: Middleware,
         facts: ServerFacts,
-        reaches: Proxies,
+        proxies: Proxies,
         state: Callable[[], ServerState],
-        inside: Inside,
+        view: ProcessView,
         offsets: DescribeAll | None = None,
     ) -> None:
         """`offsets`: what all channels hold; by default the node of this process is asked."""
-        self._gate = gate
+        self._middleware = middleware
         self._facts = facts
-        self._reaches = reaches
+        self._proxies = proxies
         self._state = state
-        self._inside = inside
+        self._view = view
         self._offsets = offsets or self._offsets_here
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Health": gate.unary(v1.HealthRequest, self.health, while_draining=True),
-            SERVICE + "Actors": gate.unary(v1.ActorsRequest, self.actors),
-            SERVICE + "Channels": gate.unary(v1.ChannelsRequest, self.channels),
-            SERVICE + "Kill": gate.unary(v1.KillRequest, self.kill),
-            SERVICE + "PauseConsumption": gate.unary(v1.PauseConsumptionRequest, self.pause),
-            SERVICE + "Streaming": gate.unary(v1.StreamingRequest, self.streaming),
+            SERVICE + "Health": middleware.unary(
+                v1.HealthRequest, self.health, while_draining=True
+            ),
+            SERVICE + "Actors": middleware.unary(v1.ActorsRequest, self.actors),
+            SERVICE + "Channels": middleware.unary(v1.ChannelsRequest, self.channels),
+            SERVICE + "Kill": middleware.unary(v1.KillRequest, self.kill),
+            SERVICE + "PauseConsumption": middleware.unary(v1.PauseConsumptionRequest, self.pause),
+            SERVICE + "Streaming": middleware.unary(v1.StreamingRequest, self.streaming),
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
         """`degraded` while a pchannel is not served, takes no appends, or has unreadable data."""
-        facts, state, inside = self._facts, self._state(), self._inside
+        facts, state, view = self._facts, self._state(), self._view
         known = await self._known()
-        statistics = inside.tree.statistics()
-        troubled = troubles(known, statistics)
-        damages = inside.damages()
+        statistics = view.tree.statistics()
+        troubled = channel_troubles(known, statistics)
+        damages = view.damages()
         unreadable = any(not damage.skipped for damage in damages)
         if state is ServerState.HEALTHY and (troubled or unreadable):
             state = ServerState.DEGRADED
@@ -109,7 +110,7 @@ class AdminService:
             channels_total=len(known),
             troubles=troubled,
             damages=[_damage(damage) for damage in damages],
-            damages_unlisted=inside.damages_unlisted(),
+            damages_unlisted=view.damages_unlisted(),
             consumption_paused=any(entry.extra.get(PAUSED) for entry in statistics),
         )
 
@@ -118,7 +119,7 @@ class AdminService:
         top = request.path.rstrip("/")
         found = [
             entry
-            for entry in self._inside.tree.statistics()
+            for entry in self._view.tree.statistics()
             if entry.path == top or entry.path.startswith(f"{top}/")
         ]
         return v1.ActorsResponse(
@@ -127,15 +128,15 @@ class AdminService:
 
     async def kill(self, request: v1.KillRequest) -> v1.KillResponse:
         """One actor, where that is allowed."""
-        term = kill(self._inside, request.path, request.term)
+        term = kill_actor(self._view, request.path, request.term)
         log.warning("killed on request", actor=request.path, killed_term=term)
         return v1.KillResponse(term=term)
 
     async def channels(self, _: v1.ChannelsRequest) -> v1.ChannelsResponse:
         """Every pchannel of the cluster, served or not."""
-        known = await self._reaches.assigner.ask(ListPChannels())
+        known = await self._proxies.assigner.ask(ListPChannels())
         described = await self._offsets()
-        table = await self._reaches.assigner.ask(NextAssignment())
+        table = await self._proxies.assigner.ask(NextAssignment())
         host = table.control_host if table else ""
         addresses = {node.node_id: node.address for node in table.nodes} if table else {}
         vchannels = await self._vchannels()
@@ -154,25 +155,25 @@ class AdminService:
 
     async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
         """Recorded, and told to every node."""
-        await self._reaches.consumption.ask(PauseConsumers(request.paused))
+        await self._proxies.consumption.ask(PauseConsumers(request.paused))
         return v1.PauseConsumptionResponse()
 
     async def streaming(self, request: v1.StreamingRequest) -> v1.StreamingResponse:
         """See `RaiseStreaming`; channels follow within moments."""
-        version = await self._reaches.assigner.ask(RaiseStreaming(request.at_least))
+        version = await self._proxies.assigner.ask(RaiseStreaming(request.at_least))
         return v1.StreamingResponse(version=version)
 
     async def _known(self) -> Sequence[PChannelMeta]:
-        return await self._reaches.assigner.ask(ListPChannels())
+        return await self._proxies.assigner.ask(ListPChannels())
 
     async def _offsets_here(self) -> Mapping[PChannelName, ChannelOffsets]:
-        status = await self._reaches.directory.ask(CollectStatus())
+        status = await self._proxies.directory.ask(CollectStatus())
         served = () if isinstance(status, Refusal) else status.channels
         return {each.channel.name: each.offsets for each in served}
 
     async def _vchannels(self) -> dict[PChannelName, list[str]]:
         by_pchannel: dict[PChannelName, list[str]] = defaultdict(list)
-        for collection in await self._reaches.catalog.ask(ListCollections()):
+        for collection in await self._proxies.catalog.ask(ListCollections()):
             for vchannel in collection.vchannels:
                 by_pchannel[pchannel_of(vchannel)].append(vchannel)
         return by_pchannel
@@ -190,7 +191,7 @@ class NodeAdminService(AdminService):
 
     async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
         """On this node, until its coordinator says otherwise."""
-        await self._reaches.directory.ask(PauseConsumption(request.paused))
+        await self._proxies.directory.ask(PauseConsumption(request.paused))
         return v1.PauseConsumptionResponse()
 
     async def _known(self) -> Sequence[PChannelMeta]:

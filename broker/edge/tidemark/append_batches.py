@@ -1,9 +1,9 @@
 """One Append stream of `tidemark.v1.Log`: batches in, answers out in the same order.
 
 Owns the stream's batches in flight and the order of their answers. Never looks into a body, never
-retries, never cancels what was accepted. Next: broker/node/append/intake.py
+retries, never cancels what was accepted.
 
-`broker/edge/rpc/flow.py` describes how the stream ends and its back-pressure.
+`broker/edge/rpc/append_flow.py` describes how the stream ends and its back-pressure.
 """
 
 from collections import deque
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.flow import REQUEST_OVERHEAD_BYTES, Flow
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import producer_channel
-from broker.edge.tidemark.arrowable import Arrowable
-from broker.edge.tidemark.batchable import Batchable
+from broker.edge.tidemark.batch_admission import BatchAdmission
+from broker.edge.tidemark.rows_admission import RowsAdmission
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
@@ -33,15 +33,15 @@ TOGETHER_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 async def serve_append(
-    session: Call, directory: Proxy, arrowable: Arrowable, limits: EdgeLimits
+    call: Call, directory: Proxy, rows_admission: RowsAdmission, limits: EdgeLimits
 ) -> None:
     """The whole life of one stream; the refusals are those of `Locate` and of the header."""
-    channel = producer_channel(session.metadata)
+    channel = producer_channel(call.metadata)
     located = await directory.demand(Locate(channel.name, channel.term, writes=True))
-    session.stream.pass_over(limits.passed_over_bytes_max)
-    await session.stream.write_batch([b""])
-    with session.meters.producing(channel.name):
-        await AppendStream(session, located, arrowable, limits).run()
+    call.stream.pass_over(limits.passed_over_bytes_max)
+    await call.stream.write_batch([b""])
+    with call.meters.producing(channel.name):
+        await AppendStream(call, located, rows_admission, limits).run()
 
 
 @dataclass(slots=True)
@@ -76,14 +76,14 @@ class AppendStream:
     """One reader; batches that arrived together are answered together."""
 
     def __init__(
-        self, session: Call, located: Located, arrowable: Arrowable, limits: EdgeLimits
+        self, call: Call, located: Located, rows_admission: RowsAdmission, limits: EdgeLimits
     ) -> None:
-        self._stream = session.stream
-        self._flow = Flow(session, located, limits)
+        self._stream = call.stream
+        self._flow = AppendFlow(call, located, limits)
         self._located = located
         self._limits = limits
-        self._arrowable = arrowable
-        self._batchable = Batchable(located.channel.name, limits.message_bytes_max)
+        self._rows_admission = rows_admission
+        self._admission = BatchAdmission(located.channel.name, limits.message_bytes_max)
         self._in_order: deque[_Together] = deque()
 
     async def run(self) -> None:
@@ -118,8 +118,8 @@ class AppendStream:
             return Refusal(StreamingCode.INVALID_ARGUMENT, f"{error}; split the batch")
         batch = scan_append_request(frame)
         if batch.codec == Codec.ARROW:
-            return await self._arrowable.judge(batch, self._batchable)
-        return self._batchable.judge(batch)
+            return await self._rows_admission.judge(batch, self._admission)
+        return self._admission.judge(batch)
 
     async def _hand_over(self, together: _Together) -> None:
         await self._flow.room(together.cost)

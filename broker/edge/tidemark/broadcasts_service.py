@@ -1,6 +1,6 @@
 """tidemark.v1.Broadcasts: what is on its way, who holds what, and what an operator does about it.
 
-Owns the translation only. Next: broker/coordinator/broadcast/broadcaster.py
+Owns the translation only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,18 +30,18 @@ WAIT_S: Final = 3600.0
 class BroadcastsService:
     """List, Locks, Retry, Skip, WaitForKey."""
 
-    def __init__(self, gate: Middleware, broadcaster: Proxy) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, broadcaster: Proxy) -> None:
+        self._middleware = middleware
         self._broadcaster = broadcaster
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "List": gate.unary(v1.ListBroadcastsRequest, self.list),
-            SERVICE + "Locks": gate.unary(v1.ListLocksRequest, self.locks),
-            SERVICE + "Retry": gate.unary(v1.RetryBroadcastRequest, self.retry),
-            SERVICE + "Skip": gate.unary(v1.SkipBroadcastRequest, self.skip),
-            SERVICE + "WaitForKey": gate.unary(
+            SERVICE + "List": middleware.unary(v1.ListBroadcastsRequest, self.list),
+            SERVICE + "Locks": middleware.unary(v1.ListLocksRequest, self.locks),
+            SERVICE + "Retry": middleware.unary(v1.RetryBroadcastRequest, self.retry),
+            SERVICE + "Skip": middleware.unary(v1.SkipBroadcastRequest, self.skip),
+            SERVICE + "WaitForKey": middleware.unary(
                 v1.WaitForKeyRequest, self.wait_for_key, interruptible=True
             ),
         }

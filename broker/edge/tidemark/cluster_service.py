@@ -1,6 +1,6 @@
 """tidemark.v1.Cluster: what node processes tell their coordinator, and get from it.
 
-Owns the translation only. Next: broker/coordinator/leases/registrar.py
+Owns the translation only.
 """
 
 from collections.abc import Mapping
@@ -35,20 +35,20 @@ class ClusterProxies:
 class ClusterService:
     """Register, Renew, Leave, ReserveTicks, ReportChannels."""
 
-    def __init__(self, gate: Middleware, reaches: ClusterProxies) -> None:
-        self._gate = gate
-        self._reaches = reaches
+    def __init__(self, middleware: Middleware, proxies: ClusterProxies) -> None:
+        self._middleware = middleware
+        self._proxies = proxies
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Register": gate.unary(v1.RegisterRequest, self.register),
-            SERVICE + "Renew": gate.unary(v1.RenewRequest, self.renew),
-            SERVICE + "Leave": gate.unary(v1.LeaveRequest, self.leave, while_draining=True),
-            SERVICE + "ReserveTicks": gate.unary(
+            SERVICE + "Register": middleware.unary(v1.RegisterRequest, self.register),
+            SERVICE + "Renew": middleware.unary(v1.RenewRequest, self.renew),
+            SERVICE + "Leave": middleware.unary(v1.LeaveRequest, self.leave, while_draining=True),
+            SERVICE + "ReserveTicks": middleware.unary(
                 v1.ReserveTicksRequest, self.reserve_ticks, while_draining=True
             ),
-            SERVICE + "ReportChannels": gate.unary(v1.ReportChannelsRequest, self.report),
+            SERVICE + "ReportChannels": middleware.unary(v1.ReportChannelsRequest, self.report),
         }
 
     async def register(self, request: v1.RegisterRequest) -> v1.Lease:
@@ -60,22 +60,22 @@ class ClusterService:
         message = RegisterNode(
             node, request.address, request.pid, request.incarnation, request.cluster_id
         )
-        return _encoded(await self._reaches.registrar.ask(message, deadline_s=ASK_S))
+        return _encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def renew(self, request: v1.RenewRequest) -> v1.Lease:
         """See `RenewLease`."""
         message = RenewLease(_node(request.node_id), request.session, request.stopping)
-        return _encoded(await self._reaches.registrar.ask(message, deadline_s=ASK_S))
+        return _encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def leave(self, request: v1.LeaveRequest) -> v1.LeaveResponse:
         """See `LeaveCluster`."""
         message = LeaveCluster(_node(request.node_id), request.session)
-        await self._reaches.registrar.ask(message, deadline_s=ASK_S)
+        await self._proxies.registrar.ask(message, deadline_s=ASK_S)
         return v1.LeaveResponse()
 
     async def reserve_ticks(self, request: v1.ReserveTicksRequest) -> v1.ReserveTicksResponse:
         """See `TickSource`."""
-        ticks = await self._reaches.oracle.ask(Reserve(request.count), deadline_s=ASK_S)
+        ticks = await self._proxies.oracle.ask(Reserve(request.count), deadline_s=ASK_S)
         return v1.ReserveTicksResponse(first=ticks.first, count=ticks.count)
 
     async def report(self, request: v1.ReportChannelsRequest) -> v1.ReportChannelsResponse:
@@ -86,7 +86,7 @@ class ClusterService:
                 raise invalid_argument(f"{event.name!r} at term {event.term} is no channel")
             kind = NodeOpenedChannel if event.serves else ChannelClosed
             try:
-                self._reaches.assigner.tell(kind(node, PChannelName(event.name), Term(event.term)))
+                self._proxies.assigner.tell(kind(node, PChannelName(event.name), Term(event.term)))
             except ActorError:
                 continue  # it looks for itself when it is back
         return v1.ReportChannelsResponse()

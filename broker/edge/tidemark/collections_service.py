@@ -1,7 +1,6 @@
 """tidemark.v1.Collections: the names people use for sets of vchannels.
 
 Owns the translation, and what may be a schema and follow one.
-Next: broker/coordinator/catalog/catalog.py
 """
 
 from collections.abc import Mapping
@@ -33,18 +32,18 @@ VERSIONS_MAX = 1024
 class CollectionsService:
     """Create, Get, List, Drop, AddColumns."""
 
-    def __init__(self, gate: Middleware, catalog: Proxy) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, catalog: Proxy) -> None:
+        self._middleware = middleware
         self._catalog = catalog
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Create": gate.unary(v1.CreateCollectionRequest, self.create),
-            SERVICE + "Get": gate.unary(v1.GetCollectionRequest, self.get),
-            SERVICE + "List": gate.unary(v1.ListCollectionsRequest, self.list),
-            SERVICE + "Drop": gate.unary(v1.DropCollectionRequest, self.drop),
-            SERVICE + "AddColumns": gate.unary(v1.AddColumnsRequest, self.add_columns),
+            SERVICE + "Create": middleware.unary(v1.CreateCollectionRequest, self.create),
+            SERVICE + "Get": middleware.unary(v1.GetCollectionRequest, self.get),
+            SERVICE + "List": middleware.unary(v1.ListCollectionsRequest, self.list),
+            SERVICE + "Drop": middleware.unary(v1.DropCollectionRequest, self.drop),
+            SERVICE + "AddColumns": middleware.unary(v1.AddColumnsRequest, self.add_columns),
         }
 
     async def create(self, request: v1.CreateCollectionRequest) -> v1.Collection:

@@ -1,7 +1,6 @@
 """tidemark.v1.Commits: batches of staged transactions, committed as one, given up, listed.
 
 Owns the translation, and the giving up of what was staged for nothing.
-Next: broker/coordinator/commit/committer.py
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,17 +32,19 @@ _COMMITTED: Final = StreamingCode.INVALID_TRANSACTION_STATE
 class CommitsService:
     """Commit, Abort, List."""
 
-    def __init__(self, gate: Middleware, committer: Proxy, txns: StagedTxns) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, committer: Proxy, txns: StagedTxns) -> None:
+        self._middleware = middleware
         self._committer = committer
         self._txns = txns
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Commit": gate.unary(v1.CommitBatchRequest, self.commit, interruptible=True),
-            SERVICE + "Abort": gate.unary(v1.AbortBatchRequest, self.abort),
-            SERVICE + "List": gate.unary(v1.ListCommitsRequest, self.list),
+            SERVICE + "Commit": middleware.unary(
+                v1.CommitBatchRequest, self.commit, interruptible=True
+            ),
+            SERVICE + "Abort": middleware.unary(v1.AbortBatchRequest, self.abort),
+            SERVICE + "List": middleware.unary(v1.ListCommitsRequest, self.list),
         }
 
     async def commit(self, request: v1.CommitBatchRequest) -> v1.CommitBatchResponse:
@@ -87,19 +88,19 @@ class CommitsService:
         return ()
 
 
-class CommitsElsewhere:
+class CommitsRedirect:
     """The same on a node whose coordinator is another process: it says where to ask."""
 
-    def __init__(self, gate: Middleware, coordinator: str) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, coordinator: str) -> None:
+        self._middleware = middleware
         self._coordinator = coordinator
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Commit": gate.unary(v1.CommitBatchRequest, self._refuse_commit),
-            SERVICE + "Abort": gate.unary(v1.AbortBatchRequest, self._refuse_abort),
-            SERVICE + "List": gate.unary(v1.ListCommitsRequest, self._refuse_list),
+            SERVICE + "Commit": middleware.unary(v1.CommitBatchRequest, self._refuse_commit),
+            SERVICE + "Abort": middleware.unary(v1.AbortBatchRequest, self._refuse_abort),
+            SERVICE + "List": middleware.unary(v1.ListCommitsRequest, self._refuse_list),
         }
 
     async def _refuse_commit(self, _: v1.CommitBatchRequest) -> v1.CommitBatchResponse:

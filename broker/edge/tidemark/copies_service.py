@@ -1,6 +1,6 @@
 """tidemark.v1.Copies: the coordinator appends to a log of this node: a broadcast, or a word.
 
-Owns the translation only. Next: broker/node/append/intake.py
+Owns the translation only.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ SERVICE = "/tidemark.v1.Copies/"
 class CopiesService:
     """Append."""
 
-    def __init__(self, gate: Middleware, directory: Proxy) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, directory: Proxy) -> None:
+        self._middleware = middleware
         self._directory = directory
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        return {SERVICE + "Append": self._gate.unary(v1.AppendCopiesRequest, self.append)}
+        return {SERVICE + "Append": self._middleware.unary(v1.AppendCopiesRequest, self.append)}
 
     async def append(self, request: v1.AppendCopiesRequest) -> v1.AppendCopiesResponse:
         """INVALID_ARGUMENT without copies; CHANNEL_NOT_EXIST when it is not served here."""

@@ -1,6 +1,6 @@
 """tidemark.v1.TimeSync, its cursors: how far each of some readers has processed its channels.
 
-Owns the translation only. Next: broker/timesync/cursors.py
+Owns the translation only.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ SERVICE = "/tidemark.v1.TimeSync/"
 class CursorsService:
     """MoveCursor, GetCursor, ListCursors, DropCursor; each may be sent again."""
 
-    def __init__(self, gate: Middleware, cursors: Proxy) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, cursors: Proxy) -> None:
+        self._middleware = middleware
         self._cursors = cursors
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "MoveCursor": gate.unary(v1.MoveCursorRequest, self.move),
-            SERVICE + "GetCursor": gate.unary(v1.GetCursorRequest, self.get),
-            SERVICE + "ListCursors": gate.unary(v1.ListCursorsRequest, self.list),
-            SERVICE + "DropCursor": gate.unary(v1.DropCursorRequest, self.drop),
+            SERVICE + "MoveCursor": middleware.unary(v1.MoveCursorRequest, self.move),
+            SERVICE + "GetCursor": middleware.unary(v1.GetCursorRequest, self.get),
+            SERVICE + "ListCursors": middleware.unary(v1.ListCursorsRequest, self.list),
+            SERVICE + "DropCursor": middleware.unary(v1.DropCursorRequest, self.drop),
         }
 
     async def move(self, request: v1.MoveCursorRequest) -> v1.CursorInfo:

@@ -1,7 +1,7 @@
-"""tidemark.v1.TimeSync, its holds: broadcasts wait while somebody takes a cut of their channels.
+"""Serve tidemark.v1.TimeSync, holds: broadcasts wait while a client cuts their channels.
 
-Owns the translation, and that a hold counts only of the coordinator that leads: behind the gate of
-one that was deposed nobody waits any more. Next: broker/coordinator/cuts/cut_lock.py
+A hold counts only if the coordinator that granted it still leads: broadcasts do not wait for the
+cut lock of one that was deposed.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,20 @@ SERVICE = "/tidemark.v1.TimeSync/"
 class HoldsService:
     """HoldBroadcasts, ReleaseBroadcasts."""
 
-    def __init__(self, gate: Middleware, cut_gate: Proxy, lead: Lead) -> None:
-        self._gate = gate
-        self._cut_gate = cut_gate
+    def __init__(self, middleware: Middleware, cut_lock: Proxy, lead: Lead) -> None:
+        self._middleware = middleware
+        self._cut_lock = cut_lock
         self._lead = lead
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "HoldBroadcasts": gate.unary(
+            SERVICE + "HoldBroadcasts": middleware.unary(
                 v1.HoldBroadcastsRequest, self.hold, interruptible=True
             ),
-            SERVICE + "ReleaseBroadcasts": gate.unary(v1.ReleaseBroadcastsRequest, self.release),
+            SERVICE + "ReleaseBroadcasts": middleware.unary(
+                v1.ReleaseBroadcastsRequest, self.release
+            ),
         }
 
     async def hold(self, request: v1.HoldBroadcastsRequest) -> v1.HoldBroadcastsResponse:
@@ -43,12 +45,12 @@ class HoldsService:
         if not 0 < len(channels) <= CHANNELS_MAX or not all(channels):
             cause = f"{len(channels)} channels; a hold needs 1 to {CHANNELS_MAX}, each with a name"
             raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
-        held = await self._cut_gate.ask(TakeHold(channels))
+        held = await self._cut_lock.ask(TakeHold(channels))
         return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
 
     async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:
         """A hold that is unknown has not lasted. INNER when the metadata are away."""
-        lasted = await self._cut_gate.ask(ReleaseHold(request.hold_id))
+        lasted = await self._cut_lock.ask(ReleaseHold(request.hold_id))
         try:
             # Asked behind it: whoever leads now has led while the hold lasted.
             return v1.ReleaseBroadcastsResponse(lasted=lasted and await self._lead.leads())

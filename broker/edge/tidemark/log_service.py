@@ -1,7 +1,6 @@
 """tidemark.v1.Log: batches in and out, and where things are in a log.
 
 Owns the translation of the questions only. A vchannel is answered with the ids of its pchannel.
-Next: broker/edge/tidemark/append_batches.py
 """
 
 from collections.abc import Mapping
@@ -14,8 +13,8 @@ from broker.core.time.span_count import Enough
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.append_batches import serve_append
-from broker.edge.tidemark.arrowable import Arrowable
 from broker.edge.tidemark.read_batches import serve_read
+from broker.edge.tidemark.rows_admission import RowsAdmission
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick
@@ -31,30 +30,30 @@ SERVICE = "/tidemark.v1.Log/"
 class LogService:
     """Append, Read, Describe, Seek, Advance, Measure, Mvcc."""
 
-    def __init__(self, gate: Middleware, directory: Proxy, schemas: RowSchemas) -> None:
-        self._gate = gate
+    def __init__(self, middleware: Middleware, directory: Proxy, schemas: RowSchemas) -> None:
+        self._middleware = middleware
         self._directory = directory
-        self._arrowable = Arrowable(schemas, gate.limits.message_bytes_max)
+        self._rows_admission = RowsAdmission(schemas, middleware.limits.message_bytes_max)
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "Append": gate.streaming(self.append),
-            SERVICE + "Read": gate.streaming(self.read),
-            SERVICE + "Describe": gate.unary(v1.DescribeRequest, self.describe),
-            SERVICE + "Seek": gate.unary(v1.SeekRequest, self.seek),
-            SERVICE + "Advance": gate.unary(v1.AdvanceRequest, self.advance),
-            SERVICE + "Measure": gate.unary(v1.MeasureRequest, self.measure),
-            SERVICE + "Mvcc": gate.unary(v1.MvccRequest, self.mvcc),
+            SERVICE + "Append": middleware.streaming(self.append),
+            SERVICE + "Read": middleware.streaming(self.read),
+            SERVICE + "Describe": middleware.unary(v1.DescribeRequest, self.describe),
+            SERVICE + "Seek": middleware.unary(v1.SeekRequest, self.seek),
+            SERVICE + "Advance": middleware.unary(v1.AdvanceRequest, self.advance),
+            SERVICE + "Measure": middleware.unary(v1.MeasureRequest, self.measure),
+            SERVICE + "Mvcc": middleware.unary(v1.MvccRequest, self.mvcc),
         }
 
-    async def append(self, session: Call) -> None:
+    async def append(self, call: Call) -> None:
         """A stream of batches to one pchannel."""
-        await serve_append(session, self._directory, self._arrowable, self._gate.limits)
+        await serve_append(call, self._directory, self._rows_admission, self._middleware.limits)
 
-    async def read(self, session: Call) -> None:
+    async def read(self, call: Call) -> None:
         """A stream of batches from one pchannel."""
-        await serve_read(session, self._directory, self._gate.limits)
+        await serve_read(call, self._directory, self._middleware.limits)
 
     async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
         """In the order asked; the first channel that is not served fails the call, unless the

@@ -1,6 +1,6 @@
 """What the admin service may see of the process it is in, and do to it.
 
-Owns nothing: it is a view. Next: broker/edge/tidemark/admin_service.py
+Owns nothing: it is a view.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from broker.model.damage import Damage
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class ProcessView:
     """`tree`: the live actors; `chaos_allowed`: whether callers may kill them."""
 
     tree: System

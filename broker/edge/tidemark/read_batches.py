@@ -2,7 +2,6 @@
 
 Owns the reader's cursor and its credit. Never cuts a batch: one goes out whole, with the range of
 messages that is meant, so a credit may be exceeded by one batch.
-Next: broker/edge/tidemark/slices.py
 """
 
 from collections.abc import Sequence
@@ -16,13 +15,13 @@ from broker.core.log.delivery import Item
 from broker.core.naming import belongs_to
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.failures import late
+from broker.edge.rpc.failures import timed_out
 from broker.edge.rpc.middleware import Call, decoded
 from broker.edge.rpc.proxies import Proxy
-from broker.edge.rpc.pulling import Puller
 from broker.edge.rpc.request_metadata import consumer_channel
+from broker.edge.rpc.scanner_proxy import ScannerProxy
 from broker.edge.rpc.stream_meters import StreamMeter
-from broker.edge.tidemark.slices import RowsWanted, batch_of
+from broker.edge.tidemark.slice_to_batch import RowProjection, batch_of
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
@@ -49,12 +48,12 @@ CREDIT_BYTES_MIN: Final = 32 * 1024
 VCHANNELS_MAX: Final = 16_384
 
 
-async def serve_read(session: Call, directory: Proxy, limits: EdgeLimits) -> None:
+async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
     """The whole life of one stream; refusals of the header, `Locate`, the request, the Scanner."""
-    channel = consumer_channel(session.metadata)
+    channel = consumer_channel(call.metadata)
     located = await directory.demand(Locate(channel.name, channel.term))
-    await session.stream.write_batch([b""])
-    requests = await _first_requests(session.stream, limits.idle_peer_s)
+    await call.stream.write_batch([b""])
+    requests = await _first_requests(call.stream, limits.idle_peer_s)
     if not requests:
         return
     wanted = requests[0].open
@@ -66,19 +65,19 @@ async def serve_read(session: Call, directory: Proxy, limits: EdgeLimits) -> Non
     opening, cursor = await _opening(wanted, located)
     opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])
-    stream = ReadStream(session.stream, TimeTick(wanted.until_tick), credit_bytes)
+    stream = ReadStream(call.stream, TimeTick(wanted.until_tick), credit_bytes)
     stream.rows = rows
-    puller = Puller(directory, opening, opened.scanner)
-    with session.meters.consuming(channel.name) as meter:
+    scanner = ScannerProxy(directory, opening, opened.scanner)
+    with call.meters.consuming(channel.name) as meter:
         stream.meter = meter
-        await stream.run(puller, cursor or opened.cursor, limits.consume_credit_bytes)
+        await stream.run(scanner, cursor or opened.cursor, limits.consume_credit_bytes)
 
 
 async def _first_requests(stream: ServerBatchStream, within_s: float) -> list[v1.ReadRequest]:
     """A reader sends them at once; one that does not would hold its place for ever."""
     with anyio.move_on_after(within_s):
         return [decoded(it, v1.ReadRequest) for it in await stream.read_batch()]
-    raise late(f"no request came within {within_s:g} s")
+    raise timed_out(f"no request came within {within_s:g} s")
 
 
 class ReadStream:
@@ -86,23 +85,23 @@ class ReadStream:
 
     def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
         self.meter = StreamMeter()
-        self.rows: RowsWanted | None = None
+        self.rows: RowProjection | None = None
         self._stream = stream
         self._until = until
         self._credit_bytes = credit_bytes
         self._more_credit = anyio.Event()
         self._feeding = anyio.CancelScope()
 
-    async def run(self, puller: Puller, cursor: ReadPosition, bytes_max: int) -> None:
+    async def run(self, scanner: ScannerProxy, cursor: ReadPosition, bytes_max: int) -> None:
         """Until everything wanted was given, or the reader half-closes."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._take_credit)
                 with self._feeding:
-                    await self._feed(puller, cursor, bytes_max)
+                    await self._feed(scanner, cursor, bytes_max)
                 tasks.cancel_scope.cancel()
         finally:
-            puller.release()
+            scanner.release()
 
     async def _take_credit(self) -> None:
         while frames := await self._stream.read_batch():
@@ -111,14 +110,14 @@ class ReadStream:
             self._more_credit.set()
         self._feeding.cancel()
 
-    async def _feed(self, puller: Puller, cursor: ReadPosition, bytes_max: int) -> None:
+    async def _feed(self, scanner: ScannerProxy, cursor: ReadPosition, bytes_max: int) -> None:
         while True:
             while self._credit_bytes <= 0:
                 self._more_credit = anyio.Event()
                 await self._more_credit.wait()
             room = await self._stream.room()
             allowed = min(room, bytes_max, self._credit_bytes)
-            delivery = await puller.pull(cursor, max(CREDIT_BYTES_MIN, allowed))
+            delivery = await scanner.pull(cursor, max(CREDIT_BYTES_MIN, allowed))
             cursor = delivery.cursor
             framed, end = self._framed(delivery)
             if framed:
@@ -256,14 +255,14 @@ def _position(cursor: ReadPosition) -> Position:
     return Position(cursor.next_id, cursor.tick, cursor.open_id or 0, cursor.inside)
 
 
-def _rows_wanted(wanted: v1.ReadOpen) -> RowsWanted | None:
+def _rows_wanted(wanted: v1.ReadOpen) -> RowProjection | None:
     if wanted.columns and not wanted.rows:
         raise invalid_argument("columns are those of rows: ask for rows, too")
     if len(wanted.columns) > COLUMNS_MAX:
         raise invalid_argument(
             f"{len(wanted.columns)} columns; a collection has at most {COLUMNS_MAX}"
         )
-    return RowsWanted(frozenset(wanted.columns)) if wanted.rows else None
+    return RowProjection(frozenset(wanted.columns)) if wanted.rows else None
 
 
 def _transaction(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:

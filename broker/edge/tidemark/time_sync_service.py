@@ -1,6 +1,6 @@
 """tidemark.v1.TimeSync: cuts, and barriers to take part in and to watch.
 
-Owns the translation only. Next: broker/timesync/barriers.py
+Owns the translation only.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ RETRY_PAUSE_S = 0.2
 class TimeSyncService:
     """JoinBarrier, ReportTick, LeaveBarrier, WatchBarrier, ListBarriers."""
 
-    def __init__(self, gate: Middleware, reaches: Proxies) -> None:
-        self._gate = gate
-        self._reaches = reaches
+    def __init__(self, middleware: Middleware, proxies: Proxies) -> None:
+        self._middleware = middleware
+        self._proxies = proxies
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        gate = self._gate
+        middleware = self._middleware
         return {
-            SERVICE + "JoinBarrier": gate.unary(v1.JoinBarrierRequest, self.join),
-            SERVICE + "ReportTick": gate.unary(v1.ReportTickRequest, self.report),
-            SERVICE + "LeaveBarrier": gate.unary(v1.LeaveBarrierRequest, self.leave),
-            SERVICE + "WatchBarrier": gate.watching(v1.WatchBarrierRequest, self.watch),
-            SERVICE + "ListBarriers": gate.unary(v1.ListBarriersRequest, self.list),
+            SERVICE + "JoinBarrier": middleware.unary(v1.JoinBarrierRequest, self.join),
+            SERVICE + "ReportTick": middleware.unary(v1.ReportTickRequest, self.report),
+            SERVICE + "LeaveBarrier": middleware.unary(v1.LeaveBarrierRequest, self.leave),
+            SERVICE + "WatchBarrier": middleware.watching(v1.WatchBarrierRequest, self.watch),
+            SERVICE + "ListBarriers": middleware.unary(v1.ListBarriersRequest, self.list),
         }
 
     async def join(self, request: v1.JoinBarrierRequest) -> v1.JoinBarrierResponse:
@@ -66,7 +66,7 @@ class TimeSyncService:
         await self._keeper(_kind(request.kind)).ask(leave)
         return v1.LeaveBarrierResponse()
 
-    async def watch(self, request: v1.WatchBarrierRequest, session: Call) -> None:
+    async def watch(self, request: v1.WatchBarrierRequest, call: Call) -> None:
         """Until the watcher goes. A barrier that is being restarted is asked again."""
         keeper = self._keeper(_kind(request.kind))
         after = TimeTick(request.after_tick)
@@ -82,31 +82,31 @@ class TimeSyncService:
                 response = v1.WatchBarrierResponse(
                     time_ticks=list(news.ticks), barrier=_encoded(news.view)
                 )
-                await session.stream.write_batch([bytes(response)])
+                await call.stream.write_batch([bytes(response)])
 
     async def list(self, _: v1.ListBarriersRequest) -> v1.ListBarriersResponse:
         """Soft ones first."""
-        keepers = (self._reaches.soft_barrier, self._reaches.hard_barrier)
+        keepers = (self._proxies.soft_barrier, self._proxies.hard_barrier)
         found = [await keeper.ask(ListBarriers()) for keeper in keepers]
         return v1.ListBarriersResponse(
             barriers=[_encoded(view) for views in found for view in views]
         )
 
     def _keeper(self, kind: BarrierKind) -> Proxy:
-        soft, hard = self._reaches.soft_barrier, self._reaches.hard_barrier
+        soft, hard = self._proxies.soft_barrier, self._proxies.hard_barrier
         return soft if kind is BarrierKind.SOFT else hard
 
 
 class CutService:
     """Cut. `everywhere`: a channel that is not here now is about to be, if the cluster has it."""
 
-    def __init__(self, gate: Middleware, reaches: Proxies, *, everywhere: bool) -> None:
-        self._gate = gate
-        self._reaches = reaches
+    def __init__(self, middleware: Middleware, proxies: Proxies, *, everywhere: bool) -> None:
+        self._middleware = middleware
+        self._proxies = proxies
         self._everywhere = everywhere
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        return {SERVICE + "Cut": self._gate.unary(v1.CutRequest, self.cut)}
+        return {SERVICE + "Cut": self._middleware.unary(v1.CutRequest, self.cut)}
 
     async def cut(self, request: v1.CutRequest) -> v1.CutResponse:
         """See `cut_channels`."""
@@ -118,12 +118,12 @@ class CutService:
         )
 
     async def _locate(self, name: PChannelName) -> Located:
-        return await self._reaches.directory.demand(Locate(name, None))
+        return await self._proxies.directory.demand(Locate(name, None))
 
     async def _is_known(self, name: PChannelName) -> bool:
         if not self._everywhere:
             return False
-        known = await self._reaches.assigner.ask(ListPChannels())
+        known = await self._proxies.assigner.ask(ListPChannels())
         return any(it.name == name for it in known)
 
 

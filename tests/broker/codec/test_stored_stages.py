@@ -8,7 +8,7 @@ import pytest
 from broker.codec.staged_votes import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
 from broker.codec.stored_stages import stage_of
-from broker.edge.milvus.appendable import Appendable
+from broker.edge.milvus.message_admission import MessageAdmission
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, TxnId, VChannelName
 from broker.model.message import PREPARE_TXN, Appended, MessageType, NewMessage
@@ -51,7 +51,7 @@ def begin(stage: str, **more: str) -> ScannedMessage:
 
 def test_a_begin_says_which_stage_it_is_of() -> None:
     text = STAGE.encode(StageKey(NAME.app, NAME.batch, NAME.part, NAME.attempt))
-    found = Appendable(P, 1000).judge(begin(text))
+    found = MessageAdmission(P, 1000).judge(begin(text))
     assert not isinstance(found, Refusal)
     assert found.stage == NAME == stage_of(found.body) == StoredHeaders().stage(found.body)
 
@@ -64,7 +64,7 @@ def test_a_begin_says_in_which_life_of_its_app_it_is_staged() -> None:
         assert found is not None
         assert (found, found.run) == (NAME, run)
     for wrong in ("", "-1", "x", str(NUMBER_MAX + 1)):
-        refused = Appendable(P, 1000).judge(begin(text, **{STAGE_RUN.key: wrong}))
+        refused = MessageAdmission(P, 1000).judge(begin(text, **{STAGE_RUN.key: wrong}))
         assert isinstance(refused, Refusal)
         assert "tidemark.stage_run" in refused.cause
 
@@ -74,7 +74,7 @@ def test_a_begin_says_in_which_life_of_its_app_it_is_staged() -> None:
 )
 def test_a_begin_of_no_possible_stage_is_refused(text: str) -> None:
     scanned = begin(text)
-    found = Appendable(P, 1000).judge(scanned)
+    found = MessageAdmission(P, 1000).judge(scanned)
     assert isinstance(found, Refusal)
     assert found.code is StreamingCode.INVALID_ARGUMENT
     assert "tidemark.stage" in found.cause

@@ -40,20 +40,20 @@ def spec() -> SupervisorSpec:
 async def test_a_restarted_actor_answers_as_if_nothing_had_happened() -> None:
     async with System(spec()) as system:
         first = system.find("/root/one")
-        reach = Proxy(lambda: first if reach_first.pop() else system.find("/root/one"))
-        reach_first = [False, False, True]
-        assert await reach.ask(Ask()) == "yes"
-        reach_first = [False, True]
+        proxy = Proxy(lambda: first if first_answers.pop() else system.find("/root/one"))
+        first_answers = [False, False, True]
+        assert await proxy.ask(Ask()) == "yes"
+        first_answers = [False, True]
         system.kill("/root/one")
-        assert await reach.ask(Ask()) == "yes"
+        assert await proxy.ask(Ask()) == "yes"
 
 
 async def test_a_refusal_is_raised_when_demanded() -> None:
     async with System(spec()) as system:
-        reach = Proxy(lambda: system.find("/root/one"))
-        assert await reach.demand(Ask()) == "yes"
+        proxy = Proxy(lambda: system.find("/root/one"))
+        assert await proxy.demand(Ask()) == "yes"
         with pytest.raises(Refused):
-            await reach.demand(Ask(refuse=True))
+            await proxy.demand(Ask(refuse=True))
 
 
 async def test_nobody_is_asked_for_long_when_there_is_nobody(

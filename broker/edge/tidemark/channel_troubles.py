@@ -1,7 +1,6 @@
 """Which pchannels are in trouble, and why, as far as the actors say.
 
 Owns the join of what the coordinator has recorded with what actors tell. It judges no actor.
-Next: broker/edge/tidemark/admin_service.py
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from schemas.generated.tidemark import v1
 NOT_TOLD = "nobody serves it, and nobody has said why yet"
 
 
-def troubles(
+def channel_troubles(
     known: Sequence[PChannelMeta], statistics: Sequence[ActorStatistics]
 ) -> list[v1.ChannelTrouble]:
     """Those that are not served, or take no appends; in the order of `known`."""

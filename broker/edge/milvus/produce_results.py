@@ -2,7 +2,6 @@
 
 Owns the one result that carries more than ids: Milvus's client looks for the list of flushed
 segments in the answer to a ManualFlush, be it empty.
-Next: schemas/splice.py
 """
 
 from broker.model.failure import Refusal

@@ -5,7 +5,7 @@ from base64 import b64encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.edge.milvus.appendable import EMPTY_HEADER, Appendable
+from broker.edge.milvus.message_admission import EMPTY_HEADER, MessageAdmission
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import NewMessage
@@ -59,24 +59,24 @@ def naive(message: ScannedMessage) -> StreamingCode:
 
 @given(st.lists(SCANNED, max_size=20))
 def test_every_verdict_is_that_of_the_plain_rules(messages: list[ScannedMessage]) -> None:
-    appendable = Appendable(P0, 100)
+    admission = MessageAdmission(P0, 100)
     for message in messages:
-        verdict = appendable.judge(message)
+        verdict = admission.judge(message)
         code = verdict.code if isinstance(verdict, Refusal) else StreamingCode.OK
         assert code is naive(message), message
 
 
 def test_a_message_goes_on_untouched_and_gets_a_header_only_when_it_has_none() -> None:
-    appendable = Appendable(P0, 100)
+    admission = MessageAdmission(P0, 100)
     for message, body in (
         (GOOD, STORED),
         (GOOD._replace(has_header=False), STORED + EMPTY_HEADER),
     ):
-        assert appendable.judge(message) == NewMessage(GOOD.vchannel, 2, body, 10, 0)
+        assert admission.judge(message) == NewMessage(GOOD.vchannel, 2, body, 10, 0)
 
 
 def test_the_cause_names_what_is_wrong() -> None:
-    verdict = Appendable(P0, 100).judge(GOOD._replace(vchannel="elsewhere_0_1v0"))
+    verdict = MessageAdmission(P0, 100).judge(GOOD._replace(vchannel="elsewhere_0_1v0"))
     assert isinstance(verdict, Refusal)
     assert "elsewhere_0_1v0" in verdict.cause
     assert P0 in verdict.cause
@@ -85,16 +85,16 @@ def test_the_cause_names_what_is_wrong() -> None:
 def test_a_begin_says_its_keepalive_in_its_header_and_gets_its_name_from_the_log() -> None:
     header = write_entry(b"\x1a", "_h", b64encode(begin_header(2500)).decode())
     begin = GOOD._replace(type=900, stored=header)
-    verdict = Appendable(P0, 100).judge(begin)
+    verdict = MessageAdmission(P0, 100).judge(begin)
     assert isinstance(verdict, NewMessage)
     assert verdict.txn == TxnContext(TxnId(0), 2500)
-    wrong = Appendable(P0, 100).judge(begin._replace(stored=b"\x1a\x06\x0a\x02_h\x12\x05!"))
+    wrong = MessageAdmission(P0, 100).judge(begin._replace(stored=b"\x1a\x06\x0a\x02_h\x12\x05!"))
     assert isinstance(wrong, Refusal)
     assert wrong.code is StreamingCode.INVALID_ARGUMENT
 
 
 def test_a_message_of_a_transaction_brings_its_name() -> None:
-    verdict = Appendable(P0, 100).judge(GOOD._replace(txn="CAEQkE4="))
+    verdict = MessageAdmission(P0, 100).judge(GOOD._replace(txn="CAEQkE4="))
     assert isinstance(verdict, NewMessage)
     assert verdict.txn == TxnContext(TxnId(1), 10_000)
 
@@ -102,6 +102,6 @@ def test_a_message_of_a_transaction_brings_its_name() -> None:
 def test_an_exclusive_message_says_whether_it_concerns_the_whole_pchannel() -> None:
     drop = GOOD._replace(type=6)
     for stored, whole in ((STORED, False), (STORED + write_entry(b"\x1a", "_pcl", ""), True)):
-        verdict = Appendable(P0, 100).judge(drop._replace(stored=stored))
+        verdict = MessageAdmission(P0, 100).judge(drop._replace(stored=stored))
         assert isinstance(verdict, NewMessage)
         assert verdict.pchannel_level is whole

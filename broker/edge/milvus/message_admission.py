@@ -2,7 +2,6 @@
 
 Owns the order of the checks. Never touches a message's bytes except to give it the header property
 that every consumer needs, and never judges whether a transaction exists.
-Next: broker/edge/milvus/produce.py
 """
 
 from functools import lru_cache
@@ -38,7 +37,7 @@ PLAIN_TYPES: Final = KNOWN_TYPES - {
 VCHANNELS_REMEMBERED_MAX: Final = 4096
 
 
-class Appendable:
+class MessageAdmission:
     """The rules for one Produce stream."""
 
     def __init__(self, pchannel: PChannelName, message_bytes_max: int) -> None:

@@ -1,7 +1,6 @@
 """A part of a record as a ReadBatch: as it is stored, or rows with some of their columns.
 
 Owns no state. Never looks into a body but to take columns out of rows, which copies those alone.
-Next: schemas/batches.py
 """
 
 from broker.model.batch import BatchPart, Codec
@@ -47,7 +46,7 @@ def _of_payloads(plain: ReadBatch, batch: BatchPart) -> ReadBatch:
     )
 
 
-class RowsWanted:
+class RowProjection:
     """For a reader of rows alone. `columns`: those, of what each batch has; none for all."""
 
     def __init__(self, columns: frozenset[str]) -> None:

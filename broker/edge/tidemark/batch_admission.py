@@ -3,7 +3,6 @@
 Owns the order of the checks and the properties that the log adds for all messages of a batch. It
 adds up sizes and unpacks a packed body once, to see that it is what it claims; it never looks into
 a payload.
-Next: broker/edge/tidemark/append_batches.py
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.core.naming import belongs_to
-from broker.edge.milvus.appendable import PLAIN_TYPES
+from broker.edge.milvus.message_admission import PLAIN_TYPES
 from broker.model.batch import BatchPart, Codec, Durability, Keys, NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
@@ -39,7 +38,7 @@ _TXN_KEY: Final = TXN.key.encode()
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
-class Batchable:
+class BatchAdmission:
     """The rules for one Append stream."""
 
     def __init__(self, pchannel: PChannelName, bytes_max: int) -> None:

@@ -1,7 +1,7 @@
 """One reader's Scanner, whichever incarnation of it lives: asked, looked for again, let go.
 
 Owns no position: every Pull carries a cursor, so a Scanner that was restarted, or left because
-nobody pulled for long, goes on where the reader is. Next: broker/node/scanner.py
+nobody pulled for long, goes on where the reader is.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ PULL_TRIES_MAX: Final = 20
 RETRY_PAUSE_S: Final = 0.05
 
 
-class Puller:
+class ScannerProxy:
     """See the module. `opening` is what opened the Scanner, for when another one is needed."""
 
     __slots__ = ("_directory", "_opening", "_scanner")

@@ -2,7 +2,6 @@
 
 Owns what one server knows of the schemas of collections, and the order of the checks. Rows are
 looked at whole, once, here: whoever reads them later relies on it.
-Next: broker/edge/tidemark/batchable.py
 
 Why a schema may be remembered: it only grows, so what fitted it fits it still. Rows that do not fit
 are the occasion to ask for a newer one.
@@ -15,7 +14,7 @@ from anyio.to_thread import run_sync
 
 from broker.core.naming import collection_id_of
 from broker.edge.rpc.arrow_library import load_arrow
-from broker.edge.tidemark.batchable import Batchable
+from broker.edge.tidemark.batch_admission import BatchAdmission
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
@@ -34,7 +33,7 @@ ON_THE_LOOP_BYTES_MAX: Final = 256 * 1024
 """A larger body is checked in a thread: nobody else should wait for it."""
 
 
-class Arrowable:
+class RowsAdmission:
     """For all Append streams of a server."""
 
     def __init__(self, schemas: RowSchemas, bytes_max: int) -> None:
@@ -42,7 +41,7 @@ class Arrowable:
         self._bounds = Bounds(BATCH_MESSAGES_MAX, bytes_max)
         self._known: OrderedDict[CollectionId, RowSchema] = OrderedDict()
 
-    async def judge(self, batch: ScannedBatch, plain: Batchable) -> NewBatch | Refusal:
+    async def judge(self, batch: ScannedBatch, plain: BatchAdmission) -> NewBatch | Refusal:
         """The rows as an Appender takes them, or the code and cause for their producer."""
         refusal = plain.refusal(batch) or self._odd(batch)
         if refusal is not None:

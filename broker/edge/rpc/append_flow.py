@@ -1,7 +1,7 @@
 """What a stream of appends has in flight, and how it ends: one part of both protocols' streams.
 
 Owns the count of what is unanswered, the answers on their way out, the back-pressure, and the
-reason of the end. It never looks at a request or an answer. Next: broker/edge/milvus/produce.py
+reason of the end. It never looks at a request or an answer.
 
 Order of ends (facts of the wire, 3.2): whatever ends the stream, requests are no longer read, the
 ones in flight get their answers, then the stream says its last word. Back-pressure: while
@@ -38,12 +38,12 @@ GONE_CODES: Final = frozenset({StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_
 """In an answer these say that the pchannel left this node: the stream can do no more."""
 
 
-class Flow:
-    """For one stream, the one of `session`."""
+class AppendFlow:
+    """For one stream, the one of `call`."""
 
-    def __init__(self, session: Call, located: Located, limits: EdgeLimits) -> None:
-        self._session = session
-        self._stream = session.stream
+    def __init__(self, call: Call, located: Located, limits: EdgeLimits) -> None:
+        self._call = call
+        self._stream = call.stream
         self._located = located
         self._limits = limits
         self._reading = anyio.CancelScope()
@@ -60,7 +60,7 @@ class Flow:
 
         Raises nothing that the peer can cause: what came before a fault is still answered.
         """
-        self._session.end_with(self.end)
+        self._call.end_with(self.end)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write)
