@@ -18,7 +18,7 @@ import anyio
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.stdout import until_nobody_reads
 from broker.client import BadTarget, Client, Received, TidemarkError
-from broker.client.net.race import until_first
+from broker.client.net.until_first import until_first
 from broker.client.read.start import Start
 
 LOOK_EVERY_S = 0.2

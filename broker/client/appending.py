@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from broker.client.append.appends import Appends
+from broker.client.append.arrow_batches import split_rows
 from broker.client.append.batch_producer import Ticket
-from broker.client.append.row_pieces import split_rows
-from broker.client.append.sendable import shared_of
+from broker.client.append.outgoing_batch import shared_of
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards, Targets
 from broker.client.durability import Durability, level_of

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from broker.client.append.appends import Appends
 from broker.client.append.batch_producer import Gathering
 from broker.client.append.outbox import SendLimits
+from broker.client.batch import MessageBatch
 from broker.client.cluster.admin import ActorInfo, Admin, ChannelInfo, Health
 from broker.client.cluster.broadcast import Broadcasts
 from broker.client.cluster.cluster_view import ClusterView
@@ -21,15 +22,16 @@ from broker.client.cluster.collections import Collections
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import Targets, together
 from broker.client.errors import ClosedClient, ForkedClient
+from broker.client.message import Batch
 from broker.client.net.deadlines import Deadlines
 from broker.client.net.network import Network
 from broker.client.net.owners import Owners
 from broker.client.read.batch_start import BatchStart, BatchUntil, plan_batches
-from broker.client.read.batch_subscription import BatchSubscription, Only
+from broker.client.read.batch_subscription import Only
+from broker.client.read.deliveries import Source
 from broker.client.read.row_scanner import RowForm, RowScanner, schema_of_targets
 from broker.client.read.scanner import BatchScanner, Scanner
 from broker.client.read.start import ReadOptions, Start, Until, plan
-from broker.client.read.subscription import Subscription
 from broker.client.staging import Staging
 from broker.client.timekeeping import Timekeeping
 from broker.client.txn.batch_commits import BatchCommits
@@ -139,7 +141,7 @@ class Client(Staging, Timekeeping):
         names = [target] if isinstance(target, str) else list(target)
         only = Only(tuple([int(it) for it in types]))
 
-        async def subscriptions() -> Sequence[BatchSubscription]:
+        async def subscriptions() -> Sequence[Source[MessageBatch]]:
             self._check_usable()
             shards = together([await self._targets.resolve(name) for name in names])
             return await plan_batches(self._network, self._offsets, shards, (start, until), only)
@@ -175,7 +177,7 @@ class Client(Staging, Timekeeping):
             found = schema or await schema_of_targets(self._collections, names)
             return RowForm(found, wanted)
 
-        async def subscriptions(shape: RowForm) -> Sequence[BatchSubscription]:
+        async def subscriptions(shape: RowForm) -> Sequence[Source[MessageBatch]]:
             self._check_usable()
             shards = together([await self._targets.resolve(name) for name in names])
             only = Only(rows=True, columns=shape.asked)
@@ -186,7 +188,7 @@ class Client(Staging, Timekeeping):
     def _reader(self, target: str, options: ReadOptions) -> Scanner:
         self._check_usable()
 
-        async def subscriptions() -> Sequence[Subscription]:
+        async def subscriptions() -> Sequence[Source[Batch]]:
             self._check_usable()
             shards = await self._targets.resolve(target)
             return await plan(self._network, self._offsets, shards, options)

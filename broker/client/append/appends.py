@@ -12,9 +12,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.append.batch_producer import BatchProducer, Gathering, SharedBatch, Ticket
-from broker.client.append.by_pchannel import ByPChannel
-from broker.client.append.landing import (
+from broker.client.append.append_results import (
     Offered,
     abandon,
     all_landed,
@@ -22,9 +20,11 @@ from broker.client.append.landing import (
     landed,
     landed_or_failed,
 )
+from broker.client.append.batch_producer import BatchHeader, BatchProducer, Gathering, Ticket
+from broker.client.append.by_pchannel import ByPChannel
 from broker.client.append.outbox import SendLimits
+from broker.client.append.outgoing_batch import Ready, check_batch, is_plain, ready, shared_of
 from broker.client.append.producer import Producer
-from broker.client.append.sendable import Ready, check_batch, is_plain, ready, shared_of
 from broker.client.append.txn_appends import TxnAppends
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
@@ -79,7 +79,7 @@ class Appends:
         return self._gather(message, shared, deadline_s)
 
     async def batch(
-        self, shared: SharedBatch, payloads: Sequence[bytes], keys: Sequence[Key | None] | None
+        self, shared: BatchHeader, payloads: Sequence[bytes], keys: Sequence[Key | None] | None
     ) -> AppendedBatch:
         """Append all as one batch."""
         check_batch(payloads, keys)
@@ -128,7 +128,7 @@ class Appends:
             raise
         return all_landed(results, counts)
 
-    async def _gather(self, message: Message, shared: SharedBatch, deadline_s: float) -> Ticket:
+    async def _gather(self, message: Message, shared: BatchHeader, deadline_s: float) -> Ticket:
         producer = self._batches.of(shared.vchannel)
         if not producer.has_room:
             await producer.wait_for_room(self._now_s() + deadline_s)
@@ -164,7 +164,7 @@ class Appends:
 
     async def _offer(self, work: Ready, deadline_s: float) -> Offered:
         message, vchannel, how = work
-        if isinstance(how, SharedBatch):
+        if isinstance(how, BatchHeader):
             return await self._gather(message, how, deadline_s)
         producer = self._single.of(vchannel)
         return vchannel, await producer.offer_when_room(how, self._now_s() + deadline_s)

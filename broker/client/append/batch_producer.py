@@ -70,7 +70,7 @@ class Gathering:
             codec_named(self.compression)
 
 
-class SharedBatch(NamedTuple):
+class BatchHeader(NamedTuple):
     """What the messages of a batch have in common."""
 
     vchannel: VChannelName
@@ -108,12 +108,12 @@ class BatchProducer(Producer):
         self._gathering = gathering
         self._codec = codec_named(gathering.compression) if gathering.compression else 0
         self._new_name = new_name
-        self._open: dict[SharedBatch, _Open] = {}
+        self._open: dict[BatchHeader, _Open] = {}
         self._tickets = 0
         self._flushing = False
         super().__init__(name, network, limits, resend=resend)
 
-    def gather(self, shared: SharedBatch, message: Message) -> Ticket:
+    def gather(self, shared: BatchHeader, message: Message) -> Ticket:
         """Take one message in; the ticket gets where it landed, or the error."""
         if self._closing:
             raise ClosedClient("the client is closed")
@@ -139,7 +139,7 @@ class BatchProducer(Producer):
 
     def offer_batch(
         self,
-        shared: SharedBatch,
+        shared: BatchHeader,
         payloads: Sequence[bytes],
         keys: Sequence[bytes | None],
         deadline_at_s: float,
@@ -149,7 +149,7 @@ class BatchProducer(Producer):
         return self.offer_request(shared, request, len(payloads), deadline_at_s)
 
     def offer_rows(
-        self, shared: SharedBatch, body: bytes, rows: int, deadline_at_s: float
+        self, shared: BatchHeader, body: bytes, rows: int, deadline_at_s: float
     ) -> PendingAppend[Waiter]:
         """Take a batch of Arrow rows in. After what was gathered before it."""
         batch = ScannedBatch(
@@ -162,7 +162,7 @@ class BatchProducer(Producer):
         return self.offer_request(shared, append_request(batch, [body]), rows, deadline_at_s)
 
     def offer_request(
-        self, shared: SharedBatch, request: bytes, count: int, deadline_at_s: float
+        self, shared: BatchHeader, request: bytes, count: int, deadline_at_s: float
     ) -> PendingAppend[Waiter]:
         """Take an AppendRequest of so many messages in."""
         if self._closing:
@@ -225,7 +225,7 @@ class BatchProducer(Producer):
     def _new_stream(self, location: Location) -> ProduceStream:
         return AppendStream(location, self._outbox, self._work, self)
 
-    def _begin(self, shared: SharedBatch) -> _Open:
+    def _begin(self, shared: BatchHeader) -> _Open:
         batch = self._open[shared] = _Open(self._loop.time() + shared.deadline_s)
         if not self._little_on_the_way():
             linger_s = self._gathering.linger_ms / 1000
@@ -254,7 +254,7 @@ class BatchProducer(Producer):
                 linger_s = self._gathering.linger_ms / 1000
                 batch.linger = self._loop.call_later(linger_s, self._lingered, shared, batch)
 
-    def _lingered(self, shared: SharedBatch, batch: _Open) -> None:
+    def _lingered(self, shared: BatchHeader, batch: _Open) -> None:
         if self._open.get(shared) is batch:
             self._seal(shared)
             self._work.set()
@@ -264,7 +264,7 @@ class BatchProducer(Producer):
             self._seal(next(iter(self._open)))
         self._work.set()
 
-    def _seal(self, shared: SharedBatch) -> None:
+    def _seal(self, shared: BatchHeader) -> None:
         """Close a batch and put it in line; those who left before it was closed are not in it.
 
         The caller sees to it that the stream hears of it.
@@ -337,7 +337,7 @@ class _Gathered:
 
 
 def encode_batch(
-    shared: SharedBatch,
+    shared: BatchHeader,
     payloads: Sequence[bytes],
     keys: Sequence[bytes | None],
     codec: int,

@@ -14,9 +14,9 @@ from broker.client.append.outbox import Outbox
 from broker.client.errors import ConnectionLost, ProtocolBroken
 from broker.client.net.assignment_table import Location
 from broker.client.net.connection import Connection, Conversation
-from broker.client.net.milvus_frames import PRODUCE, PRODUCE_CLOSE, producer_metadata
-from broker.client.net.race import until_first
+from broker.client.net.control_messages import PRODUCE, PRODUCE_CLOSE, producer_metadata
 from broker.client.net.retry_rules import RetryVerdict
+from broker.client.net.until_first import until_first
 from schemas.encoding.frames import frames
 from schemas.wire import (
     Closed,

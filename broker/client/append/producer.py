@@ -27,8 +27,8 @@ from broker.client.errors import (
 from broker.client.net.assignment_table import Location
 from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.network import Network
-from broker.client.net.race import until_first
 from broker.client.net.retry_rules import RetryVerdict, is_wrong_node
+from broker.client.net.until_first import until_first
 from broker.model.channel import PChannel
 from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName

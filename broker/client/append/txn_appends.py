@@ -3,19 +3,19 @@
 It owns the form that each body goes in, and the order of those that are given together. Batches are
 numbered, so one whose answer was lost is sent again and stored once; a body that goes by itself is
 sent once, and its outcome may stay unknown.
-Next: broker/client/append/sendable.py
+Next: broker/client/append/outgoing_batch.py
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from broker.client.append.batch_producer import BatchProducer, SharedBatch, landings
+from broker.client.append.append_results import Offered, abandon, landed, landed_or_failed
+from broker.client.append.batch_producer import BatchHeader, BatchProducer, landings
 from broker.client.append.by_pchannel import ByPChannel
-from broker.client.append.landing import Offered, abandon, landed, landed_or_failed
 from broker.client.append.outbox import PendingAppend
+from broker.client.append.outgoing_batch import Ready, encoded, ready
 from broker.client.append.producer import Producer, Waiter
-from broker.client.append.sendable import Ready, encoded, ready
 from broker.client.errors import OutcomeUnknown, TidemarkError, TransactionExpired
 from broker.client.message import Appended, Message, key_bytes
 from broker.model.ids import VChannelName
@@ -28,7 +28,7 @@ BODIES_MAX = 4096
 class _Piece:
     """Bodies that follow each other and go out together, or one that goes by itself."""
 
-    how: SharedBatch | bytes
+    how: BatchHeader | bytes
     payloads: list[bytes] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     size_bytes: int = 0
@@ -84,7 +84,7 @@ class TxnAppends:
         """
         work = [ready(each, vchannel, deadline_s, txn=txn) for each in messages]
         deadline_at_s = self._now_s() + deadline_s
-        if len(work) == 1 and isinstance(work[0][2], SharedBatch):
+        if len(work) == 1 and isinstance(work[0][2], BatchHeader):
             return [await self._gathered(work[0][0], work[0][2], deadline_at_s)]
         pieces = list(self._pieces(work))
         offered: list[Offered | TidemarkError] = []
@@ -107,7 +107,7 @@ class TxnAppends:
         return results
 
     async def _gathered(
-        self, message: Message, how: SharedBatch, deadline_at_s: float
+        self, message: Message, how: BatchHeader, deadline_at_s: float
     ) -> Appended | TidemarkError:
         """In a batch with those that others append to the same transaction meanwhile."""
         producer = self._batches.of(how.vchannel)
@@ -124,7 +124,7 @@ class TxnAppends:
             size = len(message.payload)
             fits = (
                 piece is not None
-                and isinstance(how, SharedBatch)
+                and isinstance(how, BatchHeader)
                 and how == piece.how
                 and len(piece.payloads) < BODIES_MAX
                 and piece.size_bytes + size <= self._batch_bytes_max

@@ -16,7 +16,7 @@ from broker.client.errors import (
 )
 from broker.client.message import Appended, Kind, Message, Received, stored_properties
 from broker.client.net.connection import Connection
-from broker.client.net.until_done import until_done
+from broker.client.net.retry_call import retry_call
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from schemas.generated.milvus.proto import common, messages, streaming
@@ -131,7 +131,7 @@ class Broadcasts:
             )
 
         try:
-            answer = await until_done(start, deadline_s)
+            answer = await retry_call(start, deadline_s)
         except DeadlineExceeded as error:
             raise OutcomeUnknown(
                 f"no answer within {deadline_s} s: the broadcast may take effect yet; ask again"
@@ -161,7 +161,7 @@ class Broadcasts:
                 _MILVUS + "Ack", request, streaming.BroadcastAckResponse, deadline_s=left_s
             )
 
-        await until_done(acknowledge, deadline_s or self._deadline_s)
+        await retry_call(acknowledge, deadline_s or self._deadline_s)
 
     async def block_until_resource_key_ack_once(
         self, key: ResourceKey, *, deadline_s: float = WAIT_S
@@ -217,7 +217,7 @@ class Broadcasts:
                 _OURS + "WaitForKey", request, v1.WaitForKeyResponse, deadline_s=left_s
             )
 
-        await until_done(wait, deadline_s)
+        await retry_call(wait, deadline_s)
 
 
 def _appended(vchannel: str, it: streaming.ProduceMessageResponseResult) -> Appended:

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from broker.client.errors import ClosedClient, ServerRefusal, TidemarkError
 from broker.client.net.backoff import Backoff
-from broker.client.net.rendezvous import NothingMore, Rendezvous, TakerLeft
+from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
 from broker.model.ids import TimeTick
 
 OpenStream = Callable[[TimeTick], AsyncGenerator[TimeTick, None]]
@@ -35,7 +35,7 @@ class Watch:
         self._started = self._ended = False
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
-        self._ready: Rendezvous[TimeTick] = Rendezvous()
+        self._ready: OneSlotQueue[TimeTick] = OneSlotQueue()
 
     def __aiter__(self) -> "Watch":
         return self
@@ -46,9 +46,9 @@ class Watch:
             self._tasks.start_soon(self._run)
         try:
             return await self._ready.take()
-        except NothingMore:
+        except QueueEnded:
             raise self._failure or ClosedClient("the client is closed") from None
-        except TakerLeft:
+        except QueueClosed:
             raise ClosedClient("the watch is closed") from None
 
     async def aclose(self) -> None:
@@ -75,7 +75,7 @@ class Watch:
             self._scope.cancel()
         elif not self._started:
             self._started = self._ended = True
-        self._ready.leave()
+        self._ready.close()
 
     async def _run(self) -> None:
         try:
@@ -95,7 +95,7 @@ class Watch:
                         if tick > self._seen:
                             self._seen = tick
                             await self._ready.put([tick])
-                            await self._ready.until_taken()
+                            await self._ready.until_empty()
             except TidemarkError as error:
                 if isinstance(error, ServerRefusal) and not error.retriable:
                     self._failure = error

@@ -14,8 +14,8 @@ from broker.client.errors import BadTarget, DeadlineExceeded, ServerRefusal, Tid
 from broker.client.net.assignment_table import AssignmentTable, Location
 from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.connection import Connection, Conversation
-from broker.client.net.milvus_frames import DISCOVER, read_assignment, report_error
-from broker.client.net.race import until_first
+from broker.client.net.control_messages import DISCOVER, read_assignment, report_error
+from broker.client.net.until_first import until_first
 from broker.model.channel import Assignment, PChannel
 from broker.model.ids import PChannelName
 

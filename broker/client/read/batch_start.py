@@ -7,11 +7,14 @@ Next: broker/client/read/batch_subscription.py
 from collections.abc import Sequence
 from typing import Literal
 
+from broker.client.batch import MessageBatch
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import Shards
 from broker.client.errors import BadTarget, OutOfRange
 from broker.client.net.network import Network
 from broker.client.read.batch_subscription import BatchRange, BatchSubscription, Begin, Only
+from broker.client.read.deliveries import Source
+from broker.client.read.resuming_reader import ResumingReader
 from broker.core.naming import is_physical, pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
@@ -28,7 +31,7 @@ async def plan_batches(
     shards: Shards,
     bounds: tuple[BatchStart, BatchUntil | None],
     only: Only,
-) -> Sequence[BatchSubscription]:
+) -> Sequence[Source[MessageBatch]]:
     """Raises OutOfRange for an id that is not in the log, BadTarget for what means nothing."""
     by_pchannel: dict[PChannelName, list[VChannelName]] = {}
     for name in shards.vchannels:
@@ -40,9 +43,8 @@ async def plan_batches(
         await network.assignments.locate(pchannel, deadline_s=network.open_s)
     held = await offsets.describe(by_pchannel)
     return [
-        BatchSubscription(
-            network,
-            offsets,
+        ResumingReader(network, offsets, BatchSubscription(wanted))
+        for wanted in (
             BatchRange(
                 pchannel=pchannel,
                 vchannels=() if any(map(is_physical, names)) else tuple(names),
@@ -50,9 +52,9 @@ async def plan_batches(
                 collection=shards.collection,
                 until_tick=_until(until, held[pchannel]),
                 only=only,
-            ),
+            )
+            for pchannel, names in by_pchannel.items()
         )
-        for pchannel, names in by_pchannel.items()
     ]
 
 

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from broker.client.batch import MessageBatch
 from broker.client.cluster.collections import Collections
 from broker.client.errors import BadTarget, TidemarkError
-from broker.client.read.batch_subscription import BatchSubscription
+from broker.client.read.deliveries import Source
 from broker.client.read.scanner import BatchScanner
 from broker.core.naming import collection_id_of
 from broker.model.ids import TimeTick
@@ -79,14 +79,14 @@ class RowScanner:
     def __init__(
         self,
         form: Callable[[], Awaitable[RowForm]],
-        plan: Callable[[RowForm], Awaitable[Sequence[BatchSubscription]]],
+        plan: Callable[[RowForm], Awaitable[Sequence[Source[MessageBatch]]]],
         tasks: TaskGroup,
     ) -> None:
         self._find_form = form
         self._form: RowForm | None = None
         self._closed_tick = TimeTick(0)
 
-        async def subscriptions() -> Sequence[BatchSubscription]:
+        async def subscriptions() -> Sequence[Source[MessageBatch]]:
             return await plan(await self._shape())
 
         self._batches = BatchScanner(subscriptions, tasks)

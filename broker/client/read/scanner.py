@@ -1,14 +1,13 @@
-"""What `read` gives: an async iterator of batches over one vchannel or the shards of a collection.
+"""What `read` and `read_batches` return: an async iterator over one or more vchannels.
 
-It owns the merge and its end. Messages of one vchannel come in order; between vchannels there is
-no order. Next: broker/client/read/subscription.py
+Batches of one vchannel come in the order of their ticks; between vchannels there is no order.
 """
 
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self
+from typing import Any, Generic, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,29 +15,21 @@ from anyio.abc import TaskGroup
 from broker.client.batch import MessageBatch
 from broker.client.errors import ClosedClient, ForkedClient, TidemarkError
 from broker.client.message import Batch, Received
-from broker.client.net.rendezvous import NothingMore, Rendezvous, TakerLeft
-from broker.client.read.lane import B, Lane, Passed
+from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
+from broker.client.read.deliveries import B, Deliveries, Source, UnackedBatch
 from broker.model.ids import TimeTick
-
-
-class Source(Protocol[B]):
-    """One vchannel, or pchannel, to read from."""
-
-    async def run(self, lane: Lane[B]) -> None:
-        """Hand everything over, in order."""
-        ...
 
 
 class Reading(Generic[B]):
     """`async for batch in scanner`, or `async for message in scanner.messages()`.
 
-    It opens at the first step, or by `async with`; the start positions are fixed at that moment.
-    A program that stops reading stops the streams: what is in memory is bounded by the streams'
-    windows, and what one of them gave last beside what each holds in its hand. Leave early by
-    `async with` or `close`. Not for two tasks at once, but for `done` and `close`.
+    Opens at the first step, or by `async with`; the start positions are fixed at that moment.
+    Back-pressure: a program that stops reading stops the streams, so memory is bounded by the flow
+    control of the streams and one delivery of each. Leave early by `async with` or `close`. Use it
+    from one task at a time, but for `done` and `close`.
 
-    Raises OutOfRange when retention removed what was not read yet, and what the server refuses for
-    good; it never ends by itself unless the read is bounded.
+    Raises OutOfRange when retention removed what was not read yet, and final refusals of the
+    server. Broken streams are reopened; only a bounded read ends.
     """
 
     def __init__(
@@ -52,32 +43,32 @@ class Reading(Generic[B]):
         self._pid = os.getpid()
 
     async def open(self) -> None:
-        """Fix the start positions and begin to read ahead; a second time it does nothing."""
+        """Fix the start positions and begin to read ahead; no-op when open already."""
         self._check_open()
         if self._merge is None:
-            subscriptions = await self._plan()
-            self._check_open()  # it may have been closed meanwhile
-            self._merge = _Merge(subscriptions, self._ended)
+            sources = await self._plan()
+            self._check_open()  # `close` may have been called while the plan was made
+            self._merge = _Merge(sources, self._ended)
             self._merge.start(self._tasks)
 
     @property
     def closed_tick(self) -> TimeTick:
-        """Nothing with a tick up to it is still to come, on any of the vchannels; 0: not known.
+        """No message with a tick up to it is still to come on any of the vchannels; 0: unknown.
 
-        What was read ahead is still to come, until a step has returned it: who has dealt with all
-        that came may go on behind this tick another time.
+        Batches that were read ahead count as still to come until a step has returned them. So a
+        program that has processed all it got may resume behind this tick later.
         """
         return self._merge.closed_tick if self._merge else TimeTick(0)
 
     @property
     def error(self) -> TidemarkError | None:
-        """Why it ended: None while it goes on, after its own end, and after `close`."""
+        """The error that ended the read; None while it runs, at its end, and after `close`."""
         return None if self._merge is None or self._closed else self._merge.error
 
     async def done(self) -> None:
         """Return once nothing more is read: at its end, at an error, or after `close`.
 
-        The last batches may still wait to be taken.
+        The last batches may not have been taken yet.
         """
         await self._ended.wait()
 
@@ -85,12 +76,12 @@ class Reading(Generic[B]):
         return self
 
     async def __anext__(self) -> B:
-        passed = await self.step()
-        passed.taken()
-        return passed.batch
+        unacked = await self.step()
+        unacked.acknowledge()
+        return unacked.batch
 
-    async def step(self) -> Passed[B]:
-        """The next batch, for who says himself when all of it was taken."""
+    async def step(self) -> UnackedBatch[B]:
+        """The next batch; the caller acknowledges it once it has taken all of its messages."""
         if os.getpid() != self._pid:
             raise ForkedClient("this scanner was made before the fork; connect and read again")
         if self._merge is None:
@@ -99,11 +90,11 @@ class Reading(Generic[B]):
         return await self._merge.next()
 
     def messages(self) -> AsyncIterator[Received]:
-        """The same, one message after the other; a step that is cancelled may be taken again."""
+        """The same, message by message; a cancelled step loses none."""
         return _Messages(self)
 
     async def close(self) -> None:
-        """End the streams; always returns, and may be called again."""
+        """End the streams; raises nothing, and may be called again."""
         self._closed = True
         self._ended.set()
         if self._merge is not None:
@@ -126,48 +117,49 @@ class Reading(Generic[B]):
             raise ClosedClient("the scanner is closed")
 
     def __del__(self) -> None:
-        """One that was only dropped does not leave its streams open."""
+        """Close the streams of a scanner that was dropped without `close`."""
         if self._merge is not None:
             self._merge.cancel()
 
 
 class Scanner(Reading[Batch]):
-    """What `Client.read` gives: batches of messages that are ready to use."""
+    """What `Client.read` returns: batches of decoded messages."""
 
 
 class BatchScanner(Reading[MessageBatch]):
-    """What `Client.read_batches` gives: batches as they lie in the log."""
+    """What `Client.read_batches` returns: batches as they are stored."""
 
 
 class _Messages(AsyncIterator[Received]):
-    """No generator, because a cancelled step would end that for good, as if all had been read."""
+    """Not an async generator: a cancelled step would end that, as if all had been read."""
 
     def __init__(self, scanner: Reading[Any]) -> None:
         self._scanner = scanner
-        self._passed: Passed[Any] | None = None
+        self._unacked: UnackedBatch[Any] | None = None
         self._rest: deque[Received] = deque()
 
     async def __anext__(self) -> Received:
         while not self._rest:
-            self._passed = await self._scanner.step()
-            self._rest.extend(self._passed.batch.messages)
-            self._settle()
+            self._unacked = await self._scanner.step()
+            self._rest.extend(self._unacked.batch.messages)
+            self._acknowledge()
         message = self._rest.popleft()
-        self._settle()
+        self._acknowledge()
         return message
 
-    def _settle(self) -> None:
-        if not self._rest and self._passed is not None:
-            self._passed.taken()
-            self._passed = None
+    def _acknowledge(self) -> None:
+        """Once the last message of the batch has been returned."""
+        if not self._rest and self._unacked is not None:
+            self._unacked.acknowledge()
+            self._unacked = None
 
 
 class _Merge(Generic[B]):
-    """All subscriptions of one scanner and the narrow place that they share."""
+    """All sources of one scanner, run side by side into one queue."""
 
-    def __init__(self, subscriptions: Sequence[Source[B]], ended: anyio.Event) -> None:
-        self._ready: Rendezvous[Passed[B]] = Rendezvous()
-        self._sources = [(it, Lane(self._ready)) for it in subscriptions]
+    def __init__(self, sources: Sequence[Source[B]], ended: anyio.Event) -> None:
+        self._queue: OneSlotQueue[UnackedBatch[B]] = OneSlotQueue()
+        self._sources = [(it, Deliveries(self._queue)) for it in sources]
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
         self._complete = False
@@ -176,7 +168,7 @@ class _Merge(Generic[B]):
 
     @property
     def closed_tick(self) -> TimeTick:
-        return min((lane.closed_tick for _, lane in self._sources), default=TimeTick(0))
+        return min((it.closed_tick for _, it in self._sources), default=TimeTick(0))
 
     @property
     def error(self) -> TidemarkError | None:
@@ -187,37 +179,39 @@ class _Merge(Generic[B]):
     def start(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._run)
 
-    async def next(self) -> Passed[B]:
-        """A step that is cancelled loses no batch."""
+    async def next(self) -> UnackedBatch[B]:
+        """The next batch; a cancelled call loses none."""
         try:
-            return await self._ready.take()
-        except NothingMore:
+            return await self._queue.take()
+        except QueueEnded:
             if self.error is not None:
                 raise self.error from None
             raise StopAsyncIteration from None
-        except TakerLeft:
+        except QueueClosed:
             raise ClosedClient("the scanner is closed") from None
 
     def cancel(self) -> None:
+        # After `_run` its scope belongs to no task, and the event loop may be closed (`__del__`).
         if not self._stopped:
             self._scope.cancel()
-        self._ready.leave()
+        self._queue.close()
 
     async def _run(self) -> None:
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
-                    for source, lane in self._sources:
-                        tasks.start_soon(self._pump, source, lane, tasks)
+                    for source, deliveries in self._sources:
+                        tasks.start_soon(self._pump, source, deliveries, tasks)
                 self._complete = self._failure is None
         finally:
             self._stopped = True
-            self._ready.end()
+            self._queue.end()
             self._ended.set()
 
-    async def _pump(self, source: Source[B], lane: Lane[B], tasks: TaskGroup) -> None:
+    async def _pump(self, source: Source[B], deliveries: Deliveries[B], tasks: TaskGroup) -> None:
         try:
-            await source.run(lane)
+            await source.run(deliveries)
         except TidemarkError as error:
+            # The first error ends the scanner; other sources must not read on behind it.
             self._failure = self._failure or error
             tasks.cancel_scope.cancel()

@@ -12,8 +12,11 @@ from typing import Literal
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import Shards, split
 from broker.client.errors import BadTarget, OutOfRange
+from broker.client.message import Batch
 from broker.client.net.network import Network
 from broker.client.read.decoder import End, MessageFilter
+from broker.client.read.deliveries import Source
+from broker.client.read.resuming_reader import ResumingReader
 from broker.client.read.subscription import Subscription
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.core.naming import pchannel_of
@@ -40,7 +43,7 @@ class ReadOptions:
 
 async def plan(
     network: Network, offsets: Offsets, shards: Shards, options: ReadOptions
-) -> Sequence[Subscription]:
+) -> Sequence[Source[Batch]]:
     """One subscription for each vchannel that has anything to read.
 
     Raises OutOfRange when an id asked for is not in the log, BadTarget when one id is given for
@@ -54,7 +57,7 @@ async def plan(
     starts = {name: _start_of(name, shards, options.start) for name in shards.vchannels}
     bounded = options.until is not None or not {"all"}.issuperset(map(str, starts.values()))
     held = await offsets.describe(shards.vchannels) if bounded else {}
-    subscriptions = []
+    subscriptions: list[Source[Batch]] = []
     for name in shards.vchannels:
         progress = await _progress(offsets, name, starts[name], held.get(name))
         end = _end(name, options.until, held.get(name))
@@ -70,7 +73,8 @@ async def plan(
             end,
             options.ignore_pause,
         )
-        subscriptions.append(Subscription(network, offsets, wanted, progress))
+        reads = Subscription(wanted, progress)
+        subscriptions.append(ResumingReader(network, offsets, reads))
     return subscriptions
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.client.errors import DeadlineExceeded, InvalidArgument, OutcomeUnknown
 from broker.client.net.connection import Connection
-from broker.client.net.until_done import until_done
+from broker.client.net.retry_call import retry_call
 from broker.client.txn.stage import StagedPart
 from broker.model.stage import StageName
 from schemas.generated.tidemark import v1
@@ -72,7 +72,7 @@ class BatchCommits:
             )
 
         try:
-            done = await until_done(ask, deadline_s)
+            done = await retry_call(ask, deadline_s)
         except DeadlineExceeded as error:
             raise OutcomeUnknown(
                 f"no answer within {deadline_s} s: batch {batch} of app {app!r} may take effect"
@@ -121,7 +121,7 @@ class BatchCommits:
                 _SERVICE + "Abort", request, v1.AbortBatchResponse, deadline_s=left_s
             )
 
-        return (await until_done(ask, deadline_s)).rolled_back
+        return (await retry_call(ask, deadline_s)).rolled_back
 
 
 def _apart(parts: Sequence[StagedPart]) -> Iterable[Sequence[StagedPart]]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack
 import anyio
 
 from broker.client.append.appends import Appends
-from broker.client.append.row_pieces import Piece, split_rows
+from broker.client.append.arrow_batches import Piece, split_rows
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
 from broker.client.errors import (

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, Unpack
 import anyio
 
 from broker.client.append.appends import Appends
-from broker.client.append.row_pieces import Piece, split_rows
-from broker.client.append.sendable import shared_of
+from broker.client.append.arrow_batches import Piece, split_rows
+from broker.client.append.outgoing_batch import shared_of
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
 from broker.client.errors import (

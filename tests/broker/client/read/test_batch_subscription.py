@@ -1,14 +1,11 @@
 """A reader of batches over streams that break between any two answers, beside a naive model."""
 
 from collections.abc import Iterator
-from typing import cast
 
 import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.cluster.offsets import Offsets
-from broker.client.net.network import Network
 from broker.client.read.batch_subscription import BatchRange, BatchSubscription, Begin, Only
 from broker.model.ids import PChannelName
 from schemas.batches import Position, ReadAnswer, ReadBatch
@@ -46,7 +43,7 @@ def test_each_message_comes_once_and_no_tick_is_closed_before_its_message(
 ) -> None:
     async def scenario() -> None:
         wanted = BatchRange(PChannelName("p"), ("v",), Begin(), Only())
-        reader = BatchSubscription(cast(Network, None), cast(Offsets, None), wanted)
+        reader = BatchSubscription(wanted)
         ticks, begin = list[int](), 0
         for together, arrive in [*streams, (1, len(sizes))]:
             for _, answer in zip(range(arrive), answers(sizes, together, begin), strict=False):

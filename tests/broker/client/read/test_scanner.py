@@ -5,7 +5,6 @@ import gc
 import os
 import warnings
 from collections.abc import Sequence
-from typing import cast
 
 import anyio
 import pytest
@@ -13,9 +12,8 @@ from anyio.abc import TaskStatus
 
 from broker.client.errors import ClosedClient, ForkedClient, Unrecoverable
 from broker.client.message import Batch, Received
-from broker.client.read.lane import Lane
+from broker.client.read.deliveries import Deliveries
 from broker.client.read.scanner import Scanner
-from broker.client.read.subscription import Subscription
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
 END, REFUSED = 0, -1
@@ -34,7 +32,7 @@ class Scripted:
         """`then_cancel` is cancelled in the same turn of the loop, before it can look."""
         self._numbers.put_nowait((number, then_cancel))
 
-    async def run(self, lane: Lane[Batch]) -> None:
+    async def run(self, deliveries: Deliveries[Batch]) -> None:
         while True:
             number, step = await self._numbers.get()
             if number == END:
@@ -44,13 +42,13 @@ class Scripted:
             tick = TimeTick(number)
             payload = str(number).encode()
             message = Received(payload, MessageId(number), tick, "v", None, 2, {})
-            await lane.give([Batch(VChannelName("v"), None, [message], tick)])
+            await deliveries.put([Batch(VChannelName("v"), None, [message], tick)])
             if step is not None:
                 step.cancel()
 
-    async def plan(self) -> Sequence[Subscription]:
+    async def plan(self) -> Sequence["Scripted"]:
         await self.planned.wait()
-        return [cast(Subscription, self)]
+        return [self]
 
 
 class Step:

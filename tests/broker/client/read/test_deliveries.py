@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.client.message import Batch, Received
-from broker.client.net.rendezvous import Rendezvous
-from broker.client.read.lane import Lane, Passed
+from broker.client.net.one_slot_queue import OneSlotQueue
+from broker.client.read.deliveries import Deliveries, UnackedBatch
 from broker.client.read.scanner import Reading
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
@@ -49,7 +49,7 @@ class Scripted:
             tick += count + beyond
         self.last_closed = tick
 
-    async def run(self, lane: Lane[Batch]) -> None:
+    async def run(self, deliveries: Deliveries[Batch]) -> None:
         tick, waiting = 0, list[Batch]()
         for left, (count, beyond, later) in zip(
             reversed(range(len(self.script))), self.script, strict=True
@@ -61,9 +61,9 @@ class Scripted:
                 waiting.append(Batch(VChannelName(""), None, messages, TimeTick(told)))
             if left and 0 < len(waiting) < self.together:
                 continue
-            await lane.give(waiting)
+            await deliveries.put(waiting)
             waiting = []
-            lane.close(TimeTick(tick))
+            deliveries.close_tick(TimeTick(tick))
             await anyio.lowlevel.checkpoint()
 
 
@@ -142,27 +142,27 @@ def test_a_closed_tick_covers_what_was_taken_and_all_of_it_in_the_end(
 
 
 async def test_a_tick_that_is_closed_behind_a_batch_waits_until_that_is_taken() -> None:
-    ready: Rendezvous[Passed[Batch]] = Rendezvous()
-    lane = Lane(ready)
-    lane.close(TimeTick(3))
-    assert lane.closed_tick == 3
-    await lane.give([Batch(VChannelName("v"), None, [message(0, 5)], TimeTick(5))])
-    lane.close(TimeTick(7))
-    assert lane.closed_tick == 3
-    (await ready.take()).taken()
-    assert lane.closed_tick == 7
+    ready: OneSlotQueue[UnackedBatch[Batch]] = OneSlotQueue()
+    deliveries = Deliveries(ready)
+    deliveries.close_tick(TimeTick(3))
+    assert deliveries.closed_tick == 3
+    await deliveries.put([Batch(VChannelName("v"), None, [message(0, 5)], TimeTick(5))])
+    deliveries.close_tick(TimeTick(7))
+    assert deliveries.closed_tick == 3
+    (await ready.take()).acknowledge()
+    assert deliveries.closed_tick == 7
 
 
 async def test_the_next_giver_waits_until_all_that_was_given_together_is_taken() -> None:
-    ready: Rendezvous[int] = Rendezvous()
+    ready: OneSlotQueue[int] = OneSlotQueue()
     await ready.put([1, 2])
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ready.put, [3])
         assert await ready.take() == 1
         await anyio.wait_all_tasks_blocked()
         with anyio.move_on_after(0):
-            await ready.until_taken()
+            await ready.until_empty()
             raise AssertionError("the place is free while something lies there")
         assert await ready.take() == 2
         assert await ready.take() == 3
-    await ready.until_taken()
+    await ready.until_empty()

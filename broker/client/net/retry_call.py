@@ -1,7 +1,4 @@
-"""A call to the coordinator that may simply be made again, until it is answered for good.
-
-Owns the pauses between. Next: broker/client/net/connection.py
-"""
+"""Repeats an idempotent call to the coordinator until it succeeds or the deadline passes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -16,8 +13,12 @@ RETRY_FIRST_MS: Final = 50
 T = TypeVar("T")
 
 
-async def until_done(call: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
-    """What may succeed later is tried again until the deadline; then DeadlineExceeded."""
+async def retry_call(call: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
+    """Call with the seconds that are left, again after each retriable error, with back-off.
+
+    Raises DeadlineExceeded when the deadline passes, and errors that are not retriable at once.
+    The call must be safe to repeat: an attempt whose answer was lost may have been carried out.
+    """
     until_s, backoff = anyio.current_time() + deadline_s, Backoff(first_ms=RETRY_FIRST_MS)
     while True:
         left_s = until_s - anyio.current_time()
@@ -30,6 +31,7 @@ async def until_done(call: Callable[[float], Awaitable[T]], deadline_s: float) -
             pause_s = backoff.delay_s(1.0)
             if not error.retriable:
                 raise
+            # A pause that would end after the deadline leaves no time for another attempt.
             if anyio.current_time() + pause_s >= until_s:
                 raise DeadlineExceeded(f"not done within {deadline_s} s: {error}") from error
         await anyio.sleep(pause_s)

@@ -1,6 +1,6 @@
-"""Several coroutines as one: the first that ends, ends the others, and its error comes out plain.
+"""Several coroutines at once; the first one to end cancels the others.
 
-A task group wraps every error in a group; the callers here care which error it was.
+A task group wraps every error in an ExceptionGroup; callers here need the error itself.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ async def until_first(*works: Callable[[], Awaitable[None]]) -> None:
         nonlocal failure
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - raised again below, without a group round it
+        except Exception as error:  # noqa: BLE001 - raised again below, without an ExceptionGroup
             failure = failure or error
         tasks.cancel_scope.cancel()
 

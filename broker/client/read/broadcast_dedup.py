@@ -1,7 +1,9 @@
-"""Hides the second copy of a broadcast from a reader of batches, as `Decoder` does from others.
+"""Drops repeated copies of a broadcast from a reader of batches.
 
-It owns the ids of the copies that have come. Only bodies that hold stored messages are looked into,
-and of those only the ones that mention a broadcast. Next: broker/core/log/seen_broadcasts.py
+A coordinator that died between appending a copy and recording that it did appends it again after
+its restart. `Decoder` drops the repeats from readers of single messages. Only bodies of stored
+messages that mention a broadcast are looked into: the search for the property's name costs less
+than decoding.
 """
 
 from collections.abc import Mapping
@@ -16,14 +18,14 @@ BROADCAST = "_bh"
 MENTION = BROADCAST.encode()
 
 
-class FirstCopies:
+class BroadcastDedup:
     """For one reader of one pchannel, over all its streams."""
 
     def __init__(self) -> None:
         self._seen = SeenBroadcasts()
 
-    def of(self, batch: ReadBatch) -> list[ReadBatch]:
-        """The batch without copies that came before: in pieces, where one was in its middle.
+    def without_repeats(self, batch: ReadBatch) -> list[ReadBatch]:
+        """The batch without repeated copies: in pieces, where one was in its middle.
 
         Raises ProtocolBroken on bytes that mean nothing.
         """

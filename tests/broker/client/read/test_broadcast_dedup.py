@@ -7,7 +7,7 @@ import pytest
 
 from broker.app.paths import DIRECTORY
 from broker.client import connect
-from broker.client.read.first_copies import FirstCopies
+from broker.client.read.broadcast_dedup import BroadcastDedup
 from broker.codec.broadcast_copies import new_message
 from broker.model.broadcast import Copy
 from broker.model.ids import BroadcastId, NodeId, PChannelName, VChannelName
@@ -50,7 +50,7 @@ async def test_read_and_read_batches_show_the_first_copy_of_each_vchannel(tmp_pa
 @pytest.mark.parametrize("form", [0, STORED])
 def test_what_mentions_no_broadcast_is_given_as_it_is(form: int) -> None:
     batch = ReadBatch(sizes=(1, 1), form=form, end=2, body=b"ab")
-    assert FirstCopies().of(batch) == [batch]
+    assert BroadcastDedup().without_repeats(batch) == [batch]
 
 
 def test_the_same_copy_that_comes_again_on_another_stream_still_counts() -> None:
@@ -58,7 +58,7 @@ def test_the_same_copy_that_comes_again_on_another_stream_still_counts() -> None
     batch = ReadBatch(
         vchannel=V0, sizes=(len(body),), message_id=5, tick=9, form=STORED, end=1, body=body
     )
-    copies = FirstCopies()
-    assert copies.of(batch) == [batch]
-    assert copies.of(batch) == [batch]
-    assert copies.of(batch._replace(message_id=6, tick=10)) == []
+    copies = BroadcastDedup()
+    assert copies.without_repeats(batch) == [batch]
+    assert copies.without_repeats(batch) == [batch]
+    assert copies.without_repeats(batch._replace(message_id=6, tick=10)) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.append.row_pieces import BODY_BYTES_MAX, shard_indices, split_rows
+from broker.client.append.arrow_batches import BODY_BYTES_MAX, shard_indices, split_rows
 from broker.client.cluster.targets import Shards
 from broker.client.errors import BadTarget, MessageTooLarge
 from broker.core.sharding import shard_of

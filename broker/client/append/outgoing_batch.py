@@ -7,7 +7,7 @@ Next: broker/client/append/appends.py
 from collections.abc import Sequence
 from functools import lru_cache
 
-from broker.client.append.batch_producer import SharedBatch, encode_properties
+from broker.client.append.batch_producer import BatchHeader, encode_properties
 from broker.client.errors import BadTarget, InvalidArgument, MessageTooLarge
 from broker.client.message import Key, Message, check_payload, encode, own_properties, unsendable
 from broker.model.ids import VChannelName
@@ -19,7 +19,7 @@ BATCH_MESSAGES_MAX = 16_384
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
 """A larger frame would end the stream of everybody; the server's own limit for one is lower."""
 
-Ready = tuple[Message, VChannelName, SharedBatch | bytes]
+Ready = tuple[Message, VChannelName, BatchHeader | bytes]
 """A message that was checked: what it shares with others in a batch, or its own encoding."""
 
 
@@ -51,7 +51,7 @@ def is_plain(message: Message) -> bool:
 
 def shared_of(
     vchannel: VChannelName, message: Message, deadline_s: float, level: int = 0, txn: str = ""
-) -> SharedBatch:
+) -> BatchHeader:
     """What a plain message has in common with others in its batch. Raises as `ready`.
 
     A server that does not know batches of transactions refuses the property that names one, as it
@@ -61,7 +61,7 @@ def shared_of(
     properties = message.properties
     own = encode_properties(own_properties(properties)) if properties else b""
     own = _named(txn) + own if txn else own
-    return SharedBatch(vchannel, int(message.type), own, deadline_s, level)
+    return BatchHeader(vchannel, int(message.type), own, deadline_s, level)
 
 
 @lru_cache(maxsize=1024)

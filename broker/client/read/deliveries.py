@@ -1,0 +1,77 @@
+"""Batches from one source to the program, and the ticks that are closed once they are taken."""
+
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from broker.client.message import Received
+from broker.client.net.one_slot_queue import OneSlotQueue
+from broker.model.ids import TimeTick
+
+
+class Readable(Protocol):
+    """Some messages of one vchannel, and the tick that is closed once they are taken."""
+
+    @property
+    def messages(self) -> list[Received]: ...
+
+    @property
+    def closed_tick(self) -> TimeTick: ...
+
+
+B = TypeVar("B", bound=Readable)
+
+
+class UnackedBatch(Generic[B]):
+    """A batch on its way to the program, which calls `acknowledge` when it has taken all of it."""
+
+    __slots__ = ("_deliveries", "batch", "closed_tick")
+
+    def __init__(self, batch: B, deliveries: "Deliveries[B]") -> None:
+        self.batch = batch
+        self.closed_tick = batch.closed_tick
+        self._deliveries = deliveries
+
+    def acknowledge(self) -> None:
+        self._deliveries.acknowledged(self)
+
+
+class Deliveries(Generic[B]):
+    """What one source delivers, in the order of its ticks, to one program.
+
+    `closed_tick`: no message with a tick up to it is still to come; 0 when unknown. It never
+    decreases. A tick counts as closed only once the program has taken every batch before it,
+    because a program that resumes behind the closed tick must not miss what was read ahead.
+    """
+
+    def __init__(self, queue: OneSlotQueue[UnackedBatch[B]]) -> None:
+        self._queue = queue
+        self._newest: UnackedBatch[B] | None = None
+        """The last batch put, unless it was acknowledged: a tick closed now waits for it."""
+        self.closed_tick = TimeTick(0)
+
+    async def put(self, batches: Sequence[B]) -> None:
+        """Wait for the queue's slot and put all batches there; no-op for none."""
+        if not batches:
+            return
+        unacked = [UnackedBatch(batch, self) for batch in batches]
+        self._newest = unacked[-1]
+        await self._queue.put(unacked)
+
+    def close_tick(self, tick: TimeTick) -> None:
+        """The source has no more messages up to `tick`: closed once all batches are taken."""
+        behind = self if self._newest is None else self._newest
+        behind.closed_tick = max(behind.closed_tick, tick)
+
+    def acknowledged(self, unacked: UnackedBatch[B]) -> None:
+        """The program has taken this batch, and all that were put before it."""
+        self.closed_tick = max(self.closed_tick, unacked.closed_tick)
+        if self._newest is unacked:
+            self._newest = None
+
+
+class Source(Protocol[B]):
+    """One vchannel or pchannel to read from."""
+
+    async def run(self, deliveries: Deliveries[B]) -> None:
+        """Deliver everything, in order; return at the end of a bounded read."""
+        ...

@@ -1,0 +1,155 @@
+"""Reads one vchannel or pchannel over as many streams as it takes, continuing after each.
+
+What differs between the two kinds of streams (`subscription.py`: Milvus's Consume, single messages;
+`batch_subscription.py`: Read, whole batches) is behind `ReadStream`. Back-pressure: nothing is
+read from a stream while its last batches wait for the program, so memory is bounded by the flow
+control of the stream.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol
+
+import anyio
+
+from broker.client.cluster.offsets import Offsets
+from broker.client.errors import BadTarget, ProtocolBroken, ServerRefusal, TidemarkError
+from broker.client.net.assignment_table import Location
+from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
+from broker.client.net.connection import Conversation
+from broker.client.net.control_messages import consumer_metadata
+from broker.client.net.network import Network
+from broker.client.net.retry_rules import ends_reader, is_wrong_node
+from broker.client.read.deliveries import B, Deliveries
+from broker.model.channel import ChannelOffsets
+from broker.model.ids import PChannelName
+
+SILENCE_S = 30.0
+"""An idle server sends a time tick every 200 ms; a stream without any for so long is dead."""
+
+WRITE_S = 5.0
+
+Held = Callable[[], Awaitable[ChannelOffsets | None]]
+"""Asks what the pchannel holds; None when that could not be found out now."""
+
+
+class ReadStream(Protocol[B]):
+    """One kind of stream, and how far one reader has come on it."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def pchannel(self) -> PChannelName: ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the read has an end."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether that end was reached."""
+        ...
+
+    def accepts(self, first: bytes) -> bool:
+        """Whether this first answer means that the server took the stream."""
+        ...
+
+    def request(self) -> bytes:
+        """The framed request that begins where the last stream ended."""
+        ...
+
+    async def deliver(
+        self,
+        stream: Conversation,
+        frames: list[bytes],
+        deliveries: Deliveries[B],
+        heard: Callable[[], None],
+    ) -> None:
+        """Deliver `frames` and what follows on the stream; return when `done`.
+
+        Calls `heard` whenever the server sent something new.
+        """
+        ...
+
+    async def judge(self, error: ServerRefusal, held: Held) -> None:
+        """Raise for a final refusal: OutOfRange where retention explains it, else `error`.
+
+        Returns when another stream may succeed.
+        """
+        ...
+
+
+class ResumingReader(Generic[B]):
+    """Use once: `run` delivers until the end of a bounded read, or until it is cancelled."""
+
+    def __init__(self, network: Network, offsets: Offsets, reads: ReadStream[B]) -> None:
+        self._network = network
+        self._offsets = offsets
+        self._reads = reads
+        self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
+        self._heard_s = 0.0
+
+    async def run(self, deliveries: Deliveries[B]) -> None:
+        """Deliver everything once and in order.
+
+        Raises OutOfRange when retention removed messages before they were read, and final refusals
+        of the server. All else is retried: without limit, but in a bounded read only until the
+        server was silent for `give_up_s`; then the error of the last attempt is raised.
+        """
+        self._heard_s = anyio.current_time()
+        while not self._reads.done:
+            location = None
+            try:
+                location = await self._network.assignments.locate(
+                    self._reads.pchannel, deadline_s=self._network.open_s
+                )
+                await self._read(location, deliveries)
+            except (BadTarget, ProtocolBroken):
+                raise
+            except ServerRefusal as error:
+                if location is not None and is_wrong_node(error.code):
+                    self._network.assignments.report(location.channel, error)
+                if ends_reader(error.code):
+                    await self._reads.judge(error, self._held)
+                self._check_silence(error)
+            except TidemarkError as error:
+                self._check_silence(error)
+            if not self._reads.done:
+                await self._pause(location)
+
+    async def _read(self, location: Location, deliveries: Deliveries[B]) -> None:
+        """One stream, from its opening to its end."""
+        connection = self._network.connection(location.address)
+        metadata = consumer_metadata(location.channel, location.node)
+        open_s, path = self._network.open_s, self._reads.path
+        async with connection.converse(path, metadata, deadline_s=open_s) as stream:
+            first, *frames = await stream.read(open_s)
+            if not self._reads.accepts(first):
+                raise ProtocolBroken(f"{connection.address}: unexpected first message on {path}")
+            await stream.write(self._reads.request(), WRITE_S)
+            await self._reads.deliver(stream, frames, deliveries, self._heard)
+
+    def _heard(self) -> None:
+        self._backoff = self._backoff.succeeded()
+        self._heard_s = anyio.current_time()
+
+    async def _held(self) -> ChannelOffsets | None:
+        name = self._reads.pchannel
+        try:
+            return (await self._offsets.describe([name]))[name]
+        except TidemarkError as error:
+            if error.retriable:
+                return None  # the next stream will be refused as well, which leads here again
+            raise
+
+    def _check_silence(self, error: TidemarkError) -> None:
+        silent_s = anyio.current_time() - self._heard_s
+        if self._reads.bounded and silent_s > self._network.give_up_s:
+            raise error
+
+    async def _pause(self, location: Location | None) -> None:
+        self._backoff = self._backoff.failed()
+        if location is not None:
+            delay_s = self._backoff.delay_s(self._network.spread.random())
+            await self._network.assignments.wait_change(location.channel, delay_s)
