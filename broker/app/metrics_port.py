@@ -14,25 +14,25 @@ from broker.metrics.exposition import HOST, PATH, exposed
 from broker.metrics.view import Sources
 from broker.model.damage import Damage
 from broker.node.state.channel_meters import Meters
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannels
-from broker.node.state.parts import NodeParts
 
 
 def sources_of(
     system: System,
     edge: EdgeServer,
-    parts: NodeParts | None = None,
+    node: NodeRuntime | None = None,
     damages: Callable[[], Sequence[Damage]] = tuple,
     broadcasts: BroadcastMeters | None = None,
 ) -> Sources:
     """Where the figures of a process come from.
 
-    Without `parts` it is no node, without `broadcasts` no coordinator.
+    Without `node` it is no node, without `broadcasts` no coordinator.
     """
     return Sources(
         statistics=system.statistics,
-        channels=parts.open_channels if parts else OpenChannels(0),
-        meters=parts.meters if parts else Meters(),
+        channels=node.open_channels if node else OpenChannels(0),
+        meters=node.meters if node else Meters(),
         edge=edge.meters,
         broadcasts=broadcasts,
         damages=damages,

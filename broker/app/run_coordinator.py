@@ -58,7 +58,7 @@ from broker.remote.calls import Calls
 from broker.remote.node_process import Fleet, fleet_tree
 from broker.remote.remote_node import RemoteNode
 from broker.timesync.tree import TimesyncParts, timesync_tree
-from broker.wal.damages import Damages
+from broker.wal.damage_registry import DamageRegistry
 
 ASSIGNED, READ_WRITE = PChannelState.ASSIGNED, AccessMode.READ_WRITE
 COORDINATOR_ID = NodeId(0)
@@ -157,7 +157,7 @@ class _Tree:
         return EdgeServer(
             facts(self._settings, COORDINATOR_ID),
             replace(self.found.proxies, staged_txns=self._staged_txns, lead=led),
-            inside(system, self._settings, Damages(skipped=self._settings.skip_damage)),
+            inside(system, self._settings, DamageRegistry(skipped=self._settings.skip_damage)),
             edge_limits(self._settings),
             coordinator_role(cluster, self._offsets.describe),
         )

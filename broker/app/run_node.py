@@ -37,9 +37,9 @@ from broker.meta.sqlite import SqliteMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
-from broker.node.membership.belonging import Belonging
+from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.membership.membership import Membership, Retire
-from broker.node.state.parts import NodeParts, NodePorts, node_parts
+from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
@@ -47,7 +47,7 @@ from broker.process_memory import ProcessMemory
 from broker.remote.calls import Calls
 from broker.remote.news import News, SentNews
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
-from broker.wal.damages import Damages
+from broker.wal.damage_registry import DamageRegistry
 
 FOUNDED_S_MAX = 30.0
 FOUNDED_POLL_S = 0.2
@@ -77,10 +77,10 @@ async def run_node(
                 edge = tree.edge(system)
                 await edge.start_on(bound)
                 try:
-                    refusal = await tree.belonging.wait()
+                    refusal = await tree.join.wait()
                     if refusal is not None:
                         raise CannotStart(_why_not(settings, refusal))
-                    sources = sources_of(system, edge, tree.parts, tree.damages.found)
+                    sources = sources_of(system, edge, tree.runtime, tree.damages.found)
                     async with metrics_served(sources, settings.metrics_port) as url:
                         yield Broker(tree.address, system, edge, url)
                 finally:
@@ -138,9 +138,9 @@ class _Tree:
         host, port = split_address(settings.coordinator)
         self.calls = Calls(host, port, {"cluster": settings.cluster})
         self.address = address
-        self.damages = Damages(skipped=settings.skip_damage)
-        self.belonging = Belonging(settings.node_lease_s, settings.coordinator_wait_s)
-        self.parts: NodeParts
+        self.damages = DamageRegistry(skipped=settings.skip_damage)
+        self.join = ClusterJoin(settings.node_lease_s, settings.coordinator_wait_s)
+        self.runtime: NodeRuntime
         self.found = Found()
         self._row_schemas: RowSchemas = NoRowSchemas()
 
@@ -156,16 +156,16 @@ class _Tree:
             recovery=StoredRecovery(store),
             memory=ProcessMemory(),
         )
-        parts = self.parts = node_parts(self._node_id, ports, node_limits(self._settings))
+        runtime = self.runtime = node_runtime(self._node_id, ports, node_limits(self._settings))
         news = ChildSpec(
             "news",
             lambda: News(self._node_id, self.calls),
             MailboxSpec(bound=4096, overflow=Overflow.SHED, batch_max=1024),
         )
-        children = (node_spec(parts), news, self._member(parts, identity))
+        children = (node_spec(runtime), news, self._member(runtime, identity))
         return SupervisorSpec("root", children=children)
 
-    def _member(self, parts: NodeParts, identity: str) -> ChildSpec:
+    def _member(self, runtime: NodeRuntime, identity: str) -> ChildSpec:
         enrolment = RemoteEnrolment(
             self.calls,
             self._node_id,
@@ -179,9 +179,9 @@ class _Tree:
             return Membership(
                 self._node_id,
                 enrolment,
-                parts.tenure,
-                parts.pause,
-                self.belonging,
+                runtime.write_lease,
+                runtime.pause,
+                self.join,
                 lambda: self.found.find(DIRECTORY),
             )
 
@@ -202,7 +202,7 @@ class _Tree:
         with anyio.move_on_after(within_s):
             try:
                 moving = await self.found.find(MEMBERSHIP).ask(Retire(), deadline_s=within_s)
-                for opened in self.parts.open_channels.all() if moving else ():
+                for opened in self.runtime.open_channels.all() if moving else ():
                     await opened.left.wait()
             except ActorError as error:
                 log.warning("stopping without giving channels away", error=str(error))

@@ -42,9 +42,9 @@ from broker.meta.stored_recovery import StoredRecovery
 from broker.model.channel import AccessMode
 from broker.model.ids import NodeId, PChannelName
 from broker.node.control import LocalNode
+from broker.node.directory_messages import Drain
 from broker.node.node_closed_ticks import LocalClosedTicks
-from broker.node.state.messages import Drain
-from broker.node.state.parts import NodeParts, NodePorts, node_parts
+from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
@@ -53,7 +53,7 @@ from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
-from broker.wal.damages import Damages
+from broker.wal.damage_registry import DamageRegistry
 from broker.wal.watched import WatchedWal
 
 
@@ -76,7 +76,7 @@ async def run_broker(
         address = settings.advertise or address_of(bound)
         tree = _Tree(settings, folder, address, callbacks)
         spec = tree.spec(led, pchannels)
-        tree.parts.pause.on |= await consumption_paused(led)
+        tree.runtime.pause.on |= await consumption_paused(led)
         tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
         async with system:
             edge = tree.edge(system, led)
@@ -84,7 +84,7 @@ async def run_broker(
             try:
                 await wait_until_open(tree.found, len(pchannels), tree.check_logs)
                 damages, broadcasts = tree.damages.found, tree.broadcasts
-                sources = sources_of(system, edge, tree.parts, damages, broadcasts)
+                sources = sources_of(system, edge, tree.runtime, damages, broadcasts)
                 async with metrics_served(sources, settings.metrics_port) as url:
                     yield Broker(address, system, edge, url, led)
             finally:
@@ -112,10 +112,10 @@ class _Tree:
         self._settings = settings
         self._folder = folder
         self._address = address
-        self.damages = Damages(skipped=settings.skip_damage)
+        self.damages = DamageRegistry(skipped=settings.skip_damage)
         self._wal = WatchedWal(segmented_wal(settings, folder, self.damages))
         self._node_id = NodeId(settings.node_id)
-        self.parts: NodeParts
+        self.runtime: NodeRuntime
         self.found = Found()
         self._row_schemas: RowSchemas = NoRowSchemas()
         self._staged_txns: StagedTxns = NoStagedTxns()
@@ -151,11 +151,11 @@ class _Tree:
             recovery=StoredRecovery(store),
             memory=ProcessMemory(),
         )
-        parts = self.parts = node_parts(self._node_id, ports, node_limits(self._settings))
+        runtime = self.runtime = node_runtime(self._node_id, ports, node_limits(self._settings))
         source = LocalClosedTicks(pchannels, lambda: find(DIRECTORY))
         timing = timesync_timing(self._settings)
         timesync = timesync_tree(TimesyncParts(store, source, pchannels, timing), ROOT)
-        return SupervisorSpec("root", children=(coordinator, node_spec(parts), timesync))
+        return SupervisorSpec("root", children=(coordinator, node_spec(runtime), timesync))
 
     def edge(self, system: System, led: LedStore) -> EdgeServer:
         """The services over the tree."""
@@ -170,7 +170,7 @@ class _Tree:
         return EdgeServer(told, proxies, seen, edge_limits(self._settings))
 
     def _is_read_only(self, name: PChannelName) -> bool:
-        found = self.parts.open_channels.find(name)
+        found = self.runtime.open_channels.find(name)
         return found is not None and found.channel.access is AccessMode.READ_ONLY
 
     def check_logs(self) -> None:

@@ -22,7 +22,7 @@ from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import ProcessView
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
-from broker.wal.damages import Damages
+from broker.wal.damage_registry import DamageRegistry
 
 OPEN_S_MAX = 600.0
 """Recovery of all logs; the port answers meanwhile, so clients wait rather than fail."""
@@ -93,7 +93,7 @@ def facts(settings: Settings, node_id: NodeId) -> ServerFacts:
     )
 
 
-def inside(system: System, settings: Settings, damages: Damages) -> ProcessView:
+def inside(system: System, settings: Settings, damages: DamageRegistry) -> ProcessView:
     """What may be seen of this process, and done to it."""
     return ProcessView(
         tree=system,

@@ -22,7 +22,7 @@ from broker.model.failure import Refused
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaError
 from broker.ports.wal import Corrupt, UnknownFormat
-from broker.wal.damages import Damages
+from broker.wal.damage_registry import DamageRegistry
 from broker.wal.segmented import SegmentedWal
 from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.settings import SegmentedSettings
@@ -70,7 +70,7 @@ async def found(
             await anyio.sleep(LEAD_AGAIN_S)
 
 
-def segmented_wal(settings: Settings, folder: DataFolder, damages: Damages) -> SegmentedWal:
+def segmented_wal(settings: Settings, folder: DataFolder, damages: DamageRegistry) -> SegmentedWal:
     """The log of the folder; what is damaged in it is told once a place, and listed."""
     sizes = SegmentedSettings(
         segment_bytes=settings.segment_bytes, skip_damage=settings.skip_damage
@@ -88,7 +88,7 @@ def of_damage(log_folder: Path, unreadable: Unreadable) -> str:
     )
 
 
-def _tell_damage(damages: Damages, damage: Corrupt) -> None:
+def _tell_damage(damages: DamageRegistry, damage: Corrupt) -> None:
     if damages.met(damage):
         place = {"file": damage.file, "offset": damage.offset, "why": damage.reason}
         log.error("damaged record met", **place, skipped=damages.skipped)

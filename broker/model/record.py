@@ -80,7 +80,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class RecordSlice:
     """The messages [first, end) of a record, handed to a reader in one piece."""
 
     record: Record
@@ -97,7 +97,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceInTxn(Slice):
+class RecordSliceInTxn(RecordSlice):
     """The same of a committed transaction: tick and last confirmed id are the commit's, for all."""
 
     tick: TimeTick

@@ -7,8 +7,8 @@ Next: broker/node/append/appender.py
 
 from broker.model.channel import PChannel
 from broker.model.failure import Refused, StreamingCode
-from broker.node.state.messages import ChannelFailed
-from broker.node.state.parts import NodeParts
+from broker.node.state.channel_events import ChannelFailed
+from broker.node.state.node_runtime import NodeRuntime
 
 
 class ChannelTerms:
@@ -17,16 +17,16 @@ class ChannelTerms:
     `used`: an Appender that is gone had the assigned term; the first one takes the next.
     """
 
-    def __init__(self, assigned: PChannel, parts: NodeParts, *, used: bool = False) -> None:
+    def __init__(self, assigned: PChannel, node: NodeRuntime, *, used: bool = False) -> None:
         self._assigned = assigned
         self._name = assigned.name
         self._newest = assigned.term
-        self._parts = parts
+        self._node = node
         self._claimed = used
 
     async def next_term(self, path: str) -> int:
         """The assigned term, then newer ones; raises when the storage or the store refuse."""
-        if not await self._parts.wal.writable():
+        if not await self._node.wal.writable():
             cause = f"{self._name}: the storage takes no writes; trying again"
             raise self._failed(Refused(StreamingCode.ON_SHUTDOWN, cause), final=False)
         try:
@@ -38,12 +38,12 @@ class ChannelTerms:
 
     async def _take_next(self) -> None:
         if self._claimed:
-            self._newest = await self._parts.terms.acquire(self._name)
+            self._newest = await self._node.terms.acquire(self._name)
         else:
-            await self._parts.terms.claim(self._assigned)
+            await self._node.terms.claim(self._assigned)
             self._claimed = True
 
     def _failed(self, error: Refused, *, final: bool) -> Refused:
         event = ChannelFailed(self._name, self._newest, error.refusal, final)
-        self._parts.open_channels.report(event)
+        self._node.open_channels.report(event)
         return error

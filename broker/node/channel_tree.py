@@ -12,7 +12,7 @@
 
 It only describes them. Why `log` has a supervisor above it: opening a log may take long, and a
 supervisor that starts a child does nothing else meanwhile; so each pchannel waits for itself only.
-Next: broker/node/keeper.py
+Next: broker/node/channel_controller.py
 """
 
 from actors import (
@@ -28,12 +28,12 @@ from broker.core.log.delivery import Selection
 from broker.model.channel import PChannel
 from broker.model.ids import PChannelName
 from broker.node.append.appender import Appender
-from broker.node.append.time_tick import TimeTickBeat
+from broker.node.append.time_tick import TimeTickHeartbeat
 from broker.node.channel_terms import ChannelTerms
 from broker.node.recovery.recovery import Recovery
 from broker.node.scanner import Scanner
-from broker.node.state.parts import NodeParts
-from broker.node.txn.roster import ROSTER, TRANSACTIONS, Roster
+from broker.node.state.node_runtime import NodeRuntime
+from broker.node.txn.txn_monitor import TRANSACTIONS, TXN_MONITOR, TxnMonitor
 
 LOG = "log"
 SCANNERS = "scanners"
@@ -47,7 +47,7 @@ OPEN_DEADLINE_S = 300.0
 """Recovery reads the end of a log, which may be on a slow disk."""
 
 
-def log_spec(channel: PChannel, parts: NodeParts, *, again: bool = False) -> SupervisorSpec:
+def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> SupervisorSpec:
     """The subtree of a pchannel that was assigned to this node at its term.
 
     `again`: it was open at that term; now it opens at the next.
@@ -55,20 +55,20 @@ def log_spec(channel: PChannel, parts: NodeParts, *, again: bool = False) -> Sup
     name = channel.name
     appender = ChildSpec(
         name="appender",
-        build=lambda: Appender(name, parts, channel.access),
+        build=lambda: Appender(name, node, channel.access),
         mailbox=MailboxSpec(
-            bound=parts.limits.backlog_batches_max,
+            bound=node.limits.backlog_batches_max,
             overflow=Overflow.FAIL,
-            batch_max=parts.limits.backlog_batches_max,
+            batch_max=node.limits.backlog_batches_max,
         ),
         restart=Restart.TRANSIENT,
-        terms=ChannelTerms(channel, parts, used=again),
+        terms=ChannelTerms(channel, node, used=again),
         start_deadline_s=OPEN_DEADLINE_S,
         patient=True,
     )
     time_tick = ChildSpec(
         name="time_tick",
-        build=lambda: TimeTickBeat(name, parts),
+        build=lambda: TimeTickHeartbeat(name, node),
         mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
     )
     scanners = SupervisorSpec(name=SCANNERS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000)
@@ -76,16 +76,16 @@ def log_spec(channel: PChannel, parts: NodeParts, *, again: bool = False) -> Sup
         name=TRANSACTIONS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000
     )
     roster = ChildSpec(
-        name=ROSTER,
-        build=lambda: Roster(name, parts),
+        name=TXN_MONITOR,
+        build=lambda: TxnMonitor(name, node),
         mailbox=MailboxSpec(bound=1024, overflow=Overflow.SHED, batch_max=1024),
     )
     recovery = ChildSpec(
         name="recovery",
-        build=lambda: Recovery(name, parts),
+        build=lambda: Recovery(name, node),
         mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
         restart=Restart.TRANSIENT,
-        stop_deadline_s=parts.limits.snapshot_flush_s + 1.0,
+        stop_deadline_s=node.limits.snapshot_flush_s + 1.0,
     )
     return SupervisorSpec(
         name=LOG,
@@ -100,14 +100,14 @@ def scanner_spec(
     number: int,
     name: PChannelName,
     selection: Selection,
-    parts: NodeParts,
+    node: NodeRuntime,
     *,
     ignores_pause: bool = False,
 ) -> ChildSpec:
     """One consumer's Scanner; killed, it comes back at the next term and knows nothing."""
     return ChildSpec(
         name=f"scanner-{number}",
-        build=lambda: Scanner(name, selection, parts, ignores_pause=ignores_pause),
+        build=lambda: Scanner(name, selection, node, ignores_pause=ignores_pause),
         mailbox=MailboxSpec(bound=16, overflow=Overflow.FAIL, batch_max=16),
         restart=Restart.TRANSIENT,
     )

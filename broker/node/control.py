@@ -13,7 +13,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.model.message import Appended, NewMessage
 from broker.node.append.intake import append
-from broker.node.state.messages import (
+from broker.node.directory_messages import (
     AssignChannel,
     CollectStatus,
     Describe,

@@ -1,14 +1,14 @@
 """Which pchannels this node should serve, which it does serve, and the answers to whoever asks.
 
-It owns the lifetimes and the people waiting for them. It never opens, closes or reads a log and
-never waits for one: a Keeper does that for each pchannel, and an Appender reports when it serves.
+It owns the lifetimes and the requests that wait for them. It never opens, closes or reads a log and
+never waits for one: the pchannel's ChannelController does, and an Appender reports when it serves.
 Why it is not above the channels in the tree: when it dies, appends go on, and its next
 incarnation looks at what is open.
-Next: broker/node/keeper.py
+Next: broker/node/channel_controller.py
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from actors import (
@@ -41,65 +41,82 @@ from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal, pchannel_of
 from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
+from broker.node.channel_controller import (
+    CONTROLLER,
+    ControllerMessage,
+    MoveTo,
+    StartScanner,
+    channel_spec,
+)
 from broker.node.channel_tree import LOG
-from broker.node.keeper import KEEPER, KeeperMessage, MoveTo, StartScanner, channel_spec
-from broker.node.state.messages import (
+from broker.node.directory_messages import (
     AssignChannel,
-    ChannelEvent,
-    ChannelFailed,
-    ChannelOpened,
-    ChannelReleased,
     ChannelStatus,
+    CloseAllChannels,
     CollectStatus,
     Describe,
     DirectoryMessage,
     Drain,
     FindScanner,
-    GiveUpChannels,
-    KeeperCameBack,
     LatestMvcc,
     Locate,
     Located,
-    LookForPlace,
     NodeStatus,
     OpenScanner,
     PauseConsumption,
     RemoveChannel,
-    ScannerMessage,
 )
+from broker.node.scanner_messages import ScannerMessage
+from broker.node.state.channel_events import (
+    ChannelEvent,
+    ChannelFailed,
+    ChannelOpened,
+    ChannelReleased,
+    ControllerRestarted,
+)
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.node.state.parts import NodeParts
 
 CHANNELS = "channels"
-PLACE_LOOK_S = 0.05
-Asked = Envelope[DirectoryMessage]
+SUBTREE_CHECK_S = 0.05
 
 
-class Directory(Actor[DirectoryMessage]):
+@dataclass(frozen=True, slots=True)
+class CheckSubtree:
+    """A timer: check that a pchannel that should be open here still has its actors."""
+
+    name: PChannelName
+
+
+_Message = DirectoryMessage | CheckSubtree | Terminated
+_Envelope = Envelope[_Message]
+
+
+class Directory(Actor[_Message]):
     """See the module."""
 
-    _context: Context[DirectoryMessage]
+    _context: Context[_Message]
     _node_path: str
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._parts = parts
+    def __init__(self, node: NodeRuntime) -> None:
+        self._node = node
         self._lifetimes: dict[PChannelName, Lifetime] = {}
-        self._asked: dict[PChannelName, list[tuple[ServingState, Asked]]] = {}
+        self._waiting: dict[PChannelName, list[tuple[ServingState, _Envelope]]] = {}
         self._moving: dict[PChannelName, tuple[MoveTo, int]] = {}
-        """What a Keeper was told last, at its actor term, and has not done yet."""
+        """What a ChannelController was told last, at its actor term, and has not done yet."""
         self._access: dict[PChannelName, AccessMode] = {}
         """As each was served last."""
         self._closing = False
 
-    async def started(self, context: Context[DirectoryMessage]) -> None:
+    async def started(self, context: Context[_Message]) -> None:
         """Learn what is open already; events come to this incarnation from now on."""
         self._context = context
         self._node_path = context.path.rpartition("/")[0]
-        self._parts.open_channels.listener = context.self
-        for each in self._parts.open_channels.all():
+        self._node.open_channels.listener = context.self
+        for each in self._node.open_channels.all():
             self._serves(each.channel.name, each.channel.term)
 
-    async def receive(self, batch: Sequence[Envelope[DirectoryMessage]]) -> None:
+    async def receive(self, batch: Sequence[_Envelope]) -> None:
         """Requests are answered here or kept for the event that answers them."""
         for envelope in batch:
             match envelope.message:
@@ -114,15 +131,15 @@ class Directory(Actor[DirectoryMessage]):
                     ChannelOpened()
                     | ChannelFailed()
                     | ChannelReleased()
-                    | KeeperCameBack()
-                    | LookForPlace()
+                    | ControllerRestarted()
+                    | CheckSubtree()
                     | Terminated()
                 ) as event:
                     await self._learn(event)
                 case PauseConsumption(paused):
-                    self._parts.pause.on = paused
+                    self._node.pause.on = paused
                     envelope.reply(None)
-                case GiveUpChannels():
+                case CloseAllChannels():
                     await self._give_up()
                 case Drain():
                     self._closing = True
@@ -132,10 +149,10 @@ class Directory(Actor[DirectoryMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         """How many pchannels serve, and how many requests wait for one to open or close."""
         return {
-            "serving": len(self._parts.open_channels.all()),
+            "serving": len(self._node.open_channels.all()),
             "known": len(self._lifetimes),
-            "waiting": sum([len(asked) for asked in self._asked.values()]),
-            PAUSED: int(self._parts.pause.on),
+            "waiting": sum([len(each) for each in self._waiting.values()]),
+            PAUSED: int(self._node.pause.on),
         }
 
     def _answer(
@@ -159,18 +176,18 @@ class Directory(Actor[DirectoryMessage]):
 
     # ---- what should be open ----------------------------------------------------------------
 
-    async def _expect(self, name: PChannelName, move: MoveTo, asked: Asked) -> None:
+    async def _expect(self, name: PChannelName, move: MoveTo, envelope: _Envelope) -> None:
         stage = move.stage
         refusal = channel_refusal(name, stage.term) or self._unplaceable(name)
         if refusal is not None:
-            asked.reply(refusal)
+            envelope.reply(refusal)
             return
         lifetime = expect(self._lifetimes.get(name, NEVER_SEEN), stage)
         if isinstance(lifetime, Refusal):
-            asked.reply(lifetime)
+            envelope.reply(lifetime)
             return
         self._lifetimes[name] = lifetime
-        self._asked.setdefault(name, []).append((stage, asked))
+        self._waiting.setdefault(name, []).append((stage, envelope))
         refusal = await self._hand(name, move)
         if refusal is not None:
             self._lifetimes[name] = failed(lifetime, stage.term, refusal)
@@ -194,7 +211,7 @@ class Directory(Actor[DirectoryMessage]):
                 await self._hand(name, MoveTo(removal))
                 self._settle(name)
 
-    async def _learn(self, event: ChannelEvent | LookForPlace | Terminated) -> None:
+    async def _learn(self, event: ChannelEvent | CheckSubtree | Terminated) -> None:
         match event:
             case ChannelOpened(channel):
                 self._serves(channel.name, channel.term)
@@ -204,17 +221,17 @@ class Directory(Actor[DirectoryMessage]):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
                 self._reached(name, ServingState(term, removed=True))
                 self._settle(name)
-                self._parts.observer.closed(self._parts.node_id, name, term)
-            case KeeperCameBack(name, actor_term):
+                self._node.observer.closed(self._node.node_id, name, term)
+            case ControllerRestarted(name, actor_term):
                 await self._move_again(name, actor_term)
-                await self._look_for_place(name)
-            case LookForPlace(name):
-                await self._look_for_place(name)
+                await self._check_subtree(name)
+            case CheckSubtree(name):
+                await self._check_subtree(name)
             case Terminated(path, dead_term):
                 name = PChannelName(path.split("/")[-3])  # channel[name]/log/appender
-                self._parts.open_channels.withdraw(name, Term(dead_term))
-                self._parts.observer.closed(self._parts.node_id, name, Term(dead_term))
-                await self._look_for_place(name)
+                self._node.open_channels.withdraw(name, Term(dead_term))
+                self._node.observer.closed(self._node.node_id, name, Term(dead_term))
+                await self._check_subtree(name)
             case _:
                 assert_never(event)
 
@@ -227,18 +244,18 @@ class Directory(Actor[DirectoryMessage]):
         self._settle(name)
         if not final:
             return
-        self._parts.observer.closed(self._parts.node_id, name, term)
+        self._node.observer.closed(self._node.node_id, name, term)
         removal = ServingState(term, removed=True)
         if removal >= lifetime.expected:
             await self._hand(name, MoveTo(removal))
 
     async def _move_again(self, name: PChannelName, actor_term: int) -> None:
-        """A Keeper that died in the middle of a move has forgotten it."""
+        """A ChannelController that died in the middle of a move has forgotten it."""
         move, told_term = self._moving.get(name, (None, actor_term))
         if move is not None and told_term < actor_term:
             await self._hand(name, move)
 
-    async def _look_for_place(self, name: PChannelName) -> None:
+    async def _check_subtree(self, name: PChannelName) -> None:
         """When a supervisor above the log died, nobody else knows that it was open: open it again.
 
         Tried until that supervisor is back, or something else is expected.
@@ -257,7 +274,7 @@ class Directory(Actor[DirectoryMessage]):
                 return
         else:
             return
-        self._context.after(PLACE_LOOK_S, LookForPlace(name))
+        self._context.after(SUBTREE_CHECK_S, CheckSubtree(name))
 
     def _reached(self, name: PChannelName, stage: ServingState) -> None:
         move, _ = self._moving.get(name, (None, 0))
@@ -268,29 +285,29 @@ class Directory(Actor[DirectoryMessage]):
         self._lifetimes[name] = opened(self._lifetime(name), term)
         self._reached(name, ServingState(term, removed=False))
         self._settle(name)
-        found = self._parts.open_channels.find(name)
+        found = self._node.open_channels.find(name)
         if found is not None and found.channel.term == term:
             self._access[name] = found.channel.access
             self._context.watch(found.appender)
-            self._parts.observer.opened(self._parts.node_id, found.channel)
+            self._node.observer.opened(self._node.node_id, found.channel)
 
     def _settle(self, name: PChannelName) -> None:
         """Answer those whose stage was reached, failed, or overtaken."""
-        waiting: list[tuple[ServingState, Asked]] = []
-        for stage, asked in self._asked.pop(name, []):
+        waiting: list[tuple[ServingState, _Envelope]] = []
+        for stage, envelope in self._waiting.pop(name, []):
             answer = settle(self._lifetime(name), stage)
             if isinstance(answer, NoAnswerYet):
-                waiting.append((stage, asked))
+                waiting.append((stage, envelope))
             else:
-                asked.reply(answer)
+                envelope.reply(answer)
         if waiting:
-            self._asked[name] = waiting
+            self._waiting[name] = waiting
 
     def _lifetime(self, name: PChannelName) -> Lifetime:
         return self._lifetimes.get(name, NEVER_SEEN)
 
-    async def _hand(self, name: PChannelName, message: KeeperMessage) -> Refusal | None:
-        """Give it to the pchannel's Keeper, who is started when there is none."""
+    async def _hand(self, name: PChannelName, message: ControllerMessage) -> Refusal | None:
+        """Give it to the pchannel's ChannelController, who is started when there is none."""
         try:
             keeper = await self._keeper(name)
             keeper.tell(message)
@@ -300,22 +317,22 @@ class Directory(Actor[DirectoryMessage]):
             return Refusal(StreamingCode.INNER, f"{name}: try again: {error}")
         return None
 
-    async def _keeper(self, name: PChannelName) -> Ref[KeeperMessage]:
+    async def _keeper(self, name: PChannelName) -> Ref[ControllerMessage]:
         """Looked for each time: the pchannel's place is gone when its supervisor had to restart."""
         channels, tree = f"{self._node_path}/{CHANNELS}", self._context.tree
-        path = f"{channels}/{name}/{KEEPER}"
+        path = f"{channels}/{name}/{CONTROLLER}"
         try:
             return tree.find(path)
         except NotRunning:
             raise
         except NoSuchActor:
-            await tree.start_child(channels, channel_spec(name, self._parts))
+            await tree.start_child(channels, channel_spec(name, self._node))
             return tree.find(path)
 
     # ---- what is open -----------------------------------------------------------------------
 
     def _find(self, name: PChannelName, term: Term | None) -> OpenChannel | Refusal:
-        found = self._parts.open_channels.find(name)
+        found = self._node.open_channels.find(name)
         serving = None if found is None else found.channel.term
         refusal = locate(name, term, serving, closing=self._closing)
         if refusal is not None:
@@ -323,19 +340,19 @@ class Directory(Actor[DirectoryMessage]):
         assert found is not None
         return found
 
-    async def _open_scanner(self, request: OpenScanner, asked: Asked) -> None:
+    async def _open_scanner(self, request: OpenScanner, envelope: _Envelope) -> None:
         found = self._find(request.name, request.term)
         if isinstance(found, Refusal):
-            asked.reply(found)
+            envelope.reply(found)
             return
         cursor = starting_cursor(request.policy, found.offsets())
         if isinstance(cursor, Refusal):
-            asked.reply(cursor)
+            envelope.reply(cursor)
             return
-        start = StartScanner(asked, request, cursor, found.channel.term)
+        start = StartScanner(envelope, request, cursor, found.channel.term)
         refusal = await self._hand(request.name, start)
         if refusal is not None:
-            asked.reply(refusal)
+            envelope.reply(refusal)
 
     def _find_scanner(self, path: str) -> Ref[ScannerMessage] | Refusal:
         try:
@@ -355,16 +372,16 @@ class Directory(Actor[DirectoryMessage]):
                 mvcc_tick=each.mvcc.persisted_tick,
                 recovery_tick=each.recovery_tick,
             )
-            for each in self._parts.open_channels.all()
+            for each in self._node.open_channels.all()
         ]
-        return NodeStatus(self._parts.node_id, tuple(statuses))
+        return NodeStatus(self._node.node_id, tuple(statuses))
 
     def _describe(self, name: PChannelName) -> ChannelOffsets | Refusal:
         found = self._find(name, None)
         return found if isinstance(found, Refusal) else found.offsets()
 
     def _shutting_down(self) -> Refusal:
-        cause = f"node {self._parts.node_id} is shutting down"
+        cause = f"node {self._node.node_id} is shutting down"
         return Refusal(StreamingCode.ON_SHUTDOWN, cause)
 
 

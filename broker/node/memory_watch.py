@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from actors import Actor, ActorError, Context, Envelope
 from broker.core.segments.segment_sealing import Sealing, largest_first, pressure
 from broker.model.ids import SegmentId
+from broker.node.appender_messages import SealSegments
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.node.state.parts import NodeParts
-from broker.node.state.shard_state import SealSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +26,22 @@ class MemoryWatch(Actor[LookAtMemory]):
 
     _context: Context[LookAtMemory]
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._parts = parts
+    def __init__(self, node: NodeRuntime) -> None:
+        self._node = node
         self._sealed = 0
         self._quiet_until_s = 0.0
 
     async def started(self, context: Context[LookAtMemory]) -> None:
         """Look from time to time."""
         self._context = context
-        context.every(self._parts.limits.memory_look_s, LookAtMemory())
+        context.every(self._node.limits.memory_look_s, LookAtMemory())
 
     async def receive(self, batch: Sequence[Envelope[LookAtMemory]]) -> None:
         """One look, however many are due. Costs nothing on a node without collections."""
-        channels = [it for it in self._parts.open_channels.all() if it.shards.growing_bytes]
+        channels = [it for it in self._node.open_channels.all() if it.shards.growing_bytes]
         if not channels:
             return
-        memory, limits = self._parts.memory, self._parts.limits
+        memory, limits = self._node.memory, self._node.limits
         growing_bytes = sum(it.shards.growing_bytes for it in channels)
         total_bytes, process_bytes = memory.total_bytes(), memory.process_bytes()
         found = pressure(growing_bytes, process_bytes, total_bytes, limits.pressure)

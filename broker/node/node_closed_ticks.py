@@ -10,7 +10,7 @@ from actors import ActorError, Ref
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
-from broker.node.state.messages import Describe, DirectoryMessage
+from broker.node.directory_messages import Describe, DirectoryMessage
 
 DEADLINE_S = 2.0
 

@@ -17,17 +17,10 @@ from broker.core.log.delivery import Picked, Selection, announce, deliver, prepa
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
 from broker.model.position import ReadPosition
-from broker.model.record import Record, Slice
-from broker.node.state.messages import (
-    CloseScanner,
-    Delivery,
-    IdleTimeout,
-    Pull,
-    ScannerMessage,
-    Wake,
-)
+from broker.model.record import Record, RecordSlice
+from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.node.state.parts import NodeParts
 from broker.node.state.wal_refusals import refusal_of
 from broker.ports.wal import WalError
 
@@ -40,11 +33,19 @@ FRUITLESS_READS_MAX = 16
 log = logging.getLogger("broker.node")
 
 
+@dataclass(frozen=True, slots=True)
+class IdleTimeout:
+    """A timer: stop when no consumer has pulled for `scanner_idle_s`."""
+
+
+_Message = ScannerMessage | IdleTimeout
+
+
 @dataclass(slots=True)
 class _Waiting:
     """A Pull that is not answered yet, and how far it has come."""
 
-    envelope: Envelope[ScannerMessage]
+    envelope: Envelope[_Message]
     cursor: ReadPosition
     bytes_max: int
     since_s: float
@@ -53,44 +54,44 @@ class _Waiting:
 _NOBODY = Delivery((), None, ReadPosition(FIRST_MESSAGE_ID))
 
 
-class Scanner(Actor[ScannerMessage]):
+class Scanner(Actor[_Message]):
     """See the module."""
 
-    _context: Context[ScannerMessage]
+    _context: Context[_Message]
     _channel: OpenChannel
 
     def __init__(
         self,
         name: PChannelName,
         selection: Selection,
-        parts: NodeParts,
+        node: NodeRuntime,
         *,
         ignores_pause: bool = False,
     ) -> None:
         self._name = name
         self._selection = selection
-        self._parts = parts
+        self._node = node
         self._ignores_pause = ignores_pause
         self._begun = False
         self._waiting: _Waiting | None = None
         self._cache: Sequence[Record] = ()
         self._assembler: Assembler | None = None
-        self._meter = parts.meters.of(name)
+        self._meter = node.meters.of(name)
         self._broken = 0
         self._pulled_s = 0.0
         self._next_id = FIRST_MESSAGE_ID
 
-    async def started(self, context: Context[ScannerMessage]) -> None:
+    async def started(self, context: Context[_Message]) -> None:
         """Take the channel as it is open now; a later one has Scanners of its own."""
-        channel = self._parts.open_channels.find(self._name)
+        channel = self._node.open_channels.find(self._name)
         if channel is None:
             context.stop()
             return
         self._context, self._channel = context, channel
         self._pulled_s = context.clock.monotonic_s()
-        context.every(self._parts.limits.scanner_idle_s / 2, IdleTimeout())
+        context.every(self._node.limits.scanner_idle_s / 2, IdleTimeout())
 
-    async def receive(self, batch: Sequence[Envelope[ScannerMessage]]) -> None:
+    async def receive(self, batch: Sequence[Envelope[_Message]]) -> None:
         """Pulls are answered at once, or kept until there is something."""
         for envelope in batch:
             match envelope.message:
@@ -119,7 +120,7 @@ class Scanner(Actor[ScannerMessage]):
             "violations": self._broken,
         }
 
-    def _take(self, envelope: Envelope[ScannerMessage], pull: Pull) -> None:
+    def _take(self, envelope: Envelope[_Message], pull: Pull) -> None:
         """One Pull at a time: an older one, whose asker may have left, is answered empty."""
         if self._waiting is not None:
             self._waiting.envelope.reply(Delivery((), None, self._waiting.cursor))
@@ -138,7 +139,7 @@ class Scanner(Actor[ScannerMessage]):
         self._waiting = None
         if isinstance(answer, Delivery):
             self._meter.scanned += sum(
-                [it.end - it.first if isinstance(it, Slice) else 1 for it in answer.items]
+                [it.end - it.first if isinstance(it, RecordSlice) else 1 for it in answer.items]
             )
         waiting.envelope.reply(answer)
 
@@ -173,12 +174,12 @@ class Scanner(Actor[ScannerMessage]):
 
     def _held_back(self) -> bool:
         """Before the first read only: a consumer that has begun is not stopped by a pause."""
-        return not self._begun and self._parts.pause.holds(ignores_pause=self._ignores_pause)
+        return not self._begun and self._node.pause.holds(ignores_pause=self._ignores_pause)
 
     def _nothing_yet(self, waiting: _Waiting) -> Delivery | None:
         """Not even a tick, which would say that everything before it was delivered."""
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
-        if waited_s < self._parts.limits.pull_wait_s:
+        if waited_s < self._node.limits.pull_wait_s:
             return None
         return Delivery((), None, waiting.cursor)
 
@@ -236,7 +237,7 @@ class Scanner(Actor[ScannerMessage]):
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
         if picked.items:
             return Delivery(picked.items, None, picked.cursor)
-        if waited_s >= self._parts.limits.pull_wait_s:
+        if waited_s >= self._node.limits.pull_wait_s:
             closed = self._channel.tail.closed
             known = closed if closed.tick > self._selection.floor else None
             return Delivery((), known, picked.cursor)
@@ -249,7 +250,7 @@ class Scanner(Actor[ScannerMessage]):
             return records
         if self._cache and self._cache[0].base_id <= from_id < self._cache[-1].next_id:
             return self._cache
-        ahead_max = self._parts.limits.read_ahead_bytes_max
+        ahead_max = self._node.limits.read_ahead_bytes_max
         read_bytes = min(max(bytes_max, READ_BYTES_MIN), ahead_max)
         try:
             found = await self._channel.log.read(from_id, read_bytes)
@@ -273,5 +274,5 @@ class Scanner(Actor[ScannerMessage]):
 
     def _leave_if_forgotten(self) -> None:
         idle_s = self._context.clock.monotonic_s() - self._pulled_s
-        if idle_s >= self._parts.limits.scanner_idle_s:
+        if idle_s >= self._node.limits.scanner_idle_s:
             self._context.stop()

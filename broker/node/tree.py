@@ -13,10 +13,10 @@ from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
 from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
 from broker.node.memory_watch import MemoryWatch
-from broker.node.state.parts import NodeParts
+from broker.node.state.node_runtime import NodeRuntime
 
 
-def node_spec(parts: NodeParts) -> SupervisorSpec:
+def node_spec(node: NodeRuntime) -> SupervisorSpec:
     """The subtree `node`; the Directory is found at `<parent>/node/directory`."""
     return SupervisorSpec(
         name="node",
@@ -25,12 +25,12 @@ def node_spec(parts: NodeParts) -> SupervisorSpec:
             SupervisorSpec(name=CHANNELS, restarts_max=RESTARTS_MAX),
             ChildSpec(
                 name="directory",
-                build=lambda: Directory(parts),
+                build=lambda: Directory(node),
                 mailbox=MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=64),
             ),
             ChildSpec(
                 name="memory_watch",
-                build=lambda: MemoryWatch(parts),
+                build=lambda: MemoryWatch(node),
                 mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
         ),

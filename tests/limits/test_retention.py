@@ -8,7 +8,7 @@ import pytest
 from broker.app import Broker
 from broker.client import Client, OutOfRange, Scanner, connect
 from broker.core.naming import pchannel_names
-from broker.node.state.messages import Truncate
+from broker.node.append.appender import Truncate
 from tests.local_broker import actors_of, local_broker
 
 MIB = 1024 * 1024

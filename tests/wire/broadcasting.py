@@ -15,7 +15,8 @@ from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import StreamingCode as Code
 from broker.model.message import Delivered
 from broker.model.position import FromAll
-from broker.node.state.messages import CloseScanner, Delivery, Locate, OpenScanner, Pull
+from broker.node.directory_messages import Locate, OpenScanner
+from broker.node.scanner_messages import CloseScanner, Delivery, Pull
 from broker.ports.callbacks import Callbacks
 from schemas.generated.milvus.proto import common, messages
 from schemas.generated.milvus.proto import streaming as wire

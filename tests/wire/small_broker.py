@@ -30,10 +30,10 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId, PChannelName
 from broker.node.control import LocalNode
+from broker.node.directory_messages import CollectStatus
 from broker.node.node_closed_ticks import LocalClosedTicks
-from broker.node.state.messages import CollectStatus
 from broker.node.state.node_limits import NodeLimits
-from broker.node.state.parts import NodePorts, node_parts
+from broker.node.state.node_runtime import NodePorts, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaStore
@@ -133,7 +133,7 @@ async def small_broker(
     spec = SupervisorSpec(
         "root",
         children=(
-            node_spec(node_parts(NODE, ports, node_limits)),
+            node_spec(node_runtime(NODE, ports, node_limits)),
             coordinator_tree(coordinator, "/root"),
             timesync_tree(timesync, "/root"),
         ),

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from broker.model.failure import StreamingCode as Code
-from broker.node.state.messages import CloseScanner
+from broker.node.scanner_messages import CloseScanner
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import Fault, MemoryWal
 from schemas.generated.google.protobuf import Empty

@@ -17,16 +17,16 @@ from broker.core.log.txn_members import fitting, whole_record
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
 from broker.model.position import DeliverFilter, MessageTypes, ReadPosition, TimeTickGt, TimeTickGte
-from broker.model.record import Record, Slice
+from broker.model.record import Record, RecordSlice
 
-Item = Delivered | ClosedTick | Slice
+Item = Delivered | ClosedTick | RecordSlice
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
 
-    `among`: of all vchannels only these. `whole`: a record comes as one Slice; without it only a
+    `among`: of all vchannels only these. `whole`: a record is one RecordSlice; without it only a
     batch does, as far as it fits, and of the rest each message by itself.
     """
 
@@ -223,7 +223,7 @@ def announce(closed: ClosedTick, cursor: ReadPosition, selection: Selection) -> 
 def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[Item]:
     if record.kind != MessageType.TIME_TICK:
         if whole or record.batch is not None:
-            return [Slice(record, first, first + count)]
+            return [RecordSlice(record, first, first + count)]
         return list(islice(record.messages(first), count))
     return [
         ClosedTick(

@@ -140,7 +140,7 @@ def barrier_of(messages: Sequence[NewMessage]) -> TimeTick:
     return TimeTick(max([message.barrier_tick for message in messages], default=0))
 
 
-class _Run:
+class _RecordDraft:
     """A record in the making: indexes into the group, and their bodies."""
 
     __slots__ = ("batch", "bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
@@ -180,8 +180,8 @@ class _Group:
         """`ticks`: the first that any of them may get, and one that all will be below."""
         self.messages = messages
         self.outcomes: list[Appended | Refusal | None] = [None] * len(messages)
-        self.runs: list[_Run] = []
-        self.begins: list[_Run] = []
+        self.runs: list[_RecordDraft] = []
+        self.begins: list[_RecordDraft] = []
         """Placed last: what is exclusive in the group must not lie behind them."""
         self.repeats: list[tuple[int, TxnSession]] = []
         self.same_as: list[tuple[int, int]] = []
@@ -191,7 +191,7 @@ class _Group:
         self._transactions = known.transactions
         self._numbers = GroupNumbers(known.producers)
         self._turn = turn
-        self._growing: dict[str | int, _Run] = {}
+        self._growing: dict[str | int, _RecordDraft] = {}
 
     def admit(self, index: int, message: NewMessage) -> None:
         """Closed, size, type, name, barrier; its collection; its transaction; then its scope."""
@@ -234,7 +234,7 @@ class _Group:
             self._growing.pop(batch.txn.id, None)
         if numbered is not None:
             self._numbers.take(index, numbered, len(batch.sizes))
-        run = _Run(batch.vchannel, batch.type, session)
+        run = _RecordDraft(batch.vchannel, batch.type, session)
         run.batch = batch
         run.indexes.append(index)
         self._growing.pop(batch.vchannel, None)
@@ -251,7 +251,7 @@ class _Group:
         elif isinstance(verdict, TxnSession):
             self.repeats.append((index, verdict))
         elif message.type == MessageType.BEGIN_TXN:
-            run = _Run(message.vchannel, message.type)
+            run = _RecordDraft(message.vchannel, message.type)
             run.add(index, message.body)
             self.begins.append(run)
         else:
@@ -284,7 +284,7 @@ class _Group:
             body = self._stamped(turn, index, message, session)
         run = self._growing.get(key)
         if run is None or run.session is not session or not run.takes(message, self._admission):
-            run = self._growing[key] = _Run(message.vchannel, message.type, session)
+            run = self._growing[key] = _RecordDraft(message.vchannel, message.type, session)
             self.runs.append(run)
         run.add(index, body)
 
@@ -298,16 +298,16 @@ class _Group:
         return stamped.body
 
 
-def _rollbacks(dead: Sequence[TxnSession]) -> list[_Run]:
+def _rollbacks(dead: Sequence[TxnSession]) -> list[_RecordDraft]:
     """The records that end transactions on our own account."""
-    runs = [_Run(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
+    runs = [_RecordDraft(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
     for run in runs:
         run.bodies.append(b"")
     return runs
 
 
-def _own(message: OwnMessage) -> _Run:
-    run = _Run(message.vchannel, message.kind)
+def _own(message: OwnMessage) -> _RecordDraft:
+    run = _RecordDraft(message.vchannel, message.kind)
     run.bodies.append(message.body)
     return run
 
@@ -320,7 +320,7 @@ def _with_flushed(
 
 
 def _place(
-    runs: Sequence[_Run],
+    runs: Sequence[_RecordDraft],
     first_tick: TimeTick,
     end: LogEnd,
     known: Known,
@@ -349,7 +349,7 @@ def _place(
     return tuple(records), end
 
 
-def _record(run: _Run, tick: TimeTick, end: LogEnd) -> Record:
+def _record(run: _RecordDraft, tick: TimeTick, end: LogEnd) -> Record:
     batch = run.batch
     return Record(
         term=end.term,
@@ -365,7 +365,7 @@ def _record(run: _Run, tick: TimeTick, end: LogEnd) -> Record:
     )
 
 
-def _answer(run: _Run, record: Record, outcomes: list[Appended | Refusal | None]) -> None:
+def _answer(run: _RecordDraft, record: Record, outcomes: list[Appended | Refusal | None]) -> None:
     next_id, next_tick, confirmed = record.base_id, record.base_tick, record.last_confirmed_id
     confirms_itself = confirmed == next_id
     for index in run.indexes:
@@ -374,7 +374,10 @@ def _answer(run: _Run, record: Record, outcomes: list[Appended | Refusal | None]
 
 
 def _answer_in_txn(
-    session: TxnSession, run: _Run, record: Record, outcomes: list[Appended | Refusal | None]
+    session: TxnSession,
+    run: _RecordDraft,
+    record: Record,
+    outcomes: list[Appended | Refusal | None],
 ) -> None:
     own, confirmed = record.base_id, record.last_confirmed_id
     confirms_itself = confirmed == own  # a begin that no other one is open before

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.model.message import Delivered, DeliveredInTxn
-from broker.model.record import Record, SliceInTxn
+from broker.model.record import Record, RecordSliceInTxn
 from broker.model.txn import TxnContext
 
 MESSAGE_OVERHEAD_BYTES = 64
 """Counted for every message beside its body, so that a credit also bounds tiny messages."""
 
-Part = SliceInTxn | tuple[Delivered, ...]
+Part = RecordSliceInTxn | tuple[Delivered, ...]
 """A batch, or messages that each stand for themselves."""
 
 
@@ -23,7 +23,7 @@ Part = SliceInTxn | tuple[Delivered, ...]
 class Taken:
     """What fitted: so many members, as items for the reader, and the bytes they take."""
 
-    items: tuple[Delivered | SliceInTxn, ...]
+    items: tuple[Delivered | RecordSliceInTxn, ...]
     count: int
     used_bytes: int
 
@@ -40,7 +40,7 @@ class Members:
 
         `whole`: a batch travels as it is, so it fits as a whole or not at all.
         """
-        items: list[Delivered | SliceInTxn] = []
+        items: list[Delivered | RecordSliceInTxn] = []
         count = used = at = 0
         for part in self.parts:
             size = _count(part)
@@ -51,7 +51,7 @@ class Members:
             more, more_bytes = _fit(
                 part, inside, room - used, whole=whole, one_at_least=one_at_least and not count
             )
-            if isinstance(part, SliceInTxn):
+            if isinstance(part, RecordSliceInTxn):
                 items += [replace(part, first=inside, end=inside + more)] if more else []
             else:
                 items += part[inside : inside + more]
@@ -75,7 +75,7 @@ def members_of(
             continue
         if record.batch is not None:
             whole = len(record.sizes)
-            parts.append(SliceInTxn(record, 0, whole, end.tick, end.last_confirmed_id))
+            parts.append(RecordSliceInTxn(record, 0, whole, end.tick, end.last_confirmed_id))
         else:
             parts.append(tuple([_member(each, end, None) for each in record.messages()]))
     parts.append((end,))
@@ -102,7 +102,7 @@ def whole_record(record: Record, first: int, room: int, *, one_at_least: bool) -
 
 
 def _fit(part: Part, first: int, room: int, *, whole: bool, one_at_least: bool) -> tuple[int, int]:
-    if not isinstance(part, SliceInTxn):
+    if not isinstance(part, RecordSliceInTxn):
         sizes = [len(each.body) for each in part]
         return fitting(sizes, first, room, one_at_least=one_at_least)
     if whole:
@@ -111,7 +111,7 @@ def _fit(part: Part, first: int, room: int, *, whole: bool, one_at_least: bool) 
 
 
 def _count(part: Part) -> int:
-    return part.end if isinstance(part, SliceInTxn) else len(part)
+    return part.end if isinstance(part, RecordSliceInTxn) else len(part)
 
 
 def _member(each: Delivered, end: Delivered, begins: TxnContext | None) -> DeliveredInTxn:

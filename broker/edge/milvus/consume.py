@@ -22,8 +22,9 @@ from broker.edge.rpc.stream_meters import StreamMeter
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
-from broker.model.record import Slice
-from broker.node.state.messages import Delivery, Locate, OpenScanner, ScannerOpened
+from broker.model.record import RecordSlice
+from broker.node.directory_messages import Locate, OpenScanner, ScannerOpened
+from broker.node.scanner_messages import Delivery
 from broker.transport import ServerBatchStream
 from schemas.encoding.frames import frames
 from schemas.generated.milvus.proto.streaming import (
@@ -153,7 +154,7 @@ class ConsumeStream:
         for item in delivery.items:
             if isinstance(item, DeliveredInTxn):
                 run.append(_in_txn(item))
-            elif isinstance(item, Slice):
+            elif isinstance(item, RecordSlice):
                 run += consume_slice(item)
             elif isinstance(item, Delivered):
                 run.append(

@@ -15,7 +15,7 @@ from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import pchannel
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
-from broker.node.state.messages import Locate
+from broker.node.directory_messages import Locate
 from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingNodeHandlerService/"

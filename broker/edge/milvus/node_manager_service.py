@@ -12,7 +12,12 @@ from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import pchannel
 from broker.model.channel import AccessMode
 from broker.model.failure import Refusal, Refused
-from broker.node.state.messages import AssignChannel, ChannelStatus, CollectStatus, RemoveChannel
+from broker.node.directory_messages import (
+    AssignChannel,
+    ChannelStatus,
+    CollectStatus,
+    RemoveChannel,
+)
 from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingNodeManagerService/"

@@ -17,7 +17,8 @@ from broker.edge.rpc.request_metadata import producer_channel
 from broker.model.failure import StreamingCode
 from broker.model.message import NewMessage
 from broker.node.append.intake import append_then
-from broker.node.state.messages import AppendOutcome, Locate, Located
+from broker.node.appender_messages import AppendOutcome
+from broker.node.directory_messages import Locate, Located
 from schemas.encoding.frames import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,

@@ -7,7 +7,7 @@ packed body once for each delivery that holds some of it; of rows it makes JSON.
 from itertools import accumulate, pairwise
 
 from broker.model.batch import Codec
-from broker.model.record import Slice, SliceInTxn
+from broker.model.record import RecordSlice, RecordSliceInTxn
 from broker.model.txn import TxnPart
 from schemas.arrow.json_rows import rows_as_json
 from schemas.encoding.entries import write_entry
@@ -19,7 +19,7 @@ from schemas.scan import STORED_PAYLOAD, STORED_PROPERTY
 from schemas.wire import consume_in_txn, consume_message
 
 
-def consume_slice(part: Slice) -> list[bytes]:
+def consume_slice(part: RecordSlice) -> list[bytes]:
     """A ConsumeResponse for each message. Raises BadPacking, BadArrow.
 
     Both are what an append was refused for.
@@ -39,10 +39,10 @@ def consume_slice(part: Slice) -> list[bytes]:
     return messages
 
 
-def _consumed(part: Slice, index: int, stored: bytes) -> bytes:
+def _consumed(part: RecordSlice, index: int, stored: bytes) -> bytes:
     record = part.record
     own_id = record.base_id + index
-    if isinstance(part, SliceInTxn):
+    if isinstance(part, RecordSliceInTxn):
         return consume_in_txn(own_id, part.tick, part.last_confirmed_id, record.term, stored)
     tick, confirmed = record.base_tick + index, record.last_confirmed_of(index)
     return consume_message(own_id, tick, confirmed, record.term, stored)
@@ -56,7 +56,7 @@ def _of_txn(part: TxnPart | None) -> bytes:
     return write_entry(STORED_PROPERTY, TXN.key, TXN.encode(context))
 
 
-def payloads_of(part: Slice) -> list[bytes]:
+def payloads_of(part: RecordSlice) -> list[bytes]:
     """The payload of each message. Raises BadPacking, BadArrow."""
     record, batch = part.record, part.record.batch
     assert batch is not None

@@ -23,7 +23,8 @@ from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
 from broker.edge.rpc.middleware import Call
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.node.state.messages import AppendOutcome, Located
+from broker.node.appender_messages import AppendOutcome
+from broker.node.directory_messages import Located
 from broker.transport import Stalled
 from schemas.encoding.frames import FrameTooLarge, frames
 from schemas.encoding.varint import Malformed

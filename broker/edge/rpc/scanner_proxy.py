@@ -13,14 +13,8 @@ from actors import ActorDied, ActorError, AskTimeout, Ref, StaleTerm
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.position import FromAll, ReadPosition
-from broker.node.state.messages import (
-    CloseScanner,
-    Delivery,
-    FindScanner,
-    OpenScanner,
-    Pull,
-    ScannerMessage,
-)
+from broker.node.directory_messages import FindScanner, OpenScanner
+from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage
 
 PULL_S: Final = 10.0
 PULL_TRIES_MAX: Final = 20

@@ -31,7 +31,7 @@ from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
 from broker.model.damage import Damage
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName
-from broker.node.state.messages import CollectStatus, PauseConsumption
+from broker.node.directory_messages import CollectStatus, PauseConsumption
 from schemas.generated.tidemark import v1
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,8 @@ from broker.model.message import Appended
 from broker.model.producer_numbers import OutOfSequence
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.node.append.intake import append_then
-from broker.node.state.messages import AppendOutcome, Locate, Located
+from broker.node.appender_messages import AppendOutcome
+from broker.node.directory_messages import Locate, Located
 from schemas.batches import append_landed, append_refused, scan_append_request
 from schemas.encoding.frames import FrameTooLarge, Oversize
 

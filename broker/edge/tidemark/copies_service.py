@@ -16,7 +16,7 @@ from broker.model.message import Appended, NewMessage
 from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 from broker.node.append.intake import append
-from broker.node.state.messages import Locate
+from broker.node.directory_messages import Locate
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Copies/"

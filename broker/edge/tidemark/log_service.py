@@ -19,8 +19,8 @@ from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.measured import MeasuredChannel
+from broker.node.directory_messages import ChannelView, Describe, LatestMvcc, Locate, Located
 from broker.node.queries.measure_channels import Question, measure_channels
-from broker.node.state.messages import ChannelView, Describe, LatestMvcc, Locate, Located
 from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
 

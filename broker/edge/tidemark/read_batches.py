@@ -35,9 +35,10 @@ from broker.model.position import (
     StartFrom,
     TimeTickGte,
 )
-from broker.model.record import Slice
+from broker.model.record import RecordSlice
+from broker.node.directory_messages import Locate, Located, OpenScanner
 from broker.node.queries.cut_channels import close_up_to
-from broker.node.state.messages import Delivery, Locate, Located, OpenScanner
+from broker.node.scanner_messages import Delivery
 from broker.transport import ServerBatchStream
 from schemas.arrow.columns import COLUMNS_MAX
 from schemas.batches import STORED, Position, ReadBatch, read_batch, read_response
@@ -155,7 +156,7 @@ class ReadStream:
             if self._is_beyond(item):
                 return found, True
             match item:
-                case Slice():
+                case RecordSlice():
                     found += (*_transaction(members), *self._slice(self._cut(item)))
                     members = []
                 case DeliveredInTxn():
@@ -168,17 +169,17 @@ class ReadStream:
                     continue  # the reader is told with the rest
         return found + _transaction(members), False
 
-    def _slice(self, part: Slice) -> list[Sequence[bytes]]:
+    def _slice(self, part: RecordSlice) -> list[Sequence[bytes]]:
         batch = batch_of(part) if self.rows is None else self.rows.batch_of(part)
         return [] if batch is None else [read_batch(batch)]
 
-    def _is_beyond(self, item: Delivered | ClosedTick | Slice) -> bool:
+    def _is_beyond(self, item: Delivered | ClosedTick | RecordSlice) -> bool:
         if not self._until:
             return False
-        first = item.first_tick if isinstance(item, Slice) else item.tick
+        first = item.first_tick if isinstance(item, RecordSlice) else item.tick
         return first > self._until
 
-    def _cut(self, part: Slice) -> Slice:
+    def _cut(self, part: RecordSlice) -> RecordSlice:
         """Without what lies beyond the end."""
         if not self._until or part.last_tick <= self._until:
             return part

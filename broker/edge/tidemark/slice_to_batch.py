@@ -5,13 +5,13 @@ Owns no state. Never looks into a body but to take columns out of rows, which co
 
 from broker.model.batch import BatchPart, Codec
 from broker.model.failure import Refused, StreamingCode
-from broker.model.record import Slice, SliceInTxn
+from broker.model.record import RecordSlice, RecordSliceInTxn
 from schemas.arrow.ipc import BadArrow
 from schemas.arrow.rows import select_columns
 from schemas.batches import ARROW_ROWS, STORED, ReadBatch
 
 
-def batch_of(part: Slice) -> ReadBatch:
+def batch_of(part: RecordSlice) -> ReadBatch:
     """All of it, whatever it is."""
     record, batch = part.record, part.record.batch
     plain = ReadBatch(
@@ -28,7 +28,7 @@ def batch_of(part: Slice) -> ReadBatch:
     )
     if batch is None:
         return plain
-    if isinstance(part, SliceInTxn):
+    if isinstance(part, RecordSliceInTxn):
         ids = tuple(range(record.base_id, record.next_id))
         plain = plain._replace(tick=part.tick, last_confirmed_id=part.last_confirmed_id, ids=ids)
     if batch.codec is Codec.ARROW:
@@ -52,7 +52,7 @@ class RowProjection:
     def __init__(self, columns: frozenset[str]) -> None:
         self._columns = columns
 
-    def batch_of(self, part: Slice) -> ReadBatch | None:
+    def batch_of(self, part: RecordSlice) -> ReadBatch | None:
         """None for what is no rows. Raises Refused when they are damaged."""
         batch = part.record.batch
         if batch is None or batch.codec is not Codec.ARROW:

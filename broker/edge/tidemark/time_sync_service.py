@@ -16,8 +16,8 @@ from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
+from broker.node.directory_messages import Locate, Located
 from broker.node.queries.cut_channels import cut_channels
-from broker.node.state.messages import Locate, Located
 from broker.timesync.messages import Join, LeaveBarrier, ListBarriers, NextTicks, ReportTick
 from schemas.generated.tidemark import v1
 

@@ -11,7 +11,7 @@ Next: broker/core/log/sequencer.py
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.cluster.channel_lifetime import read_only_refusal
@@ -36,66 +36,80 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
-from broker.node.append.answers import Answers
+from broker.node.append.group_acks import Answers
 from broker.node.append.group_commit import gather
 from broker.node.append.takeover import taken_over
-from broker.node.append.txn_news import TxnNews
-from broker.node.state.messages import (
+from broker.node.append.txn_reports import TxnReports
+from broker.node.appender_messages import (
     AppendBatch,
     AppenderMessage,
-    AppendOutcome,
-    ChannelFailed,
     CloseTick,
-    ProbeStorage,
-    Truncate,
+    SealOverdue,
+    SealSegments,
 )
+from broker.node.state.channel_events import ChannelFailed
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel, Saved
-from broker.node.state.parts import NodeParts
-from broker.node.state.shard_state import SealOverdue, SealSegments, ShardState
+from broker.node.state.shard_state import ShardState
 from broker.node.state.tail import Tail
-from broker.node.state.wal_refusals import refusal_of
+from broker.node.state.wal_refusals import refusal_of, unknown_outcomes
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
-PROBE = ProbeStorage()
 REFUSING = "refusing"
 """The `state` in its statistics of an Appender that reads but does not write."""
 
 log = logging.getLogger("broker.node")
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeStorage:
+    """A timer, set after a failed write: check whether the storage takes writes again."""
+
+
+PROBE = ProbeStorage()
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """A timer: drop the segments that retention allows to drop."""
+
+
+_Message = AppenderMessage | ProbeStorage | Truncate
+
+
 class StorageCameBack(PlannedRestart):
     """The storage takes writes again: this incarnation makes room for one that may write."""
 
 
-class Appender(Actor[AppenderMessage]):
+class Appender(Actor[_Message]):
     """See the module."""
 
-    _context: Context[AppenderMessage]
+    _context: Context[_Message]
     _log: Log
     _tail: Tail
     _end: LogEnd
     _known: Known
-    _news: TxnNews
+    _news: TxnReports
     _mvcc: MvccTicks
     _saved: Saved
     _shards: ShardState
 
     def __init__(
-        self, name: PChannelName, parts: NodeParts, access: AccessMode = AccessMode.READ_WRITE
+        self, name: PChannelName, node: NodeRuntime, access: AccessMode = AccessMode.READ_WRITE
     ) -> None:
         self._name = name
         self._access = access
-        self._parts = parts
-        self._limits = parts.limits
-        self._meter = parts.meters.of(name)
-        self._admission = Admission(name, parts.limits.message_bytes_max)
+        self._node = node
+        self._limits = node.limits
+        self._meter = node.meters.of(name)
+        self._admission = Admission(name, node.limits.message_bytes_max)
         if access is AccessMode.READ_ONLY:
             self._admission = replace(self._admission, closed=read_only_refusal(name))
-        self._backlog = Backlog(parts.limits.backlog_bytes_max)
+        self._backlog = Backlog(node.limits.backlog_bytes_max)
         self._unmarked = False  # messages were stored since the last tick that was
         self._groups = self._messages = 0
 
-    async def started(self, context: Context[AppenderMessage]) -> None:
+    async def started(self, context: Context[_Message]) -> None:
         """Fence older terms, recover, and prove ownership by writing one tick, if it may write."""
         self._context = context
         term = Term(context.term)
@@ -108,10 +122,10 @@ class Appender(Actor[AppenderMessage]):
                 raise
             context.stop()
 
-    async def receive(self, batch: Sequence[Envelope[AppenderMessage]]) -> None:
+    async def receive(self, batch: Sequence[Envelope[_Message]]) -> None:
         """Appends first, in groups; a tick is closed after the last one, in the same write."""
-        appends: list[Envelope[AppenderMessage]] = []
-        closes: list[Envelope[AppenderMessage]] = []
+        appends: list[Envelope[_Message]] = []
+        closes: list[Envelope[_Message]] = []
         for envelope in batch:
             match envelope.message:
                 case AppendBatch():
@@ -134,9 +148,7 @@ class Appender(Actor[AppenderMessage]):
             self._news.stored(beats=True)
         self._news.answer(refusing=refusing)
 
-    async def _commit_all(
-        self, appends: Sequence[Envelope[AppenderMessage]], *, closes: bool
-    ) -> None:
+    async def _commit_all(self, appends: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         groups = gather(appends, self._limits)
         for number, group in enumerate(groups, start=1):
             await self._commit(group, closes=closes and number == len(groups))
@@ -148,11 +160,11 @@ class Appender(Actor[AppenderMessage]):
 
     async def stopped(self) -> None:
         """Close the log."""
-        await self._parts.open_channels.release(self._name)
+        await self._node.open_channels.release(self._name)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """Empty until it is open."""
-        serving = self._parts.open_channels.find(self._name)
+        serving = self._node.open_channels.find(self._name)
         if serving is None:
             return {}
         staged = staged_among(self._known.transactions.views())
@@ -179,15 +191,15 @@ class Appender(Actor[AppenderMessage]):
         return {"state": REFUSING, "cause": closed.cause}
 
     async def _open(self, term: Term) -> None:
-        channels = self._parts.open_channels
+        channels = self._node.open_channels
         log.debug("opening")
-        self._session = self._parts.tenure.session
+        self._session = self._node.write_lease.session
         await channels.release(self._name)
-        self._log = await self._parts.wal.open(self._name, term)
+        self._log = await self._node.wal.open(self._name, term)
         channels.hold(self._name, self._log)
         bounds = self._log.bounds()
         log.debug("log opened")
-        recovered = await taken_over(self._name, self._log, self._parts)
+        recovered = await taken_over(self._name, self._log, self._node)
         log.debug("recovered")
         self._known = Known(recovered.transactions, recovered.producers)
         self._saved = Saved(recovered.saved)
@@ -200,10 +212,10 @@ class Appender(Actor[AppenderMessage]):
         if bounds.first_id == bounds.next_id:
             self._saved.nothing_before = tick
         self._known.transactions.renew(tick)
-        self._news = TxnNews(self._context, self._known.transactions)
+        self._news = TxnReports(self._context, self._known.transactions)
         self._mvcc = MvccTicks(tick)
         random = self._context.random
-        self._shards = ShardState(recovered.shards, self._parts.headers, random)
+        self._shards = ShardState(recovered.shards, self._node.headers, random)
         closed = closed_tick(tick, self._end)
         self._tail = Tail(end.next_id, closed, self._limits, channels.memory)
         self._tail.push(first, closed, self._context.clock.monotonic_s())
@@ -226,7 +238,7 @@ class Appender(Actor[AppenderMessage]):
         """The tick that an owner writes first; of one that serves readers only, nothing."""
         if self._access is AccessMode.READ_ONLY:
             return ()
-        self._parts.ticks.drop()
+        self._node.ticks.drop()
         tick = await self._take(1, end.last_tick)
         if tick <= end.last_tick:
             cause = f"{self._name}: the oracle is at {tick}, behind the log's {end.last_tick}"
@@ -242,7 +254,7 @@ class Appender(Actor[AppenderMessage]):
         if self._limits.retention.bytes_max or self._limits.retention.age_ms_max:
             self._context.every(self._limits.retention_period_s, Truncate())
 
-    async def _commit(self, group: Sequence[Envelope[AppenderMessage]], *, closes: bool) -> None:
+    async def _commit(self, group: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         """Sequence, store, show and answer one group; close a tick with it or alone."""
         answers = Answers(group, self._backlog)
         messages = answers.messages()
@@ -265,8 +277,8 @@ class Appender(Actor[AppenderMessage]):
         try:
             await self._store(records, sequenced, answers)
         except (Fenced, WriterFailed) as error:
-            self._refuse(error)
-            answers.settled(self._unknown(sequenced.outcomes))
+            refusal = self._refuse(error)
+            answers.settled(unknown_outcomes(refusal, sequenced.outcomes))
             return
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             self._announce(tick)
@@ -335,13 +347,13 @@ class Appender(Actor[AppenderMessage]):
     async def _take(self, count: int, above: TimeTick) -> TimeTick:
         """Asked about last, because it may take a while: does this node still have the right?"""
         clock = self._context.clock
-        tick = await self._parts.ticks.take(count, clock.monotonic_s(), above)
-        if not self._parts.tenure.holds(self._session, clock.monotonic_s()):
-            cause = f"{self._name}: node {self._parts.node_id} has no word from its coordinator"
+        tick = await self._node.ticks.take(count, clock.monotonic_s(), above)
+        if not self._node.write_lease.holds(self._session, clock.monotonic_s()):
+            cause = f"{self._name}: node {self._node.node_id} has no word from its coordinator"
             raise Refused(StreamingCode.ON_SHUTDOWN, f"{cause}, and writes again when it has")
         return tick
 
-    def _refuse(self, error: Fenced | WriterFailed) -> None:
+    def _refuse(self, error: Fenced | WriterFailed) -> Refusal:
         """No more writes in this life. Readers are served on, unless somebody else owns the log."""
         refusal = refusal_of(error)
         self._admission = replace(self._admission, closed=refusal)
@@ -351,26 +363,15 @@ class Appender(Actor[AppenderMessage]):
         else:
             log.warning("appends are refused, reads go on: %s", refusal.cause)
             self._context.after(self._limits.probe_s, PROBE)
-
-    def _unknown(self, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:
-        """What becomes of outcomes whose group may or may not be durable.
-
-        Not the code of what is refused from now on, so that a sender knows what is surely not
-        stored. A fenced writer has no other code: it is the last that is heard of it.
-        """
-        assert self._admission.closed is not None
-        code, cause = self._admission.closed.code, self._admission.closed.cause
-        code = code if code is StreamingCode.CHANNEL_FENCED else StreamingCode.UNKNOWN
-        unknown = Refusal(code, f"{cause}; it may or may not be stored: retry once it is reopened")
-        return [each if isinstance(each, Refusal) else unknown for each in outcomes]
+        return refusal
 
     def _fail(self, term: Term, refusal: Refusal, *, final: bool) -> None:
         if final:
-            self._parts.open_channels.withdraw(self._name, term)
-        self._parts.open_channels.report(ChannelFailed(self._name, term, refusal, final))
+            self._node.open_channels.withdraw(self._name, term)
+        self._node.open_channels.report(ChannelFailed(self._name, term, refusal, final))
 
     async def _probe(self) -> None:
-        if await self._parts.wal.writable():
+        if await self._node.wal.writable():
             raise StorageCameBack(f"{self._name}: storage takes writes again")
         self._context.after(self._limits.probe_s, PROBE)
 

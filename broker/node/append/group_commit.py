@@ -5,9 +5,10 @@ Next: broker/node/append/appender.py
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from actors import Envelope
-from broker.node.state.messages import AppendBatch, AppenderMessage
+from broker.node.appender_messages import AppendBatch
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.ticks import RESERVE_COUNT_MAX
 
@@ -17,10 +18,10 @@ BATCH_MESSAGES_MAX = RESERVE_COUNT_MAX // 4
 Each insert into a collection may need a segment, so one more for its id and one to create it.
 """
 
-Group = list[Envelope[AppenderMessage]]
+Group = list[Envelope[Any]]
 
 
-def gather(appends: Sequence[Envelope[AppenderMessage]], limits: NodeLimits) -> list[Group]:
+def gather(appends: Sequence[Envelope[Any]], limits: NodeLimits) -> list[Group]:
     """The batches as groups, in order."""
     groups: list[Group] = []
     count = size_bytes = 0

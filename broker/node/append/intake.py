@@ -12,7 +12,8 @@ from broker.model.batch import Durability, ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import NewMessage
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from broker.node.state.messages import AppendBatch, AppendOutcome, Located
+from broker.node.appender_messages import AppendBatch, AppendOutcome
+from broker.node.directory_messages import Located
 
 UNKNOWN_OUTCOME = "the outcome is unknown: the messages may or may not be stored"
 

@@ -18,7 +18,7 @@ from broker.model.ids import PChannelName
 from broker.model.snapshot import WalCheckpoint
 from broker.node.recovery.replay import Replay, begin, read_through, stage_of
 from broker.node.state.node_limits import NodeLimits
-from broker.node.state.parts import NodeParts
+from broker.node.state.node_runtime import NodeRuntime
 from broker.ports.meta import MetaError
 from broker.ports.recovery_store import SnapshotClaim, Superseded
 from broker.ports.wal import Fenced, Log
@@ -36,26 +36,26 @@ class RecoveredChannel:
     saved: WalCheckpoint | None
 
 
-async def taken_over(name: PChannelName, log: Log, parts: NodeParts) -> RecoveredChannel:
+async def taken_over(name: PChannelName, log: Log, node: NodeRuntime) -> RecoveredChannel:
     """Learn all of it. Raises what the log raises; Fenced when somebody newer has claimed it.
 
     Refused(INNER) when the store is away: its answer is needed, a log may have been truncated.
     """
     try:
-        claim = await parts.recovery.claim(name, log.term)
+        claim = await node.recovery.claim(name, log.term)
     except Superseded as error:
         raise Fenced(name, log.term, error.newer) from error
     except MetaError as error:
         cause = f"{name}: what was remembered cannot be read now: {error}"
         raise Refused(StreamingCode.INNER, cause) from error
-    replay = begin(name, claim, log.bounds(), parts.headers, parts.limits)
+    replay = begin(name, claim, log.bounds(), node.headers, node.limits)
     known = replay.state.checkpoint
-    transactions = Transactions(parts.limits.txns, stage_of(parts.headers))
+    transactions = Transactions(node.limits.txns, stage_of(node.headers))
     await read_through(replay, log, transactions)
     state = replay.state
     return RecoveredChannel(
         transactions=transactions,
-        shards=_shards(state, transactions, parts.limits),
+        shards=_shards(state, transactions, node.limits),
         producers=state.producers,
         saved=known if known.tick else await _saved(name, claim, replay),
     )

@@ -5,39 +5,47 @@ Next: broker/node/append/appender.py
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from actors import Actor, ActorError, Context, Envelope
 from broker.model.ids import PChannelName, TimeTick
-from broker.node.state.messages import Beat, CloseTick, TimeTickMessage
-from broker.node.state.parts import NodeParts
+from broker.node.appender_messages import CloseTick
+from broker.node.state.node_runtime import NodeRuntime
 
 CLOSE_TICK = CloseTick()
-FIRST_BEAT = Beat()
 
 
-class TimeTickBeat(Actor[TimeTickMessage]):
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A timer: the tick interval has passed."""
+
+
+FIRST_HEARTBEAT = Heartbeat()
+
+
+class TimeTickHeartbeat(Actor[Heartbeat]):
     """See the module."""
 
-    _context: Context[TimeTickMessage]
+    _context: Context[Heartbeat]
 
-    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+    def __init__(self, name: PChannelName, node: NodeRuntime) -> None:
         self._name = name
-        self._parts = parts
+        self._node = node
         self._seen = TimeTick(0)
         self._missed = 0
-        self._missed_max = max(1, round(parts.limits.pull_wait_s / parts.limits.tick_interval_s))
+        self._missed_max = max(1, round(node.limits.pull_wait_s / node.limits.tick_interval_s))
 
-    async def started(self, context: Context[TimeTickMessage]) -> None:
+    async def started(self, context: Context[Heartbeat]) -> None:
         """Begin to beat, somewhere within an interval: pchannels should not beat all at once."""
         self._context = context
-        interval_s = self._parts.limits.tick_interval_s
-        context.after(context.random.uniform(0.0, interval_s), FIRST_BEAT)
+        interval_s = self._node.limits.tick_interval_s
+        context.after(context.random.uniform(0.0, interval_s), FIRST_HEARTBEAT)
 
-    async def receive(self, batch: Sequence[Envelope[TimeTickMessage]]) -> None:
+    async def receive(self, batch: Sequence[Envelope[Heartbeat]]) -> None:
         """A beat. When ticks stand still for long, let waiting readers have their empty answers."""
-        if any(envelope.message is FIRST_BEAT for envelope in batch):
-            self._context.every(self._parts.limits.tick_interval_s, Beat())
-        opened = self._parts.open_channels.find(self._name)
+        if any(envelope.message is FIRST_HEARTBEAT for envelope in batch):
+            self._context.every(self._node.limits.tick_interval_s, Heartbeat())
+        opened = self._node.open_channels.find(self._name)
         if opened is None:
             return
         try:

@@ -15,8 +15,8 @@ import structlog
 from actors import Actor, ActorError, Context, Envelope, Ref, Request
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId
-from broker.node.membership.belonging import Belonging
-from broker.node.state.messages import DirectoryMessage, GiveUpChannels
+from broker.node.directory_messages import CloseAllChannels, DirectoryMessage
+from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.state.pause import ConsumptionPause
 from broker.node.state.write_lease import WriteLease
 from broker.ports.nodes import Enrolment, Lease
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class KeepUp:
+class RenewLease:
     """A timer: register, or renew the lease."""
 
 
@@ -45,11 +45,11 @@ class Retire(Request[bool]):
     """This node takes no more channels; True when those it has are being given to others."""
 
 
-MembershipMessage = KeepUp | Retire
+MembershipMessage = RenewLease | Retire
 
 
 class Membership(Actor[MembershipMessage]):
-    """See the module. `belonging` is what the process waits for at its start."""
+    """See the module. `join` is what the process waits for at its start."""
 
     _context: Context[MembershipMessage]
 
@@ -57,16 +57,16 @@ class Membership(Actor[MembershipMessage]):
         self,
         node: NodeId,
         enrolment: Enrolment,
-        tenure: WriteLease,
+        write_lease: WriteLease,
         pause: ConsumptionPause,
-        belonging: Belonging,
+        join: ClusterJoin,
         directory: Callable[[], Ref[DirectoryMessage]],
     ) -> None:
         self._node = node
         self._enrolment = enrolment
-        self._tenure = tenure
+        self._write_lease = write_lease
         self._pause = pause
-        self._belonging = belonging
+        self._join = join
         self._directory = directory
         self._lease: Lease | None = None
         self._stopping = self._lost = False
@@ -78,7 +78,7 @@ class Membership(Actor[MembershipMessage]):
         """An incarnation that follows another of the same process gets the session it had."""
         self._context = context
         self._began_s = context.clock.monotonic_s()
-        context.after(0.0, KeepUp())
+        context.after(0.0, RenewLease())
 
     async def receive(self, batch: Sequence[Envelope[MembershipMessage]]) -> None:
         for envelope in batch:
@@ -87,9 +87,9 @@ class Membership(Actor[MembershipMessage]):
                     self._stopping = True
                     await self._keep_up()
                     envelope.reply(self._lease is not None and self._lease.moving)
-                case KeepUp():
+                case RenewLease():
                     await self._keep_up()
-                    self._context.after(self._pause_s(), KeepUp())
+                    self._context.after(self._pause_s(), RenewLease())
                 case _:
                     assert_never(envelope.message)
 
@@ -97,7 +97,7 @@ class Membership(Actor[MembershipMessage]):
         """Say good-bye, so that nobody waits for the lease to run out: from then on no writes."""
         if self._lease is None:
             return
-        self._tenure.end()
+        self._write_lease.end()
         try:
             await self._enrolment.leave(self._lease.session, self._call_s())
         except Refused as error:
@@ -135,9 +135,9 @@ class Membership(Actor[MembershipMessage]):
             self._sessions += 1
         self._lease = lease
         self._failures, self._last_error = 0, ""
-        self._tenure.until(asked_s + lease.lease_s * LEASE_SHARE, lease.session)
+        self._write_lease.until(asked_s + lease.lease_s * LEASE_SHARE, lease.session)
         self._pause.on = lease.consumption_paused
-        self._belonging.joined()
+        self._join.joined()
 
     def _failed(self, refusal: Refusal) -> None:
         self._failures += 1
@@ -145,11 +145,11 @@ class Membership(Actor[MembershipMessage]):
         if refusal.code is StreamingCode.IGNORED_OPERATION and self._lease is not None:
             log.warning("the lease is over: giving up all channels", node=self._node)
             self._lease, self._lost = None, True
-            self._tenure.end()
+            self._write_lease.end()
             self._give_up()
-        elif not self._belonging.joined_once:
+        elif not self._join.joined_once:
             waited_s = self._context.clock.monotonic_s() - self._began_s
-            if self._belonging.refused(refusal, waited_s):
+            if self._join.refused(refusal, waited_s):
                 log.warning(
                     "the coordinator has not taken this node yet: trying again",
                     node=self._node,
@@ -165,7 +165,7 @@ class Membership(Actor[MembershipMessage]):
     def _give_up(self) -> bool:
         """Whether the Directory could be told; one that is being restarted is told later."""
         try:
-            self._directory().tell(GiveUpChannels())
+            self._directory().tell(CloseAllChannels())
         except ActorError as error:
             log.warning("channels stay open for now", node=self._node, error=str(error))
             return False

@@ -18,7 +18,8 @@ from broker.core.naming import pchannel_of
 from broker.model.cut import Cut
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
-from broker.node.state.messages import CloseTick, Located
+from broker.node.appender_messages import CloseTick
+from broker.node.directory_messages import Located
 
 CHANNELS_MAX: Final = 4096
 CUT_S: Final = 8.0

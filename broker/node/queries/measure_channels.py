@@ -17,8 +17,8 @@ from broker.core.time.span_count import Enough, Grain, SpanCount
 from broker.model.failure import invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
 from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead, SetMark
+from broker.node.directory_messages import Located
 from broker.node.queries.cut_channels import CHANNELS_MAX, LocateChannel, close_up_to
-from broker.node.state.messages import Located
 from broker.ports.headers import Headers
 
 MEASURE_S: Final = 4.0

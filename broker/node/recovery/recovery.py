@@ -11,6 +11,7 @@ Next: broker/node/recovery/replay.py
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import assert_never
 
 import anyio
@@ -20,21 +21,33 @@ from broker.model.ids import PChannelName
 from broker.model.record import Record
 from broker.model.snapshot import Change
 from broker.node.recovery.replay import READ_BYTES, Replay, begin, tell
-from broker.node.state.messages import FollowLog, RecoveryMessage, SaveAgain
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.node.state.parts import NodeParts
 from broker.ports.meta import MetaError
 from broker.ports.recovery_store import SnapshotClaim, Superseded
 from broker.ports.wal import Corrupt, OutOfRange, WalError
 
-FOLLOW_LOG = FollowLog()
-SAVE_AGAIN = SaveAgain()
 RETRY_FIRST_S = 0.01
 RETRY_MAX_S = 1.0
 RECORDS_A_TURN = 2000
 """Then others have theirs: a look may have much to catch up with."""
 
 notes = logging.getLogger("broker.node")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowLog:
+    """A timer: read what was appended since the last look."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAgain:
+    """A timer: the store refused the snapshot; retry the same one."""
+
+
+RecoveryMessage = FollowLog | SaveAgain
+FOLLOW_LOG = FollowLog()
+SAVE_AGAIN = SaveAgain()
 
 
 class Recovery(Actor[RecoveryMessage]):
@@ -44,10 +57,10 @@ class Recovery(Actor[RecoveryMessage]):
     _claim: SnapshotClaim
     _opened: OpenChannel
 
-    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+    def __init__(self, name: PChannelName, node: NodeRuntime) -> None:
         self._name = name
-        self._parts = parts
-        self._limits = parts.limits
+        self._node = node
+        self._limits = node.limits
         self._replay: Replay | None = None
         self._change: Change | None = None
         self._saves = self._failures = self._in_a_row = 0
@@ -118,11 +131,11 @@ class Recovery(Actor[RecoveryMessage]):
 
     async def _taken(self) -> Replay | None:
         """Claim the snapshot and begin where it ends; None when that cannot be done yet."""
-        opened = self._parts.open_channels.find(self._name)
+        opened = self._node.open_channels.find(self._name)
         if opened is None:
             return None
         try:
-            claim = await self._parts.recovery.claim(self._name, opened.channel.term)
+            claim = await self._node.recovery.claim(self._name, opened.channel.term)
         except MetaError as error:
             self._tell_failure(error)
             return None
@@ -132,7 +145,7 @@ class Recovery(Actor[RecoveryMessage]):
         self._in_a_row = 0
         self._opened, self._claim = opened, claim
         self._saved_s = self._context.clock.monotonic_s()
-        headers = self._parts.headers
+        headers = self._node.headers
         self._replay = begin(self._name, claim, opened.log.bounds(), headers, self._limits)
         return self._replay
 

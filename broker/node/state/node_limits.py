@@ -1,7 +1,4 @@
-"""How much a node takes on, and at which pace. Every number says what it protects.
-
-Next: broker/node/state/parts.py
-"""
+"""How much a node takes on, and at which pace. Every number says what it protects."""
 
 from dataclasses import dataclass
 

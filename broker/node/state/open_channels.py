@@ -20,12 +20,8 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.measured import RecordHead
 from broker.model.record import head_of
 from broker.model.snapshot import WalCheckpoint
-from broker.node.state.messages import (
-    AppenderMessage,
-    ChannelEvent,
-    ChannelOpened,
-    DirectoryMessage,
-)
+from broker.node.appender_messages import AppenderMessage
+from broker.node.state.channel_events import ChannelEvent, ChannelOpened
 from broker.node.state.tail import Tail, TailMemory
 from broker.node.state.wal_refusals import refused
 from broker.ports.wal import Log, WalError
@@ -119,7 +115,7 @@ class OpenChannels:
 
     def __init__(self, tail_total_bytes_max: int) -> None:
         self.memory = TailMemory(tail_total_bytes_max)
-        self.listener: Ref[DirectoryMessage] | None = None
+        self.listener: Ref[ChannelEvent] | None = None
         self._serving: dict[PChannelName, OpenChannel] = {}
         self._logs: dict[PChannelName, Log] = {}
 

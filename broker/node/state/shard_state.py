@@ -5,33 +5,19 @@ Next: broker/core/segments/segment_turn.py
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import assert_never
 
-from broker.core.segments.segment_sealing import Sealing
 from broker.core.segments.segment_table import SegmentTable
 from broker.core.segments.segment_turn import SegmentTurn, Verdict, turn_of
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
 from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import SegmentId, TimeTick
+from broker.model.ids import TimeTick
 from broker.model.message import NewMessage
+from broker.node.appender_messages import SealOverdue, SealSegments
 from broker.ports.headers import BadHeader, Headers
-
-
-@dataclass(frozen=True, slots=True)
-class SealOverdue:
-    """A timer of an Appender: seal segments that are too old, or idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class SealSegments:
-    """An Appender is to seal those of these that still grow."""
-
-    ids: tuple[SegmentId, ...]
-    why: Sealing
 
 
 class ShardState:

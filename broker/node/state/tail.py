@@ -12,7 +12,7 @@ from broker.core.log.tail_window import TailWindow
 from broker.model.ids import MessageId
 from broker.model.message import ClosedTick
 from broker.model.record import Record
-from broker.node.state.messages import ScannerMessage, Wake
+from broker.node.scanner_messages import ScannerMessage, Wake
 from broker.node.state.node_limits import NodeLimits
 
 WAKE = Wake()

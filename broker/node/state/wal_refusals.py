@@ -6,7 +6,10 @@ client knows this is the one that never makes it retry at once; a resuming consu
 10 s.
 """
 
+from collections.abc import Sequence
+
 from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.node.appender_messages import AppendOutcome
 from broker.ports.wal import (
     Closed,
     Corrupt,
@@ -42,3 +45,17 @@ def refused(error: Exception) -> Refused:
     """The same, to be raised."""
     refusal = refusal_of(error)
     return Refused(refusal.code, refusal.cause)
+
+
+def unknown_outcomes(refusal: Refusal, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:
+    """The outcomes of a group whose write failed with `refusal`: it may or may not be durable.
+
+    The code differs from that of later appends, which are certainly not stored. Only a fenced
+    writer has no second code: CHANNEL_FENCED is the last that is heard of it.
+    """
+    code = refusal.code
+    if code is not StreamingCode.CHANNEL_FENCED:
+        code = StreamingCode.UNKNOWN
+    cause = f"{refusal.cause}; it may or may not be stored: retry once it is reopened"
+    unknown = Refusal(code, cause)
+    return [each if isinstance(each, Refusal) else unknown for each in outcomes]

@@ -8,24 +8,38 @@ Next: broker/node/append/appender.py
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope
 from broker.core.txn.txn_lease import TxnView, lease_left_ms
 from broker.model.ids import PChannelName
+from broker.node.appender_messages import ExpireTxns, ShowTxns
+from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.node.state.parts import NodeParts
-from broker.node.state.txn_messages import (
-    ExpireTxns,
-    LeaseOver,
-    ShowTxns,
-    TransactionMessage,
-    TxnEnded,
-    TxnMoved,
-)
 
 SHOW_S = 10.0
-LEASE_OVER = LeaseOver()
+
+
+@dataclass(frozen=True, slots=True)
+class TxnProgressed:
+    """The transaction as it is now."""
+
+    view: TxnView
+
+
+@dataclass(frozen=True, slots=True)
+class TxnEnded:
+    """The log holds its commit or rollback."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLease:
+    """A timer: compare the closed tick with the lease."""
+
+
+TransactionMessage = TxnProgressed | TxnEnded | CheckLease
+CHECK_LEASE = CheckLease()
 
 
 class Transaction(Actor[TransactionMessage]):
@@ -33,11 +47,11 @@ class Transaction(Actor[TransactionMessage]):
 
     _context: Context[TransactionMessage]
 
-    def __init__(self, name: PChannelName, view: TxnView, parts: NodeParts) -> None:
+    def __init__(self, name: PChannelName, view: TxnView, node: NodeRuntime) -> None:
         self._name = name
         self._view = view
-        self._parts = parts
-        self._age_ms_max = parts.limits.txns.age_of(view.stage)
+        self._node = node
+        self._age_ms_max = node.limits.txns.age_of(view.stage)
         self._sure = True
 
     async def started(self, context: Context[TransactionMessage]) -> None:
@@ -46,19 +60,19 @@ class Transaction(Actor[TransactionMessage]):
         self._sure = context.term == 1
         if self._sure:
             left_ms = lease_left_ms(self._view, self._view.last_tick, self._age_ms_max)
-            context.after(left_ms / 1000, LEASE_OVER)
+            context.after(left_ms / 1000, CHECK_LEASE)
         else:
-            context.after(self._parts.limits.tick_interval_s, LEASE_OVER)
+            context.after(self._node.limits.tick_interval_s, CHECK_LEASE)
 
     async def receive(self, batch: Sequence[Envelope[TransactionMessage]]) -> None:
         """Remember how it stands; when the lease seems over, make sure and have it ended."""
         for envelope in batch:
             match envelope.message:
-                case TxnMoved(view):
+                case TxnProgressed(view):
                     self._view = view
                 case TxnEnded():
                     self._context.stop()
-                case LeaseOver():
+                case CheckLease():
                     await self._check()
                 case _:
                     assert_never(envelope.message)
@@ -79,7 +93,7 @@ class Transaction(Actor[TransactionMessage]):
 
     async def _check(self) -> None:
         """Ticks decide."""
-        opened = self._parts.open_channels.find(self._name)
+        opened = self._node.open_channels.find(self._name)
         left_ms = 0.0
         if opened is not None:
             left_ms = self._left_ms(opened)
@@ -88,8 +102,8 @@ class Transaction(Actor[TransactionMessage]):
                 left_ms = self._left_ms(opened)
             if left_ms <= 0:
                 self._have_ended(opened)
-        delay_s = max(left_ms / 1000, self._parts.limits.tick_interval_s)
-        self._context.after(delay_s, LEASE_OVER)
+        delay_s = max(left_ms / 1000, self._node.limits.tick_interval_s)
+        self._context.after(delay_s, CHECK_LEASE)
 
     def _have_ended(self, opened: OpenChannel) -> None:
         try:

@@ -13,9 +13,9 @@ from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record
 from broker.ports.files import File
 from broker.ports.wal import Corrupt, OutOfRange, UnknownFormat
-from broker.wal.segmented.handles import Recent
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.log_opening import read_all
+from broker.wal.segmented.lru_cache import LruCache
 from broker.wal.segmented.record_format import (
     FRAME_BYTES,
     BadRecord,
@@ -46,9 +46,9 @@ class Reader:
         self._channel, self._place = channel, place
         self._snapshot, self._active, self._on_damage = snapshot, active, on_damage
         self._spacing = place.settings.index_spacing_bytes
-        self._open = Recent[SegmentName, File](place.settings.open_files_max)
-        self._indexes = Recent[SegmentName, SparseIndex](place.settings.indexes_max)
-        self._places = Recent[tuple[SegmentName, int], int](_PLACES_MAX)
+        self._open = LruCache[SegmentName, File](place.settings.open_files_max)
+        self._indexes = LruCache[SegmentName, SparseIndex](place.settings.indexes_max)
+        self._places = LruCache[tuple[SegmentName, int], int](_PLACES_MAX)
 
     def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         """See `ports.wal.Log.read`."""

@@ -14,10 +14,10 @@ from anyio import to_thread
 from broker.model.ids import PChannelName, Term
 from broker.ports.files import Files
 from broker.ports.wal import Corrupt, WriterFailed
-from broker.wal.segmented.allocation import Blanks
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.log import SegmentedLog
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
+from broker.wal.segmented.preallocation import Preallocator
 from broker.wal.segmented.reader import Reader
 from broker.wal.segmented.scan import OnDamage, refuse
 from broker.wal.segmented.segment import HEADER_BYTES, LogSegment, LogView, SegmentName
@@ -101,7 +101,7 @@ class SegmentedWal:
     def _recover(self, place: LogPlace, claim: Claim) -> Opened:
         spacing = self._settings.index_spacing_bytes
         found = LogRecovery(self._files, place.folder, spacing, self._on_damage).run()
-        blanks = Blanks(self._files, place.folder, f"{claim.term:010d}", self._background)
+        blanks = Preallocator(self._files, place.folder, f"{claim.term:010d}", self._background)
         blank = blanks.take(self._settings.first_segment_bytes)
         active, fresh = start_segment(place, blank, claim, _end_of(found), found.link)
         try:

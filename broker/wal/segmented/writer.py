@@ -14,9 +14,9 @@ from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
 from broker.ports.files import File, Files
 from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError
-from broker.wal.segmented.allocation import Blank, Blanks, commit
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
+from broker.wal.segmented.preallocation import PreallocatedFile, Preallocator, commit
 from broker.wal.segmented.record_format import BODY_BYTES_MAX, encode
 from broker.wal.segmented.segment import (
     HEADER_BYTES,
@@ -64,7 +64,7 @@ class Writer:
     """Append-only. After Fenced or WriterFailed every further append raises the same error."""
 
     def __init__(
-        self, place: LogPlace, claim: Claim, blanks: Blanks, active: Active, snapshot: LogView
+        self, place: LogPlace, claim: Claim, blanks: Preallocator, active: Active, snapshot: LogView
     ) -> None:
         self._place, self._claim, self._blanks, self._active = place, claim, blanks, active
         self._final: WalError | None = None
@@ -235,7 +235,7 @@ class Writer:
         settings = self._place.settings
         return min(self._active.capacity * settings.growth, settings.segment_bytes)
 
-    def _roll(self, blank: Blank) -> tuple[Active, LogSegment]:
+    def _roll(self, blank: PreallocatedFile) -> tuple[Active, LogSegment]:
         """Start the next segment; gives back the one before, to be sealed and closed."""
         sealed, old = self.snapshot.active, self._active
         link = Link(sealed.name, sealed.end)
@@ -268,7 +268,7 @@ def _nobody_listens(_sealed: LogSegment, _index: SparseIndex) -> None:
 
 
 def start_segment(
-    place: LogPlace, blank: Blank, claim: Claim, before: LogSegment, link: Link | None
+    place: LogPlace, blank: PreallocatedFile, claim: Claim, before: LogSegment, link: Link | None
 ) -> tuple[Active, LogSegment]:
     """Make a blank the newest segment behind `before`, durable, and empty."""
     name = SegmentName(claim.term, before.next_id)

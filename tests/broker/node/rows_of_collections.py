@@ -67,7 +67,7 @@ def manual_flush() -> NewMessage:
 
 async def effects_in(world: World, from_id: int = 1) -> list[Effect]:
     """What the log of PCHANNEL says of collections and segments, in order."""
-    opened = world.parts.open_channels.find(PCHANNEL)
+    opened = world.node.open_channels.find(PCHANNEL)
     assert opened is not None
     found: list[Effect] = []
     at = MessageId(from_id)

@@ -14,9 +14,8 @@ from broker.model.ids import NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended
 from broker.model.position import FromLatest
 from broker.node.control import LocalNode
-from broker.node.state.messages import (
+from broker.node.directory_messages import (
     AssignChannel,
-    CloseScanner,
     CollectStatus,
     Describe,
     Drain,
@@ -27,6 +26,7 @@ from broker.node.state.messages import (
     OpenScanner,
     ScannerOpened,
 )
+from broker.node.scanner_messages import CloseScanner
 from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import (
     DIRECTORY,
@@ -276,7 +276,7 @@ def test_a_pchannel_is_placed_anew_when_the_supervisor_of_all_had_to_restart() -
         async with running_node() as world:
             assert await world.assign(term=1) is None
             world.system.kill("/root/node/channels")
-            while world.parts.open_channels.all():
+            while world.node.open_channels.all():
                 await world.clock.sleep(0.01)
             assert await world.assign(term=5) is None
             assert (await world.locate()).channel.term == 5

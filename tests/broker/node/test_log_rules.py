@@ -30,7 +30,8 @@ from broker.model.position import MessageTypes
 from broker.model.record import Record
 from broker.model.txn import TxnContext
 from broker.node.append.intake import append
-from broker.node.state.messages import AppendOutcome, Located
+from broker.node.appender_messages import AppendOutcome
+from broker.node.directory_messages import Located
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.core.log.test_assembler import naive
@@ -52,7 +53,7 @@ NEVER_STORED = {
 SAYS = ("begin", "body", "body", "body", "commit", "commit", "rollback", "plain", "plain", "drop")
 DOES = ("all", "wait", "kill", "fault", "move", "stale", "pull", "pull")
 KINDS = {"body": 2, "commit": 901, "rollback": 902, "plain": 3, "drop": 6, "all": 37}
-VICTIMS = ("appender", "appender", "time_tick", "scanners/scanner-1", "roster", "transactions")
+VICTIMS = ("appender", "appender", "time_tick", "scanners/scanner-1", "txn_monitor", "transactions")
 DELETES = (MessageTypes(frozenset({3})),)
 
 LIVES = st.lists(
@@ -187,7 +188,7 @@ async def until_stored(world: World) -> None:
 
 
 async def stored(world: World, newest: int) -> list[Record]:
-    opened = world.parts.open_channels.find(PCHANNEL)
+    opened = world.node.open_channels.find(PCHANNEL)
     assert opened is not None
     records: list[Record] = []
     at = opened.log.bounds().first_id

@@ -5,8 +5,8 @@ import pytest
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, Refused
 from broker.model.ids import PChannelName
+from broker.node.appender_messages import CloseTick
 from broker.node.node_closed_ticks import LocalClosedTicks
-from broker.node.state.messages import CloseTick
 from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import (
     DIRECTORY,

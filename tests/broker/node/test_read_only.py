@@ -6,7 +6,8 @@ from actors.testing import run_seeded
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import Term, TimeTick
-from broker.node.state.messages import AssignChannel, CloseTick, CollectStatus, Locate, NodeStatus
+from broker.node.appender_messages import CloseTick
+from broker.node.directory_messages import AssignChannel, CollectStatus, Locate, NodeStatus
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 
@@ -107,7 +108,7 @@ def test_a_keeper_that_dies_while_it_opens_one_opens_it_read_only_all_the_same()
             channel = PChannel(PCHANNEL, Term(3), AccessMode.READ_ONLY)
             asked.tell(AssignChannel(channel))
             await world.clock.sleep(0.0)
-            world.system.kill(f"/root/node/channels/{PCHANNEL}/keeper")
+            world.system.kill(f"/root/node/channels/{PCHANNEL}/controller")
             assert (await world.locate(term=3)).channel == channel
 
     run_seeded(4, scenario)

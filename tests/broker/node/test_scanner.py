@@ -12,7 +12,8 @@ from broker.model.message import Appended, AppendedInTxn, ClosedTick, Delivered
 from broker.model.position import FromLatest, MessageTypes, ReadPosition, StartFrom, TimeTickGte
 from broker.model.record import Record
 from broker.model.txn import TxnContext
-from broker.node.state.messages import Delivery, Pull, ScannerOpened
+from broker.node.directory_messages import ScannerOpened
+from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Corrupt, Retention
 from broker.wal.memory_wal import MemoryLog, MemoryWal
@@ -121,7 +122,7 @@ def test_a_slow_consumer_holds_no_more_than_its_credit() -> None:
             await reader.pull(100)
             for _ in range(300):
                 await world.append(*[message("x" * 1_000)] * 3)
-            world_memory = world.parts.open_channels.memory.size_bytes
+            world_memory = world.node.open_channels.memory.size_bytes
             assert world_memory <= 20_000 + 5_000
             scanner = _inside(world)
             cached = 0
@@ -246,7 +247,7 @@ def test_a_log_that_contradicts_itself_is_an_error_to_its_reader_and_never_passe
             assert all(said in it.cause for it in refused)
             assert isinstance(answers[-1], Refusal), "it stays said"
             assert _inside(world).statistics()["violations"] == len(refused)
-            meter = world.parts.meters.of(PCHANNEL)
+            meter = world.node.meters.of(PCHANNEL)
             assert meter.tick_violations + meter.count_mismatches == len(refused)
             assert reader.cursor.next_id <= commit.id
             beyond = await opened(world, vchannel=f"{PCHANNEL}_7v0", policy=StartFrom(commit.id))
@@ -267,7 +268,7 @@ def test_a_transaction_that_retention_cut_is_a_loss_only_to_who_began_behind_its
             await world.append(message("after"))
             await world.clock.sleep(2)
             await world.append(message("y" * 3_000))
-            channel = world.parts.open_channels.find(PCHANNEL)
+            channel = world.node.open_channels.find(PCHANNEL)
             assert channel is not None
             await channel.log.truncate(MessageId(commit.id - 4), Retention(bytes_max=1), 0)
             first_id = channel.offsets().first_id

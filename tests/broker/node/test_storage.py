@@ -10,7 +10,8 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.message import Appended
 from broker.model.position import FromLatest, ReadPosition, StartFrom
-from broker.node.state.messages import Delivery, Pull, ScannerOpened
+from broker.node.directory_messages import ScannerOpened
+from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Corrupt, Retention, WalError, WriterFailed
 from broker.wal.memory_wal import Fault, MemoryLog, MemoryWal
@@ -137,7 +138,7 @@ def test_a_fenced_appender_says_so_and_closes_the_channel() -> None:
             refusal = await refused(world)
             assert refusal.code is StreamingCode.CHANNEL_FENCED
             await world.clock.sleep(1)
-            assert world.parts.open_channels.find(PCHANNEL) is None
+            assert world.node.open_channels.find(PCHANNEL) is None
             assert ("closed", PCHANNEL, located.channel.term) in world.observer.events
             assert world.terms.newest[PCHANNEL] == 1, "nobody fights back"
 

@@ -23,7 +23,7 @@ LIMITS = NodeLimits(
     txns=TxnLimits(keepalive_default_ms=400),
     txn_finish_s=0.5,
 )
-VICTIMS = ("appender", "appender", "time_tick", "scanners/scanner-1", "roster", "transactions")
+VICTIMS = ("appender", "appender", "time_tick", "scanners/scanner-1", "txn_monitor", "transactions")
 GONE = (StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE)
 
 

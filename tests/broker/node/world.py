@@ -17,20 +17,19 @@ from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, ClosedTick, Delivered, NewMessage
 from broker.model.position import DeliverFilter, DeliverPolicy, FromAll, ReadPosition
 from broker.node.append.intake import append
-from broker.node.state.messages import (
-    AppendOutcome,
+from broker.node.appender_messages import AppendOutcome
+from broker.node.directory_messages import (
     AssignChannel,
-    Delivery,
     FindScanner,
     Locate,
     Located,
     OpenScanner,
-    Pull,
     RemoveChannel,
     ScannerOpened,
 )
+from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
-from broker.node.state.parts import NodeParts, NodePorts, node_parts
+from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.recovery_store import RecoveryStore
 from broker.ports.ticks import TickRange
@@ -117,7 +116,7 @@ class World:
     """A running node and its fakes."""
 
     system: System
-    parts: NodeParts
+    node: NodeRuntime
     wal: Wal
     terms: TermsFake
     observer: ObserverFake
@@ -259,10 +258,10 @@ async def running_node(
         recovery=recovery or StoredRecovery(MemoryMetaStore()),
         memory=memory,
     )
-    parts = node_parts(NODE, ports, limits)
-    root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(parts),))
+    node = node_runtime(NODE, ports, limits)
+    root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(node),))
     async with System(root, clock=clock, random=random.Random(seed)) as system:
-        yield World(system, parts, wal, terms, observer, oracle, clock, memory)
+        yield World(system, node, wal, terms, observer, oracle, clock, memory)
 
 
 def message(text: str = "", shard: int = 0, kind: int = 2, **fields: object) -> NewMessage:

@@ -25,7 +25,7 @@ from broker.client.net.network import Network
 from tests.broker_process import BrokerProcess
 
 DEADLINE_S = 60.0
-KEEPERS = "/node-{}/node/channels/by-dev-rootcoord-dml_{}/keeper"
+CONTROLLERS = "/node-{}/node/channels/by-dev-rootcoord-dml_{}/controller"
 FLEET = "/root/fleet/"
 
 
@@ -46,7 +46,7 @@ async def test_actors_of_node_processes_stand_in_one_tree_and_are_killed_by_its_
         async with connect(broker.address) as log:
             homes = [it.node_id for it in await log.channels()]
             assert sorted(homes) == [1, 2]
-            keepers = [KEEPERS.format(node, number) for number, node in enumerate(homes)]
+            keepers = [CONTROLLERS.format(node, number) for number, node in enumerate(homes)]
             everybody = await terms(log)
             assert {"/root", "/node-1", "/node-2", "/node-1/node/directory", *keepers} <= set(
                 everybody

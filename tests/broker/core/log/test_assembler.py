@@ -11,7 +11,7 @@ from broker.core.log.delivery import Item, Selection, deliver, prepare, select
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn, NewMessage
 from broker.model.position import MessageTypes, ReadPosition, TimeTickGt
-from broker.model.record import Record, SliceInTxn
+from broker.model.record import Record, RecordSliceInTxn
 from broker.model.txn import TxnContext
 from tests.broker.core.log.test_txn_members import batch_of
 from tests.broker.core.txn.test_transactions import V, Writer, of, plain
@@ -111,10 +111,10 @@ class Reading:
             return
         for each in islice(item.record.messages(), item.first, item.end):
             tick, confirmed = each.tick, each.last_confirmed_id
-            if isinstance(item, SliceInTxn):
+            if isinstance(item, RecordSliceInTxn):
                 tick, confirmed = item.tick, item.last_confirmed_id
             self.found.append((each.id, tick, confirmed, each.body))
-            self.in_txn.append(isinstance(item, SliceInTxn))
+            self.in_txn.append(isinstance(item, RecordSliceInTxn))
         assert (item.first_tick, item.last_tick) == (
             self.found[item.first - item.end][1], self.found[-1][1]
         )  # fmt: skip

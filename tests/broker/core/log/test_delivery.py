@@ -17,7 +17,7 @@ from broker.model.position import (
     TimeTickGt,
     TimeTickGte,
 )
-from broker.model.record import Record, Slice
+from broker.model.record import Record, RecordSlice
 
 VCHANNELS = ("p_1v0", "p_1v1", "")
 ALL = select("", ())
@@ -109,7 +109,7 @@ def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
         left = [record for record in log.records if record.next_id > cursor.next_id]
         picked = deliver(left, cursor, selection, credits[pulls % len(credits)], assembler)
         assert picked.items or picked.cursor.next_id == end
-        items = [item for item in picked.items if not isinstance(item, Slice)]
+        items = [item for item in picked.items if not isinstance(item, RecordSlice)]
         assert picked.cursor.tick == (items[-1].tick if items else cursor.tick)
         found += items
         cursor = picked.cursor
@@ -162,5 +162,5 @@ def test_a_type_filter_passes_its_types_and_what_the_log_says_itself() -> None:
         1 << 20,
         Assembler(MessageId(1)),
     )
-    assert [item.id for item in picked.items if not isinstance(item, Slice)] == [2, 3]
+    assert [item.id for item in picked.items if not isinstance(item, RecordSlice)] == [2, 3]
     assert picked.cursor == ReadPosition(MessageId(5), TimeTick(3), MessageId(5))

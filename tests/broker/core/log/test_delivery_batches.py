@@ -10,7 +10,7 @@ from broker.model.batch import BatchPart, Codec, Keys
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import ClosedTick, Delivered
 from broker.model.position import ReadPosition
-from broker.model.record import Record, Slice
+from broker.model.record import Record, RecordSlice
 
 VCHANNELS = ("p_1v0", "p_2v0", "p_3v0", "")
 
@@ -106,7 +106,7 @@ def test_a_whole_record_is_given_as_one_slice_and_exceeds_a_credit_alone(
     items = deliver(
         records, ReadPosition(MessageId(1)), wanted, credit, Assembler(MessageId(1))
     ).items
-    slices = [item for item in items if isinstance(item, Slice)]
+    slices = [item for item in items if isinstance(item, RecordSlice)]
     assert [it.record for it in slices] == records[: len(slices)]
     assert sum(len(it.record.body) + 64 for it in slices) <= credit or len(slices) <= 1
 

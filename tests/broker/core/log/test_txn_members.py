@@ -12,7 +12,7 @@ from broker.model.failure import StreamingCode
 from broker.model.ids import TxnId
 from broker.model.message import Appended, AppendedInTxn, Delivered
 from broker.model.producer_numbers import OutOfSequence, ProducerPart
-from broker.model.record import SliceInTxn
+from broker.model.record import RecordSliceInTxn
 from broker.model.txn import TxnContext
 from tests.broker.core.txn.test_transactions import EXPIRED, WRONG, V, Writer, code, of
 
@@ -136,7 +136,7 @@ def test_a_batch_is_given_whole_to_who_wants_that_and_cut_for_others() -> None:
     members = committed((50, 50, 50))
     (cut,) = members.take(1, 250, whole=False, one_at_least=True).items
     (whole,) = members.take(1, 1, whole=True, one_at_least=True).items
-    assert isinstance(cut, SliceInTxn)
-    assert isinstance(whole, SliceInTxn)
+    assert isinstance(cut, RecordSliceInTxn)
+    assert isinstance(whole, RecordSliceInTxn)
     assert ((cut.first, cut.end), (whole.first, whole.end)) == ((0, 2), (0, 3))
     assert cut.tick == whole.tick > whole.record.last_tick

@@ -5,7 +5,7 @@ from dataclasses import replace
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import ClosedTick
-from broker.node.state.messages import Delivery
+from broker.node.scanner_messages import Delivery
 from tests.broker.node.world import PCHANNEL, Reader, appended, message, running_node
 
 

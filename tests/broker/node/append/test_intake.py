@@ -10,7 +10,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.node.append.intake import append, append_then
-from broker.node.state.messages import AppendOutcome
+from broker.node.appender_messages import AppendOutcome
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.world import PCHANNEL, appended, message, running_node
@@ -243,7 +243,7 @@ def test_who_is_answered_finds_what_was_stored_at_its_next_turn() -> None:
         async with running_node(MemoryWal()) as world:
             await world.assign()
             located = await world.locate()
-            channel = world.parts.open_channels.find(PCHANNEL)
+            channel = world.node.open_channels.find(PCHANNEL)
             assert channel is not None
             loop = asyncio.get_running_loop()
             seen: list[tuple[int, int]] = []

@@ -5,7 +5,7 @@ import asyncio
 from actors.testing import run_seeded
 from broker.model.failure import Refusal
 from broker.model.ids import PChannelName
-from broker.node.state.messages import Beat
+from broker.node.append.time_tick import Heartbeat
 from broker.node.state.node_limits import NodeLimits
 from tests.broker.node.world import OTHER, PCHANNEL, Reader, World, message, running_node
 
@@ -69,14 +69,14 @@ def test_a_beat_without_an_open_channel_or_for_a_dead_appender_does_nothing() ->
         async with running_node() as world:
             await world.assign()
             beat = world.system.find(world.path("time_tick"))
-            opened = world.parts.open_channels.find(PCHANNEL)
+            opened = world.node.open_channels.find(PCHANNEL)
             assert opened is not None
-            world.parts.open_channels.withdraw(PCHANNEL, opened.channel.term)
-            beat.tell(Beat())
+            world.node.open_channels.withdraw(PCHANNEL, opened.channel.term)
+            beat.tell(Heartbeat())
             await world.clock.sleep(0.5)
             world.system.kill(world.path("appender"))
-            world.parts.open_channels.publish(opened)
-            beat.tell(Beat())
+            world.node.open_channels.publish(opened)
+            beat.tell(Heartbeat())
             await world.clock.sleep(1)
             assert not isinstance((await world.append(message("x")))[0], Refusal)
 

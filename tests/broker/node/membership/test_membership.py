@@ -6,7 +6,7 @@ from actors import ChildSpec, System
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
-from broker.node.membership.belonging import IN_USE_LEASES, Belonging
+from broker.node.membership.cluster_join import IN_USE_LEASES, ClusterJoin
 from broker.node.membership.membership import (
     LEASE_SHARE,
     RETRIES_PER_LEASE,
@@ -65,31 +65,31 @@ AWAY = Refusal(StreamingCode.INNER, "nobody there")
 class Member:
     world: World
     enrolment: EnrolmentFake
-    belonging: Belonging
+    join: ClusterJoin
 
     @property
-    def tenure(self) -> WriteLease:
-        return self.world.parts.tenure
+    def write_lease(self) -> WriteLease:
+        return self.world.node.write_lease
 
     def may_write(self) -> bool:
-        return self.tenure.holds(self.tenure.session, self.world.clock.monotonic_s())
+        return self.write_lease.holds(self.write_lease.session, self.world.clock.monotonic_s())
 
 
 async def join(world: World, enrolment: EnrolmentFake | None = None) -> Member:
-    enrolment, belonging = enrolment or EnrolmentFake(), Belonging(LEASE_S, WAIT_S)
+    enrolment, join = enrolment or EnrolmentFake(), ClusterJoin(LEASE_S, WAIT_S)
     spec = ChildSpec(
         "membership",
         lambda: Membership(
             NODE,
             enrolment,
-            world.parts.tenure,
-            world.parts.pause,
-            belonging,
+            world.node.write_lease,
+            world.node.pause,
+            join,
             lambda: find(world.system),
         ),
     )
     await world.system.start_child("/root", spec)
-    return Member(world, enrolment, belonging)
+    return Member(world, enrolment, join)
 
 
 def find(system: System):  # type: ignore[no-untyped-def]
@@ -107,7 +107,7 @@ def test_a_node_that_hears_nothing_stops_writing_before_its_lease_is_over_and_go
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
-            assert await member.belonging.wait() is None
+            assert await member.join.wait() is None
             await world.assign(term=1)
             await world.locate(term=1)
             assert await outcome(world) is None
@@ -133,7 +133,7 @@ def test_a_node_whose_session_is_over_gives_up_its_channels_and_comes_anew() -> 
             member.enrolment.forgotten = True
             await world.clock.sleep(LEASE_S)
             assert member.enrolment.session == 2
-            assert world.parts.open_channels.all() == []
+            assert world.node.open_channels.all() == []
             assert await world.assign(term=1) is not None, "what was given up stays given up"
             assert await world.assign(term=2) is None
             await world.locate(term=2)
@@ -143,21 +143,21 @@ def test_a_node_whose_session_is_over_gives_up_its_channels_and_comes_anew() -> 
 
 
 def test_a_writer_of_an_earlier_session_never_writes_again() -> None:
-    tenure = WriteLease()
-    assert tenure.holds(0, 1e9), "without a coordinator it is for ever"
-    tenure.until(10.0, session=1)
-    assert not tenure.holds(0, 1.0)
-    assert tenure.holds(1, 9.9)
-    assert not tenure.holds(1, 10.0)
-    tenure.end()
-    assert not tenure.holds(1, 1.0)
+    write_lease = WriteLease()
+    assert write_lease.holds(0, 1e9), "without a coordinator it is for ever"
+    write_lease.until(10.0, session=1)
+    assert not write_lease.holds(0, 1.0)
+    assert write_lease.holds(1, 9.9)
+    assert not write_lease.holds(1, 10.0)
+    write_lease.end()
+    assert not write_lease.holds(1, 1.0)
 
 
 def test_a_killed_membership_keeps_the_right_to_write() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
-            await member.belonging.wait()
+            await member.join.wait()
             world.system.kill(MEMBERSHIP)
             await world.clock.sleep(10 * LEASE_S)
             assert member.may_write()
@@ -169,7 +169,7 @@ def test_a_node_that_stops_says_so_and_leaves() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
-            await member.belonging.wait()
+            await member.join.wait()
             moving = await world.system.find(MEMBERSHIP).ask(Retire(), deadline_s=5.0)
             assert moving is True
             assert member.enrolment.stopping
@@ -186,11 +186,11 @@ def test_a_new_node_waits_for_its_coordinator_for_a_while_and_then_says_why_it_e
             member = await join(world, EnrolmentFake(AWAY))
             await world.clock.sleep(WAIT_S / 2)
             member.enrolment.refusal = None
-            assert await member.belonging.wait() is None
+            assert await member.join.wait() is None
         async with running_node() as world:
             member = await join(world, EnrolmentFake(AWAY))
             began_s = world.clock.monotonic_s()
-            assert await member.belonging.wait() == AWAY
+            assert await member.join.wait() == AWAY
             assert WAIT_S <= world.clock.monotonic_s() - began_s < WAIT_S + 2 * RETRY_S_MAX
 
     run_seeded(5, scenario)
@@ -200,13 +200,13 @@ def test_a_node_that_has_belonged_once_waits_for_its_coordinator_as_long_as_it_t
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
-            assert await member.belonging.wait() is None
+            assert await member.join.wait() is None
             member.enrolment.refusal = AWAY
             await world.clock.sleep(600.0)
             member.enrolment.refusal = None
             await world.clock.sleep(LEASE_S)
             assert member.may_write()
-            assert await member.belonging.wait() is None
+            assert await member.join.wait() is None
 
     run_seeded(10, scenario)
 
@@ -215,7 +215,7 @@ def test_a_coordinator_that_is_back_is_found_long_before_the_lease_is_over() -> 
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
-            await member.belonging.wait()
+            await member.join.wait()
             member.enrolment.refusal = AWAY
             await world.clock.sleep(LEASE_S * LEASE_SHARE / 2)
             member.enrolment.refusal, before = None, member.enrolment.renewals
@@ -232,7 +232,7 @@ def test_a_node_id_in_use_is_told_after_the_time_that_a_dead_holder_could_have_i
             used = Refusal(StreamingCode.RESOURCE_ACQUIRED, "node id 1 is in use")
             member = await join(world, EnrolmentFake(used))
             began_s = world.clock.monotonic_s()
-            assert await member.belonging.wait() == used
+            assert await member.join.wait() == used
             assert world.clock.monotonic_s() - began_s >= LEASE_S * IN_USE_LEASES
 
     run_seeded(6, scenario)
@@ -243,7 +243,7 @@ def test_what_no_patience_mends_is_told_at_once() -> None:
         async with running_node() as world:
             wrong = Refusal(StreamingCode.INVALID_ARGUMENT, "another cluster's data")
             member = await join(world, EnrolmentFake(wrong))
-            assert await member.belonging.wait() == wrong
+            assert await member.join.wait() == wrong
             assert world.clock.monotonic_s() < 1.0
 
     run_seeded(7, scenario)
@@ -255,9 +255,9 @@ def test_what_holds_for_consumers_comes_with_every_lease() -> None:
             enrolment = EnrolmentFake(paused=True)
             await join(world, enrolment)
             await world.clock.sleep(0.1)
-            assert world.parts.pause.on
+            assert world.node.pause.on
             enrolment.paused = False
             await world.clock.sleep(LEASE_S)
-            assert not world.parts.pause.on
+            assert not world.node.pause.on
 
     run_seeded(9, scenario)

@@ -17,8 +17,9 @@ from broker.model.cut import Cut
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import Appended
+from broker.node.appender_messages import CloseTick
+from broker.node.directory_messages import Locate, Located
 from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, cut_channels
-from broker.node.state.messages import CloseTick, Locate, Located
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import DIRECTORY, Reader, World, message, running_node

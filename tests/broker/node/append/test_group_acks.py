@@ -11,7 +11,7 @@ from broker.model.batch import Durability
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.node.append.intake import append
-from broker.node.state.messages import AppendOutcome
+from broker.node.appender_messages import AppendOutcome
 from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 

@@ -21,7 +21,7 @@ from broker.model.ids import TxnId
 from broker.model.message import AppendedInTxn
 from broker.model.txn import TxnContext
 from broker.node.state.node_limits import NodeLimits
-from broker.node.txn.roster import ROSTER, TRANSACTIONS
+from broker.node.txn.txn_monitor import TRANSACTIONS, TXN_MONITOR
 from tests.broker.node.world import World, appended, message, running_node
 
 BEGIN = TxnContext(TxnId(0), 0)
@@ -41,7 +41,7 @@ def actors_of(world: World) -> dict[int, ActorStatistics]:
 
 
 def started(world: World) -> int:
-    (roster,) = [it for it in world.system.statistics() if it.path == world.path(ROSTER)]
+    (roster,) = [it for it in world.system.statistics() if it.path == world.path(TXN_MONITOR)]
     return int(roster.extra["started"])
 
 
@@ -119,7 +119,7 @@ def test_a_roster_whose_mailbox_overflows_asks_who_is_open() -> None:
                 stays = [await begin(world) for _ in range(1100)]
                 appended(await world.append(message("e", 0, 901, txn=short)))
                 statistics = {it.path: it for it in world.system.statistics()}
-                assert statistics[world.path(ROSTER)].shed > 0
+                assert statistics[world.path(TXN_MONITOR)].shed > 0
                 busy.set()
             await until_actors_are(world, *[txn.id for txn in stays])
 
@@ -146,7 +146,7 @@ def test_a_roster_that_was_killed_watches_over_those_it_finds() -> None:
             await world.assign()
             one = await begin(world)
             await until_actors_are(world, one.id)
-            world.system.kill(world.path(ROSTER))
+            world.system.kill(world.path(TXN_MONITOR))
             two = await begin(world)
             await until_actors_are(world, one.id, two.id)
             appended(await world.append(message("e", 0, 901, txn=one)))

@@ -9,6 +9,7 @@ Next: broker/node/txn/transaction.py
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 from actors import (
@@ -26,65 +27,76 @@ from actors import (
 from broker.core.txn.txn_lease import TxnView
 from broker.core.txn.txn_state import TxnState
 from broker.model.ids import PChannelName, TxnId
-from broker.node.state.parts import NodeParts
-from broker.node.state.txn_messages import (
-    LookAround,
-    RosterMessage,
-    ShowTxns,
-    TransactionMessage,
-    TxnEnded,
-    TxnMoved,
-    TxnsMoved,
-)
-from broker.node.txn.transaction import Transaction
+from broker.node.appender_messages import ShowTxns
+from broker.node.state.node_runtime import NodeRuntime
+from broker.node.txn.transaction import Transaction, TransactionMessage, TxnEnded, TxnProgressed
 
-ROSTER = "roster"
+TXN_MONITOR = "txn_monitor"
 TRANSACTIONS = "transactions"
 SHOW_S = 10.0
 Views = dict[TxnId, TxnView]
 _ENDED = TxnEnded()
 
 
-class Roster(Actor[RosterMessage]):
+@dataclass(frozen=True, slots=True)
+class TxnsChanged:
+    """What happened to transactions, once it is durable.
+
+    `turned` began or ended; those in flight are open. `moved`: other open ones that got messages.
+    """
+
+    turned: tuple[TxnView, ...]
+    moved: tuple[TxnView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """A timer: ask the Appender which transactions are open."""
+
+
+TxnMonitorMessage = TxnsChanged | Resync
+
+
+class TxnMonitor(Actor[TxnMonitorMessage]):
     """See the module."""
 
-    _context: Context[RosterMessage]
+    _context: Context[TxnMonitorMessage]
     _children: str
 
-    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+    def __init__(self, name: PChannelName, node: NodeRuntime) -> None:
         self._name = name
-        self._parts = parts
+        self._node = node
         self._watched: dict[TxnId, Ref[TransactionMessage]] = {}
         self._found_ended: set[TxnId] = set()
         """Since the last look round; whether their ends are still to be told is not known."""
         self._started = self._missed = 0
 
-    async def started(self, context: Context[RosterMessage]) -> None:
-        """There may be some that are open already: an earlier owner's, or of a Roster that died."""
+    async def started(self, context: Context[TxnMonitorMessage]) -> None:
+        """Resync: an earlier owner or an earlier TxnMonitor may have left transactions open."""
         self._context = context
         self._children = f"{context.path.rpartition('/')[0]}/{TRANSACTIONS}"
-        context.after(0.0, LookAround())
+        context.after(0.0, Resync())
 
-    async def receive(self, batch: Sequence[Envelope[RosterMessage]]) -> None:
+    async def receive(self, batch: Sequence[Envelope[TxnMonitorMessage]]) -> None:
         """One that came and went gets its actor, too; of all others the newest view counts."""
         begun, ended, moved = Views(), Views(), Views()
         looks = self._context.shed > self._missed
         self._missed = self._context.shed
         for envelope in batch:
             match envelope.message:
-                case TxnsMoved(turned, others):
+                case TxnsChanged(turned, others):
                     for view in turned:
                         lives = view.state is TxnState.IN_FLIGHT
                         (begun if lives else ended)[view.context.id] = view
                     moved |= {view.context.id: view for view in others}
-                case LookAround():
+                case Resync():
                     looks = True
                 case _:
                     assert_never(envelope.message)
         short = [view for txn_id, view in ended.items() if txn_id not in self._found_ended]
         await self._start([*begun.values(), *short])
         for txn_id, view in moved.items():
-            self._tell(txn_id, TxnMoved(view))
+            self._tell(txn_id, TxnProgressed(view))
         self._forget(ended)
         if looks:
             await self._look_around()
@@ -95,13 +107,13 @@ class Roster(Actor[RosterMessage]):
 
     async def _look_around(self) -> None:
         """Never in `started`: what stands beside it may be going away meanwhile."""
-        opened = self._parts.open_channels.find(self._name)
+        opened = self._node.open_channels.find(self._name)
         if opened is None:
             return
         try:
             views = await opened.appender.ask(ShowTxns(), deadline_s=SHOW_S)
         except ActorError:
-            self._context.after(self._parts.limits.tick_interval_s, LookAround())
+            self._context.after(self._node.limits.tick_interval_s, Resync())
             return
         self._found_ended = self._watched.keys() - {view.context.id for view in views}
         self._forget(self._found_ended)
@@ -112,17 +124,17 @@ class Roster(Actor[RosterMessage]):
         new = {view.context.id: view for view in views if view.context.id not in self._watched}
         if not new:
             return
-        specs = [transaction_spec(self._name, view, self._parts) for view in new.values()]
+        specs = [transaction_spec(self._name, view, self._node) for view in new.values()]
         try:
             started = await self._context.tree.start_children(self._children, specs)
         except ActorError:  # the channel is being closed, or they start again with it
-            self._context.after(self._parts.limits.tick_interval_s, LookAround())
+            self._context.after(self._node.limits.tick_interval_s, Resync())
             return
         for txn_id, ref in zip(new, started, strict=True):
             if isinstance(ref, Ref):
                 self._started += 1
                 self._watched[txn_id] = ref
-            elif isinstance(ref, NameTaken):  # an earlier Roster has started it
+            elif isinstance(ref, NameTaken):  # an earlier TxnMonitor has started it
                 self._adopt(txn_id)
 
     def _adopt(self, txn_id: TxnId) -> None:
@@ -159,11 +171,11 @@ class Roster(Actor[RosterMessage]):
             return None
 
 
-def transaction_spec(name: PChannelName, view: TxnView, parts: NodeParts) -> ChildSpec:
+def transaction_spec(name: PChannelName, view: TxnView, node: NodeRuntime) -> ChildSpec:
     """One transaction; killed, it comes back and asks the Appender how it stands."""
     return ChildSpec(
         name=str(view.context.id),
-        build=lambda: Transaction(name, view, parts),
+        build=lambda: Transaction(name, view, node),
         mailbox=_MAILBOX,
         restart=Restart.TRANSIENT,
     )

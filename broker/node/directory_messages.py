@@ -1,8 +1,4 @@
-"""Everything the actors of a node can be told or asked.
-
-It owns the vocabulary and nothing else. Requests are imperative, events are past.
-Next: broker/node/append/intake.py
-"""
+"""What the edge, the coordinator and Membership ask of the Directory of a node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,131 +6,16 @@ from typing import Protocol
 
 import anyio
 
-from actors import Ref, Request, Terminated
+from actors import Ref, Request
 from broker.core.log.backlog import Backlog
-from broker.core.log.delivery import Item
-from broker.model.batch import Durability
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.measured import RecordHead
-from broker.model.message import Appended, ClosedTick, NewMessage
 from broker.model.position import DeliverFilter, DeliverPolicy, ReadPosition
-from broker.node.state.shard_state import SealOverdue, SealSegments
-from broker.node.state.txn_messages import AboutTxns
-
-AppendOutcome = Appended | Refusal
-
-# ---- Appender: one per pchannel --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AppendBatch(Request[tuple[AppendOutcome, ...]]):
-    """Append these, which take `ticks` ticks; answered with an outcome for each, in their order.
-
-    The answer waits for no more than `durability`; all of them are stored and synced in any case.
-    Go through `intake.append`, which bounds the messages, counts `size_bytes` into the Backlog and
-    turns actor errors into refusals. The Appender counts them out when it answers.
-    """
-
-    messages: tuple[NewMessage, ...]
-    size_bytes: int
-    ticks: int
-    durability: Durability = Durability.FSYNC
-
-
-@dataclass(frozen=True, slots=True)
-class CloseTick(Request[TimeTick | Refusal]):
-    """Close a tick now. Answered with the newest one; a refusal when it writes no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeStorage:
-    """A timer of an Appender whose storage refused: see whether it would take a write again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """A timer: drop what retention lets go."""
-
-
-AppenderMessage = (
-    AppendBatch | CloseTick | ProbeStorage | Truncate | AboutTxns | SealOverdue | SealSegments
-)
-
-# ---- TimeTick: one per pchannel --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """A timer: the tick interval has passed."""
-
-
-TimeTickMessage = Beat
-
-# ---- Recovery: one per pchannel --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FollowLog:
-    """A timer: see what the log has got since the last time."""
-
-
-@dataclass(frozen=True, slots=True)
-class SaveAgain:
-    """A timer: the store refused the snapshot a moment ago; try the same one again."""
-
-
-RecoveryMessage = FollowLog | SaveAgain
-
-# ---- Scanner: one per consumer ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What one Pull gives.
-
-    `items`: messages in tick order, and persisted ticks among them, each exactly once.
-    `tick`: an announced (not persisted) tick after all of them, or None. Both may be empty.
-    `cursor`: what to pull next.
-    """
-
-    items: tuple[Item, ...]
-    tick: ClosedTick | None
-    cursor: ReadPosition
-
-
-@dataclass(frozen=True, slots=True)
-class Pull(Request[Delivery | Refusal]):
-    """Give up to about `bytes_max` bytes of message bodies from `cursor` on (one message at least).
-
-    Answered when there is something, else with an announced tick, else empty after about a second:
-    ask with a deadline of at least 5 s. The next Pull carries the cursor of the answer; a Scanner
-    remembers no position, so an unanswered Pull is simply asked again. One Pull at a time.
-    """
-
-    cursor: ReadPosition
-    bytes_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """Something new may be readable: the tail grew, or a tick was closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdleTimeout:
-    """A timer: leave when nobody has pulled for long."""
-
-
-@dataclass(frozen=True, slots=True)
-class CloseScanner:
-    """The consumer is gone."""
-
-
-ScannerMessage = Pull | Wake | IdleTimeout | CloseScanner
-
-# ---- Directory: one per node -----------------------------------------------------------------
+from broker.node.appender_messages import AppenderMessage
+from broker.node.scanner_messages import ScannerMessage
+from broker.node.state.channel_events import ChannelEvent
 
 
 class ChannelView(Protocol):
@@ -300,54 +181,9 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelOpened:
-    """An Appender holds its log at this term and serves; it can be found in `OpenChannels`."""
-
-    channel: PChannel
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelFailed:
-    """A pchannel could not be opened at this term, or lost it.
-
-    `final`: nobody may try again here. Otherwise its supervisor goes on at later terms.
-    """
-
-    name: PChannelName
-    term: Term
-    refusal: Refusal
-    final: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelReleased:
-    """Nothing of the pchannel, up to this term, runs or is open here any more."""
-
-    name: PChannelName
-    term: Term
-
-
-@dataclass(frozen=True, slots=True)
-class KeeperCameBack:
-    """The Keeper of a pchannel was restarted, at this actor term: what it was told last is lost."""
-
-    name: PChannelName
-    actor_term: int
-
-
-@dataclass(frozen=True, slots=True)
-class LookForPlace:
-    """See that the pchannel has a place on this node, if it should be open here."""
-
-    name: PChannelName
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUpChannels:
+class CloseAllChannels:
     """This node's lease is over: close every channel, whoever asked for it; none is awaited."""
 
-
-ChannelEvent = ChannelOpened | ChannelFailed | ChannelReleased | KeeperCameBack
 
 DirectoryMessage = (
     Locate
@@ -360,8 +196,6 @@ DirectoryMessage = (
     | LatestMvcc
     | PauseConsumption
     | Drain
-    | GiveUpChannels
-    | LookForPlace
+    | CloseAllChannels
     | ChannelEvent
-    | Terminated
 )

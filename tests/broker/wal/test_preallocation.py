@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from broker.wal.segmented.allocation import Blanks
+from broker.wal.segmented.preallocation import Preallocator
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
 
 STEP = 512 * 1024
@@ -35,7 +35,7 @@ def writes(capacity: int, background: Executor) -> int:
     """How often the disk was written to until a blank of this size was taken."""
     files = FaultyFiles()
     files.make_folder("log")
-    blanks = Blanks(files, "log", "new", background)
+    blanks = Preallocator(files, "log", "new", background)
     blanks.prepare(capacity)
     assert blanks.take(1).capacity == capacity
     return files.counts["write"]

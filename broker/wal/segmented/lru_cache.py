@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """The `limit` values used last. What is dropped lives on while a reader holds it."""
 
     def __init__(self, limit: int) -> None:

@@ -1,47 +1,43 @@
 """What an Appender tells of its transactions, and what it is asked about them.
 
-It owns the answers that wait for the last transaction to end, and when the Roster is told: of a
+It owns the answers that wait for the last transaction to end, and when the TxnMonitor is told: of a
 begin and of an end with the group that holds it, of how far the others have come at ticks. It
 admits nothing and places nothing.
-Next: broker/node/txn/roster.py
+Next: broker/node/txn/txn_monitor.py
 """
 
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from actors import ActorError, Context, Envelope
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_lease import TxnView
 from broker.model.ids import TimeTick
-from broker.node.state.messages import AppenderMessage
-from broker.node.state.txn_messages import (
-    AboutTxns,
+from broker.node.appender_messages import (
     ExpireTxns,
     FinishTxns,
-    GoOnWithTxns,
+    ResumeTxns,
     ShowTxns,
-    TxnsMoved,
+    TxnRequest,
 )
-from broker.node.txn.roster import ROSTER
+from broker.node.txn.txn_monitor import TXN_MONITOR, TxnsChanged
 
 MOVED_MAX: Final = 1024
-"""Transactions that may have changed before the Roster is told between two ticks."""
+"""Transactions that may have changed before the TxnMonitor is told between two ticks."""
 UNTOLD_MAX: Final = 1024
-"""Begins and ends that are kept for a Roster that is not there yet."""
+"""Begins and ends that are kept for a TxnMonitor that is not there yet."""
 
 
-class TxnNews:
+class TxnReports:
     """For one Appender, which is `writer`, and its transactions."""
 
-    def __init__(self, writer: Context[AppenderMessage], transactions: Transactions) -> None:
+    def __init__(self, writer: Context[Any], transactions: Transactions) -> None:
         self._writer = writer
-        self._roster = f"{writer.path.rpartition('/')[0]}/{ROSTER}"
+        self._roster = f"{writer.path.rpartition('/')[0]}/{TXN_MONITOR}"
         self._transactions = transactions
-        self._finishing: list[Envelope[AppenderMessage]] = []
+        self._finishing: list[Envelope[Any]] = []
         self._untold: tuple[TxnView, ...] = ()
 
-    def asked(
-        self, about: AboutTxns, envelope: Envelope[AppenderMessage], last_tick: TimeTick
-    ) -> None:
+    def asked(self, about: TxnRequest, envelope: Envelope[Any], last_tick: TimeTick) -> None:
         """Answer, or do, what somebody wants of the transactions."""
         match about:
             case ShowTxns():
@@ -51,7 +47,7 @@ class TxnNews:
             case FinishTxns():
                 self._transactions.closing = True
                 self._finishing.append(envelope)
-            case GoOnWithTxns():
+            case ResumeTxns():
                 self._transactions.closing = False
             case _:
                 assert_never(about)
@@ -59,7 +55,7 @@ class TxnNews:
     def stored(self, *, beats: bool = False) -> None:
         """A group is durable; `beats`: a tick was closed with it.
 
-        A Roster that is away hears of it later, or finds out for itself if that is too much.
+        A TxnMonitor that is away hears of it later, or finds out for itself if that is too much.
         """
         transactions = self._transactions
         turned = self._untold + transactions.take_turned()
@@ -68,7 +64,7 @@ class TxnNews:
         if not (turned or moved):
             return
         try:
-            self._writer.tree.find(self._roster).tell(TxnsMoved(turned, moved))
+            self._writer.tree.find(self._roster).tell(TxnsChanged(turned, moved))
         except ActorError:
             self._untold = turned[-UNTOLD_MAX:]
         else:

@@ -1,11 +1,11 @@
 """The list of damaged places: each once, counted, and bounded."""
 
 from broker.ports.wal import Corrupt
-from broker.wal.damages import PLACES_MAX, Damages
+from broker.wal.damage_registry import PLACES_MAX, DamageRegistry
 
 
 def test_a_place_is_listed_once_and_counted() -> None:
-    damages = Damages(skipped=True)
+    damages = DamageRegistry(skipped=True)
     assert damages.met(Corrupt("p_1/b.log", 7, "checksum"))
     assert damages.met(Corrupt("p_1/a.log", 9, "checksum"))
     assert not damages.met(Corrupt("p_1/b.log", 7, "checksum"))
@@ -14,7 +14,7 @@ def test_a_place_is_listed_once_and_counted() -> None:
 
 
 def test_the_list_is_bounded_and_what_is_beyond_is_counted() -> None:
-    damages = Damages(skipped=False)
+    damages = DamageRegistry(skipped=False)
     for offset in range(PLACES_MAX + 3):
         damages.met(Corrupt("p_1/a.log", offset, "checksum"))
     assert (len(damages.found()), damages.unnamed) == (PLACES_MAX, 3)

@@ -15,7 +15,7 @@ PLACES_MAX = 1000
 """Places remembered by name; one more is only counted."""
 
 
-class Damages:
+class DamageRegistry:
     """What `SegmentedWal` is given as `on_damage`: call it with each one."""
 
     def __init__(self, *, skipped: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import assert_never
+from typing import Any, assert_never
 
 from actors import (
     Actor,
@@ -27,6 +27,7 @@ from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
 from broker.model.position import ReadPosition
+from broker.node.appender_messages import FinishTxns, ResumeTxns
 from broker.node.channel_tree import (
     LOG,
     OPEN_DEADLINE_S,
@@ -35,19 +36,12 @@ from broker.node.channel_tree import (
     log_spec,
     scanner_spec,
 )
-from broker.node.state.messages import (
-    ChannelFailed,
-    ChannelReleased,
-    CloseScanner,
-    DirectoryMessage,
-    KeeperCameBack,
-    OpenScanner,
-    ScannerOpened,
-)
-from broker.node.state.parts import NodeParts
-from broker.node.state.txn_messages import FinishTxns, GoOnWithTxns
+from broker.node.directory_messages import OpenScanner, ScannerOpened
+from broker.node.scanner_messages import CloseScanner
+from broker.node.state.channel_events import ChannelFailed, ChannelReleased, ControllerRestarted
+from broker.node.state.node_runtime import NodeRuntime
 
-KEEPER = "keeper"
+CONTROLLER = "controller"
 START_TRIES = 20
 START_PAUSE_S = 0.05
 
@@ -74,43 +68,43 @@ class StartScanner:
     `term` is what the cursor was made for; while the channel comes up it is tried again.
     """
 
-    asked: Envelope[DirectoryMessage]
+    asked: Envelope[Any]
     request: OpenScanner
     cursor: ReadPosition
     term: Term
     tries_left: int = START_TRIES
 
 
-KeeperMessage = MoveTo | StartScanner
+ControllerMessage = MoveTo | StartScanner
 
 
-class Keeper(Actor[KeeperMessage]):
+class ChannelController(Actor[ControllerMessage]):
     """See the module."""
 
-    _context: Context[KeeperMessage]
+    _context: Context[ControllerMessage]
 
     _channel_path: str
 
-    def __init__(self, name: PChannelName, parts: NodeParts) -> None:
+    def __init__(self, name: PChannelName, node: NodeRuntime) -> None:
         self._name = name
-        self._parts = parts
+        self._node = node
         self._numbers = count(1)
 
-    async def started(self, context: Context[KeeperMessage]) -> None:
+    async def started(self, context: Context[ControllerMessage]) -> None:
         """Whatever is open stays as it is, and goes on as it was before somebody began to close it.
 
         A move that ended with an earlier incarnation comes again: the Directory knows of it.
         """
         self._context = context
         self._channel_path = context.path.rpartition("/")[0]
-        opened = self._parts.open_channels.find(self._name)
+        opened = self._node.open_channels.find(self._name)
         with suppress(ActorError):
             if opened is not None:
-                opened.appender.tell(GoOnWithTxns())
+                opened.appender.tell(ResumeTxns())
         if context.term > 1:
-            self._parts.open_channels.report(KeeperCameBack(self._name, context.term))
+            self._node.open_channels.report(ControllerRestarted(self._name, context.term))
 
-    async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
+    async def receive(self, batch: Sequence[Envelope[ControllerMessage]]) -> None:
         """Of several moves only the last one counts: the others were overtaken."""
         moves = [each.message for each in batch if isinstance(each.message, MoveTo)]
         if moves:
@@ -129,17 +123,17 @@ class Keeper(Actor[KeeperMessage]):
         try:
             await self._close()
             if stage.removed:
-                self._parts.open_channels.report(ChannelReleased(self._name, stage.term))
+                self._node.open_channels.report(ChannelReleased(self._name, stage.term))
                 return
             channel = PChannel(self._name, stage.term, move.access)
-            spec = log_spec(channel, self._parts, again=move.again)
+            spec = log_spec(channel, self._node, again=move.again)
             await self._context.tree.start_child(
                 self._channel_path, spec, deadline_s=START_DEADLINE_S
             )
         except Exception as error:  # noqa: BLE001 - a start gives whatever it failed with
             refusal = Refusal(StreamingCode.INNER, f"{self._name} does not start: {error}")
             failed = ChannelFailed(self._name, stage.term, refusal, final=False)
-            self._parts.open_channels.report(failed)
+            self._node.open_channels.report(failed)
 
     async def _close(self) -> None:
         await self._finish_txns()
@@ -147,15 +141,15 @@ class Keeper(Actor[KeeperMessage]):
             await self._context.tree.stop_child(f"{self._channel_path}/{LOG}")
         except NoSuchActor:
             pass
-        await self._parts.open_channels.release(self._name)
+        await self._node.open_channels.release(self._name)
 
     async def _finish_txns(self) -> None:
         """Those who are in the middle of a transaction may end it here, if they are quick."""
-        opened = self._parts.open_channels.find(self._name)
+        opened = self._node.open_channels.find(self._name)
         if opened is None:
             return
         try:
-            await opened.appender.ask(FinishTxns(), deadline_s=self._parts.limits.txn_finish_s)
+            await opened.appender.ask(FinishTxns(), deadline_s=self._node.limits.txn_finish_s)
         except ActorError:
             return
 
@@ -163,7 +157,7 @@ class Keeper(Actor[KeeperMessage]):
         """For nobody any more, nothing is started, or left behind."""
         if not start.asked.wanted():
             return
-        opened = self._parts.open_channels.find(self._name)
+        opened = self._node.open_channels.find(self._name)
         if opened is None or opened.channel.term != start.term:
             start.asked.reply(self._reopening(f"it left term {start.term}"))
             return
@@ -175,7 +169,7 @@ class Keeper(Actor[KeeperMessage]):
             next(self._numbers),
             self._name,
             selection,
-            self._parts,
+            self._node,
             ignores_pause=request.ignores_pause,
         )
         path = f"{self._channel_path}/{LOG}/{SCANNERS}"
@@ -203,9 +197,11 @@ class Keeper(Actor[KeeperMessage]):
         return Refusal(StreamingCode.ON_SHUTDOWN, cause)
 
 
-def channel_spec(name: PChannelName, parts: NodeParts) -> SupervisorSpec:
-    """The lasting place of a pchannel on this node: its Keeper, who adds the rest."""
-    keeper = ChildSpec(
-        name=KEEPER, build=lambda: Keeper(name, parts), mailbox=MailboxSpec(batch_max=64)
+def channel_spec(name: PChannelName, node: NodeRuntime) -> SupervisorSpec:
+    """The supervisor of a pchannel: its ChannelController, which adds the log subtree."""
+    controller = ChildSpec(
+        name=CONTROLLER,
+        build=lambda: ChannelController(name, node),
+        mailbox=MailboxSpec(batch_max=64),
     )
-    return SupervisorSpec(name=name, children=(keeper,), restarts_max=RESTARTS_MAX)
+    return SupervisorSpec(name=name, children=(controller,), restarts_max=RESTARTS_MAX)

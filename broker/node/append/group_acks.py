@@ -7,13 +7,13 @@ Next: broker/node/append/appender.py
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Any, Final
 
 from actors import Envelope
 from broker.core.log.backlog import Backlog
 from broker.model.batch import Durability
 from broker.model.message import NewMessage
-from broker.node.state.messages import AppendBatch, AppenderMessage, AppendOutcome
+from broker.node.appender_messages import AppendBatch, AppendOutcome
 
 _ALL: Final = frozenset(Durability)
 
@@ -21,7 +21,7 @@ _ALL: Final = frozenset(Durability)
 class Answers:
     """For one group, whose batches wait in `group`."""
 
-    def __init__(self, group: Sequence[Envelope[AppenderMessage]], backlog: Backlog) -> None:
+    def __init__(self, group: Sequence[Envelope[Any]], backlog: Backlog) -> None:
         self._group = [(each, _batch(each)) for each in group]
         self._backlog = backlog
 
@@ -63,6 +63,6 @@ class Answers:
             start = end
 
 
-def _batch(envelope: Envelope[AppenderMessage]) -> AppendBatch:
+def _batch(envelope: Envelope[Any]) -> AppendBatch:
     assert isinstance(envelope.message, AppendBatch)
     return envelope.message

@@ -12,7 +12,7 @@ IN_USE_LEASES = 1.5
 """A process that died with the same node id holds it for one lease, and no longer."""
 
 
-class Belonging:
+class ClusterJoin:
     """Waits for the first lease, or for a refusal that no patience would mend.
 
     `lease_s`: of this cluster. `wait_s`: for a coordinator that is not there, or does not answer.

@@ -20,7 +20,7 @@ from tests.broker.node.world import (
 )
 
 LIMITS = NodeLimits(txn_finish_s=2.0)
-KEEPER = f"/root/node/channels/{PCHANNEL}/keeper"
+CONTROLLER = f"/root/node/channels/{PCHANNEL}/controller"
 PLACE = f"/channels/{PCHANNEL}/log"
 BEGIN = TxnContext(TxnId(0), 0)
 
@@ -52,7 +52,7 @@ def test_a_removal_whose_keeper_dies_while_transactions_end_is_carried_out(seed:
             async with asyncio.TaskGroup() as tasks:
                 removal = tasks.create_task(world.remove())
                 await closing(world)
-                world.system.kill(KEEPER)
+                world.system.kill(CONTROLLER)
             assert removal.result() is None
             assert ("closed", PCHANNEL, 1) in world.observer.events
 
@@ -69,7 +69,7 @@ def test_transactions_begin_again_when_nobody_closes_the_channel_any_more(seed: 
                 tasks.create_task(removed_in_vain(world))
                 await closing(world)
                 world.system.kill(DIRECTORY)  # who knows what was asked for
-                world.system.kill(KEEPER)
+                world.system.kill(CONTROLLER)
             deadline_s = world.clock.monotonic_s() + 60
             while world.clock.monotonic_s() < deadline_s:
                 (outcome,) = await world.append(begin())
@@ -102,6 +102,6 @@ def test_a_channel_whose_supervisor_dies_opens_by_itself_at_the_next_term(
             assert ("opened", PCHANNEL, 2) in world.observer.events
             assert await world.remove(term=2) is None
             await world.clock.sleep(1.0)
-            assert not world.parts.open_channels.all()
+            assert not world.node.open_channels.all()
 
     run_seeded(seed, scenario)

@@ -19,7 +19,7 @@ _PAUSE_S = 0.003
 
 
 @dataclass(frozen=True, slots=True)
-class Blank:
+class PreallocatedFile:
     """An allocated file without a header, under a temporary name."""
 
     path: str
@@ -27,7 +27,7 @@ class Blank:
     capacity: int
 
 
-class Blanks:
+class Preallocator:
     """At most one blank waits. `prepare` and `take` are called by one thread at a time."""
 
     def __init__(self, files: Files, folder: str, prefix: str, background: Executor) -> None:
@@ -35,7 +35,7 @@ class Blanks:
         self._background = background
         self._made = 0
         self._hurry = threading.Event()
-        self._waiting: Future[Blank] | None = None
+        self._waiting: Future[PreallocatedFile] | None = None
 
     def prepare(self, capacity: int) -> None:
         """Begin to allocate the next blank in the background; nothing when one was begun."""
@@ -46,7 +46,7 @@ class Blanks:
             except RuntimeError:
                 pass  # the program is on its way out; `take` can do without
 
-    def take(self, capacity_min: int) -> Blank:
+    def take(self, capacity_min: int) -> PreallocatedFile:
         """The blank that waits, or a new one when there is none or it could not be made.
 
         One that is still being filled with zeros is taken as it is: it only writes slower.
@@ -77,7 +77,7 @@ class Blanks:
         self._made += 1
         return f"{self._folder}/{self._prefix}-{self._made}.new"
 
-    def _make(self, path: str, capacity: int) -> Blank:
+    def _make(self, path: str, capacity: int) -> PreallocatedFile:
         file = self._files.open(path, create=True)
         try:
             file.allocate(capacity)
@@ -86,7 +86,7 @@ class Blanks:
             file.close()
             self._files.remove(path)
             raise
-        return Blank(path, file, capacity)
+        return PreallocatedFile(path, file, capacity)
 
     def _fill(self, file: File, capacity: int) -> None:
         """Overwrite in steps and with pauses, so that neither appends nor `take` wait long for it.
@@ -99,7 +99,7 @@ class Blanks:
             file.write_durable(offset, (_ZEROS[: min(len(_ZEROS), capacity - offset)],))
 
 
-def commit(files: Files, folder: str, blank: Blank, header: SegmentHeader) -> None:
+def commit(files: Files, folder: str, blank: PreallocatedFile, header: SegmentHeader) -> None:
     """Make a blank the newest segment: from here on, the segment before it is sealed for ever.
 
     Header first, then the name, then the folder: a segment's name never stands on a torn header.

@@ -1,7 +1,6 @@
-"""What every actor of one node stands on: the ports, the shared tick cache, what is open, limits.
+"""What all actors of a node use: ports, the tick cache, the open channels, limits, meters.
 
-It owns nothing else and does nothing; `broker/app` makes one.
-Next: broker/node/tree.py
+`broker/app` makes one per node.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +35,7 @@ class NodePorts:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeParts:
+class NodeRuntime:
     """One per node, for its whole life."""
 
     node_id: NodeId
@@ -51,13 +50,15 @@ class NodeParts:
     open_channels: OpenChannels
     pause: ConsumptionPause
     meters: Meters
-    tenure: WriteLease = field(default_factory=WriteLease)
+    write_lease: WriteLease = field(default_factory=WriteLease)
 
 
-def node_parts(node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None) -> NodeParts:
-    """The parts of a node over its ports."""
+def node_runtime(
+    node_id: NodeId, ports: NodePorts, limits: NodeLimits | None = None
+) -> NodeRuntime:
+    """The runtime of a node over its ports."""
     limits = limits or NodeLimits()
-    return NodeParts(
+    return NodeRuntime(
         node_id=node_id,
         wal=ports.wal,
         terms=ports.terms,
