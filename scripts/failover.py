@@ -1,13 +1,13 @@
-"""How long pchannels take no appends when a process of their cluster is killed: kill -9, N times.
+"""Measures how long pchannels take no appends after a process of their cluster gets kill -9.
 
-    python3 scripts/failover.py --kills 100              # a node each time, under `serve --nodes`
-    python3 scripts/failover.py --kills 20 --coordinator  # the coordinator, started again at once
+    python3 scripts/failover.py --kills 100               # a node each time, under `serve --nodes`
+    python3 scripts/failover.py --kills 20 --coordinator  # the coordinator, restarted at once
 
-Makes its own environment in .chaos/ and hands over to scripts/gaps.py, which runs this checkout's
-code, tells p50 and p99 of the gaps, and the slowest step by step.
+Makes its own environment in .chaos/ and runs scripts/runs/failover.py on this checkout's code.
+Prints p50 and p99 of the gaps, and the slowest failovers step by step.
 """
 
 from handover import hand_over
 
 if __name__ == "__main__":
-    hand_over("gaps.py")
+    hand_over("runs.failover")

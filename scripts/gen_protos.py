@@ -1,12 +1,12 @@
-"""Makes schemas/generated/ from schemas/proto/; with --check, says whether it is up to date.
+"""Generates schemas/generated/ from schemas/proto/; with --check, only compares.
 
-Owns how the code is generated; never edits what comes out. Needs the development environment
-(grpcio-tools, betterproto2_compiler, ruff). Next: schemas/README.md
+Needs the development environment
+(grpcio-tools, betterproto2_compiler, ruff).
 
 Options of the compiler, and why: asynchronous grpclib stubs for both sides, because the edge and
 the client run on asyncio; plain dataclasses, because pydantic would validate every message again;
-no `google_protobuf_descriptors`, so that nothing meets protobuf's descriptor pool, where the same
-file names of pymilvus wait.
+no `google_protobuf_descriptors`, so that no descriptor is registered in protobuf's pool, where
+pymilvus registers the same file names.
 """
 
 import argparse
@@ -25,9 +25,11 @@ OPTIONS = "client_generation=async,server_generation=async"
 
 
 def main() -> int:
-    """Generate, or check; the exit status."""
+    """Generate or check; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; fail when stale")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 when stale"
+    )
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "generated"
@@ -40,7 +42,7 @@ def main() -> int:
 
 
 def generate(target: Path) -> None:
-    """Run the compiler into `target`, away from this repository's ruff settings."""
+    """Generate into `target`, outside of this repository's ruff settings."""
     target.mkdir(parents=True)
     tools = str(Path(sys.executable).parent)
     sources = sorted(str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.proto"))
@@ -73,7 +75,7 @@ def files(folder: Path) -> set[str]:
 
 
 def report(stale: list[str]) -> int:
-    """Say what is stale; the exit status."""
+    """Print what is stale; the exit code."""
     if not stale:
         print("schemas/generated is up to date")
         return 0

@@ -1,9 +1,10 @@
-"""Become another script of this folder, in an environment that is made for it first.
+"""Replaces a script's process by the body of its run, in an environment made for it first.
 
-Owns what "this checkout's code" means to the longer runs: it is imported from here, not as it was
-installed. Next: scripts/environment.py
+`scripts/NAME.py` needs nothing but the standard library; its body (`runs/NAME.py` or
+`benchmark/NAME.py`) needs what is installed here.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -13,37 +14,73 @@ from typing import NoReturn
 from environment import ROOT, Environment, EnvironmentFailed, make
 from java import JavaMissing, ensure_java
 
+SCRIPTS = ROOT / "scripts"
 
-def hand_over(script: str) -> NoReturn:
-    """Run `scripts/<script>` instead of this program, which was given its arguments.
 
-    SystemExit, with the reason, when no environment can be made.
+def hand_over(body: str) -> NoReturn:
+    """Run the module `body`, with the arguments of this process, on the checkout's code.
+
+    Raises SystemExit with the reason when no environment can be made.
     """
     environment = _environment(ROOT / ".chaos", ".[arrow,compression]")
-    _become(environment, script, [ROOT], {})
+    become(environment, body, sys.argv[1:], imported=[ROOT])
 
 
-def hand_over_with_spark(script: str) -> NoReturn:
-    """The same, with Spark and Java."""
+def hand_over_with_spark(body: str) -> NoReturn:
+    """The same, with Spark and Java in the environment."""
     try:
         java = ensure_java()
     except JavaMissing as failure:
         sys.exit(str(failure))
     environment = _environment(ROOT / ".exactly_once", ".[spark]")
-    _become(environment, script, [ROOT, ROOT / "broker" / "spark"], {"JAVA_HOME": str(java)})
+    imported = [ROOT, ROOT / "broker" / "spark"]
+    become(environment, body, sys.argv[1:], imported=imported, variables={"JAVA_HOME": str(java)})
+
+
+def become(
+    environment: Environment,
+    body: str,
+    arguments: Sequence[str],
+    *,
+    imported: Sequence[Path] = (),
+    variables: dict[str, str] | None = None,
+) -> NoReturn:
+    """Replace this process by the module `body`. `imported`: folders to import from first.
+
+    Without `imported` the body runs on Tidemark as it is installed in the environment.
+    """
+    paths = os.pathsep.join(map(str, [*imported, SCRIPTS]))
+    os.execve(
+        environment.python,
+        command(environment, body, arguments),
+        os.environ | {"PYTHONPATH": paths} | (variables or {}),
+    )
+
+
+def command(environment: Environment, body: str, arguments: Sequence[str]) -> list[str]:
+    """The command line that runs the module `body`; needs SCRIPTS on PYTHONPATH."""
+    # -P: a file in the working directory must not stand in for a module of the same name.
+    return [str(environment.python), "-P", "-m", body, *arguments]
 
 
 def _environment(work: Path, requirement: str) -> Environment:
-    print(f"an environment in {work}: minutes the first time", file=sys.stderr, flush=True)
+    print(
+        f"making an environment in {work}; the first time this takes minutes",
+        file=sys.stderr,
+        flush=True,
+    )
     try:
         return make(work / "environment", [requirement])
     except EnvironmentFailed as failure:
         sys.exit(str(failure))
 
 
-def _become(
-    environment: Environment, script: str, imported: Sequence[Path], variables: dict[str, str]
-) -> NoReturn:
-    paths = os.pathsep.join(map(str, imported))
-    command = [str(environment.python), str(ROOT / "scripts" / script), *sys.argv[1:]]
-    os.execve(command[0], command, os.environ | {"PYTHONPATH": paths} | variables)
+def absolute_out(arguments: Sequence[str], default: Path) -> tuple[Path, list[str]]:
+    """The folder that --out names, seen from here, and all other arguments.
+
+    For a body that runs in another working directory.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out", type=Path, default=default)
+    options, rest = parser.parse_known_args(arguments)
+    return options.out.resolve(), rest

@@ -1,7 +1,7 @@
-"""Imports every module that the installed wheel ships, to find dependencies it forgot to declare.
+"""Imports every module of the installed wheel, to find dependencies that it does not declare.
 
-Run with the interpreter it is installed for, outside the checkout. A module that wants an extra
-which is not installed is named and passed over; anything else that cannot be imported is a failure.
+Run it outside of the checkout with the interpreter that has the wheel. A module that needs an
+extra which is not installed is skipped; any other failed import is an error.
 """
 
 import importlib
@@ -16,7 +16,7 @@ PROGRAMS = ("__main__",)  # importing one runs it
 
 
 def main() -> int:
-    """Import all; print one line; 1 when something is missing."""
+    """Import all modules and print one line; 1 when one cannot be imported."""
     imported, passed_over, wrong = 0, 0, 0
     for name in _modules():
         try:
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _modules() -> Iterator[str]:
-    """Every shipped module's name, read from the file list: nothing is imported to know it."""
+    """The name of every shipped module, from the file list, without importing anything."""
     for file in sorted(map(Path, map(str, files("tidemark") or ()))):
         if file.suffix == ".py" and file.parts[0] in PACKAGES and file.stem not in PROGRAMS:
             parts = file.with_suffix("").parts
@@ -41,7 +41,7 @@ def _modules() -> Iterator[str]:
 
 
 def _shipped_whole() -> bool:
-    """Everything we imported came from the wheel, and tests or scripts did not come along."""
+    """Whether the wheel ships our packages and nothing else."""
     tops = {Path(str(file)).parts[0] for file in files("tidemark") or ()}
     strays = {top for top in tops if not top.startswith(("tidemark-", ".."))}
     strays -= {*PACKAGES}

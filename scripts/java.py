@@ -1,7 +1,6 @@
-"""Finds Java >= 17 for Spark, or gets it, or names the one command that does.
+"""Finds Java 17 or newer for Spark, installs it, or names the command that does.
 
-Owns what "Java is there" means to our scripts. It never changes a system unless it is root on one
-with apt-get. Run by itself it prints the JAVA_HOME it found.
+Installs only as root on a system with apt-get. As a program it prints the JAVA_HOME it found.
 """
 
 import os
@@ -33,11 +32,11 @@ _COMMANDS = {
 
 
 class JavaMissing(Exception):
-    """There is no Java >= 17 and we cannot install it; the message names the command that would."""
+    """There is no Java 17 or newer, and we may not install it; the message names the command."""
 
 
 def ensure_java() -> Path:
-    """The JAVA_HOME of a Java >= 17, installed first where we may. Raises JavaMissing."""
+    """The JAVA_HOME of Java 17 or newer; installs it where we may. Raises JavaMissing."""
     home = find_java() or _install()
     if home is None:
         raise JavaMissing(f"Spark needs Java >= {VERSION_MIN}; install it with: {command()}")
@@ -45,7 +44,7 @@ def ensure_java() -> Path:
 
 
 def find_java() -> Path | None:
-    """The first home of a working Java >= 17: the variable's, the path's, the system's."""
+    """The first JAVA_HOME of a working Java 17 or newer: from JAVA_HOME, PATH, usual places."""
     for home in _homes():
         program = home / "bin" / ("java.exe" if os.name == "nt" else "java")
         if program.exists() and version_of(_banner(program)) >= VERSION_MIN:
@@ -54,7 +53,7 @@ def find_java() -> Path | None:
 
 
 def version_of(banner: str) -> int:
-    """The major version in what `java -version` prints; 0 when it says none. 1.8 counts as 8."""
+    """The major version in the output of `java -version`; 0 without one. 1.8 counts as 8."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', banner)
     if match is None:
         return 0
@@ -94,7 +93,7 @@ def _install() -> Path | None:
     if not (sys.platform == "linux" and shutil.which("apt-get") and os.geteuid() == 0):
         return None
     variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    print("Java >= 17 is not here; installing it with apt-get", file=sys.stderr)
+    print("no Java 17 or newer found; installing it with apt-get", file=sys.stderr)
     subprocess.run(["apt-get", "update", "-qq"], env=variables, check=False)
     for package in _PACKAGES:
         line = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]

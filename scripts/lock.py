@@ -1,10 +1,10 @@
-"""Generates scripts/constraints.txt: one pinned version of everything, for every platform.
+"""Generates scripts/constraints.txt: one pinned version of every dependency, for all platforms.
 
     python3 scripts/lock.py             after a change in pyproject.toml; keeps pins that fit
     python3 scripts/lock.py --upgrade   moves every pin to its newest release
     python3 scripts/lock.py --check     fails when the file is not what the first form would write
 
-It never writes where packages come from: no index, host or path is in the file.
+The file has no index, host or path: it does not say where packages come from.
 """
 
 import argparse
@@ -20,10 +20,10 @@ HEADER = "# Made by scripts/lock.py from pyproject.toml; never edited by hand.\n
 
 
 def main() -> int:
-    """Write or check the file; 0 when it is right."""
+    """Write or check the file; 0 when it is up to date."""
     parser = argparse.ArgumentParser(description="Pin everything that pyproject.toml may install.")
     parser.add_argument("--upgrade", action="store_true", help="move to the newest releases")
-    parser.add_argument("--check", action="store_true", help="only tell whether it is up to date")
+    parser.add_argument("--check", action="store_true", help="only check whether it is up to date")
     options = parser.parse_args()
     pinned = HEADER + _resolve(upgrade=options.upgrade)
     if not options.check:
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _resolve(*, upgrade: bool) -> str:
-    """What uv's resolver says, starting from the present pins unless told to upgrade."""
+    """The result of uv's resolver, which keeps present pins unless told to upgrade."""
     variables = installer_variables(pip_settings(Path(sys.executable)))
     for name in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"):  # the old pins are wishes here, not law
         variables.pop(name)
@@ -54,7 +54,7 @@ def _resolve(*, upgrade: bool) -> str:
 
 
 def _uv() -> list[str]:
-    """This environment's uv; else the one on the path."""
+    """The uv of this environment, else the one on PATH."""
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:

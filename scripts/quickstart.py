@@ -1,10 +1,10 @@
-"""See Tidemark work, from a bare Python 3.11: flights in, Spark reads them back, totals checked.
+"""Shows Tidemark at work from a bare Python 3.11: flights in, Spark reads them, totals checked.
 
     python3 scripts/quickstart.py [--without-spark]
 
 Makes its own environment in .quickstart/, finds Java >= 17 or installs it where apt-get works (else
-names the command and goes on without Spark), and hands over to scripts/flights.py. Needs about 1 GB
-of disk, most of it Spark. Nothing is left running.
+names the command and continues without Spark), and runs scripts/runs/quickstart.py. Needs about
+1 GB of disk, most of it Spark. Leaves nothing running.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import time
 
 from environment import ROOT, Environment, EnvironmentFailed, make
+from handover import SCRIPTS, command
 from java import JavaMissing, ensure_java
 
 WORK = ROOT / ".quickstart"
@@ -23,9 +24,9 @@ STALE_S = 3600
 
 
 def main() -> int:
-    """Set up, run the demonstration, and tell how long each took; its exit code."""
+    """Set up, run the demonstration, print how long each took; the exit code of the run."""
     parser = argparse.ArgumentParser(description="Flights in, Spark reads them back, all checked.")
-    parser.add_argument("--without-spark", action="store_true", help="read by the Python client")
+    parser.add_argument("--without-spark", action="store_true", help="read with the Python client")
     chosen = parser.parse_args()
     started = time.perf_counter()
     variables = {}
@@ -35,7 +36,7 @@ def main() -> int:
         if not chosen.without_spark:
             variables["JAVA_HOME"] = str(ensure_java())
     except JavaMissing as missing:
-        print(f"{missing}\nGoing on without Spark: the Python client will read the flights back.")
+        print(f"{missing}\nContinuing without Spark: the Python client will read the flights back.")
         chosen.without_spark = True
     if chosen.without_spark:
         options.append("--without-spark")
@@ -52,18 +53,19 @@ def main() -> int:
     code = demonstrate(environment, variables, options)
     print(f"Set up in {ready - started:.0f} s, ran in {time.perf_counter() - ready:.0f} s.")
     if code == 0:
-        print('Next: the README\'s "Start a broker". All this made is in .quickstart; delete it.')
+        print("To continue, read README.md. You can delete .quickstart, which this run made.")
     return code
 
 
 def demonstrate(environment: Environment, variables: dict[str, str], options: list[str]) -> int:
-    """Run scripts/flights.py in the environment; it cleans up after Ctrl-C and SIGTERM alike."""
+    """Run the demonstration; it cleans up after Ctrl-C and SIGTERM alike."""
     for left in WORK.glob("run-*"):
         if time.time() - left.stat().st_mtime > STALE_S:
             shutil.rmtree(left, ignore_errors=True)  # of a run that was killed
-    script = ROOT / "scripts" / "flights.py"
-    command = [str(environment.python), str(script), *options]
-    running = subprocess.Popen(command, env={**os.environ, **variables}, cwd=WORK)
+    line = command(environment, "runs.quickstart", options)
+    running = subprocess.Popen(
+        line, env={**os.environ, "PYTHONPATH": str(SCRIPTS), **variables}, cwd=WORK
+    )
     signal.signal(signal.SIGTERM, lambda *_: running.terminate())
     while True:
         try:

@@ -1,1 +1,1 @@
-"""What `scripts/bench.py` measures, one idea a file. Next: scripts/measure.py"""
+"""What `scripts/bench.py` and `scripts/bench_spark.py` measure, one subject in each module."""

@@ -1,7 +1,4 @@
-"""Tidemark's native protocol: batches in by calls and by tasks, out from disk and as they come.
-
-Next: scripts/benchmark/latency.py
-"""
+"""Measures Tidemark's native protocol: appending in batches, reading from disk and live."""
 
 import asyncio
 import time
@@ -19,14 +16,14 @@ VCHANNEL = "by-dev-rootcoord-dml_1_2v0"
 
 
 class Batches:
-    """Of one server, through the Python client."""
+    """Appends to one server and reads from it, with the Python client."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._start, self._held = 1, 0
 
     async def append(self, durability: Durability, messages: int) -> dict[str, float]:
-        """Four tasks, each with one batch of 1,000 under way."""
+        """Append from four tasks, each with one batch of 1,000 in flight."""
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
             start = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
@@ -39,7 +36,7 @@ class Batches:
         return {RATE: sent / took_s, "messages": sent}
 
     async def append_rows(self, rows: int) -> dict[str, float]:
-        """Eight tasks, each with one batch of 1,000 rows under way."""
+        """Append from eight tasks, each with one batch of 1,000 rows in flight."""
         batch = rows_of(BATCH)
         async with connect(self._address) as log:
             if ROWS not in [it.name for it in await log.collections.list()]:
@@ -59,7 +56,7 @@ class Batches:
             return {RATE: sent / (time.perf_counter() - started), "messages": sent}
 
     async def append_singly(self, tasks: int, messages: int) -> dict[str, float]:
-        """So many tasks, each awaiting one append of one message; the client gathers them."""
+        """Append from many tasks that each await one message; the client gathers batches."""
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
             started = time.perf_counter()
@@ -70,7 +67,7 @@ class Batches:
             return {RATE: sent / (time.perf_counter() - started), "messages": sent}
 
     async def read(self, messages: int) -> dict[str, float]:
-        """All that `append` wrote, every payload cut out of its batch."""
+        """Read back everything that `append` wrote, each payload cut out of its batch."""
         if self._held < messages:
             await self.append("fsync", messages)
         seen = 0
@@ -83,7 +80,7 @@ class Batches:
             return {RATE: seen / (time.perf_counter() - started), "messages": seen}
 
     async def tail(self, messages: int) -> dict[str, float]:
-        """What is appended meanwhile, read as it comes; the append sets the pace."""
+        """Read messages while they are appended; the append sets the rate."""
         seen = 0
         async with connect(self._address) as log, connect(self._address) as other:
             next_id = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
@@ -119,7 +116,7 @@ async def _one_by_one(log: Client, messages: int) -> None:
 
 
 def rows_of(count: int) -> Any:
-    """Ten columns, 100 bytes a row."""
+    """A RecordBatch of ten columns, 100 bytes a row."""
     import pyarrow as pa  # noqa: PLC0415 - rows alone need it
 
     numbers = {f"n{at}": pa.array(range(at, at + count), pa.int64()) for at in range(8)}

@@ -2,7 +2,6 @@
 
 Why not `asyncio.sleep`: uvloop rounds to whole milliseconds, so that a step of one millisecond
 would come up to half of it too early or too late.
-Next: scripts/benchmark/latency.py
 """
 
 import asyncio
@@ -25,7 +24,7 @@ class _Spec(ctypes.Structure):
 
 
 class Beats:
-    """Beats every `every_s` seconds, the first one when it is entered, as `started_s` says."""
+    """Beats every `every_s` seconds. The first beat is on entering, at `started_s`."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -35,13 +34,13 @@ class Beats:
         self.started_s = 0.0
 
     async def until(self, when_s: float) -> None:
-        """Wait for the first beat that is not before; returns at once when that time has passed."""
+        """Wait for the first beat at or after that time; returns at once when it has passed."""
         while time.perf_counter() < when_s:
             self._news.clear()
             await self._news.wait()
 
     def __enter__(self) -> Self:
-        """Raises OSError where there is no such timer."""
+        """Raises OSError on a system without such a timer."""
         flags = os.O_NONBLOCK | os.O_CLOEXEC
         self._descriptor = self._checked(self._libc.timerfd_create(MONOTONIC, flags))
         self.started_s = time.perf_counter()

@@ -1,7 +1,4 @@
-"""What the disk gives a loop that does nothing else: the ceiling of everything durable here.
-
-Next: scripts/benchmark/batches.py
-"""
+"""Measures a bare loop of writes and syncs: the upper bound of every durable append."""
 
 import os
 import time
@@ -16,7 +13,7 @@ BODY = bytes(range(256)) * 4
 
 
 def rate(folder: Path, group: int, messages: int) -> dict[str, float]:
-    """Groups of messages written and synced one after the other, into a preallocated file."""
+    """Write and sync groups of messages one after the other, in a preallocated file."""
     groups = messages // group
     block = BODY * group
     with _file(folder, groups * len(block)) as descriptor:
@@ -28,7 +25,7 @@ def rate(folder: Path, group: int, messages: int) -> dict[str, float]:
 
 
 def latency(folder: Path, group: int, times: int) -> dict[str, float]:
-    """How long one write and its sync take."""
+    """Measure one write with its sync, again and again."""
     block = BODY * group
     took_s = []
     with _file(folder, times * len(block)) as descriptor:

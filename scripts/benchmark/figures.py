@@ -1,7 +1,7 @@
 """The arithmetic of a benchmark: percentiles, medians over rounds, ratios within one round.
 
-Pure. Two shared cores make single figures noisy, so what is told of two subjects is the median of
-what each round says of both. Next: scripts/benchmark/report.py
+Single figures on two shared cores are noisy, so two subjects are compared in each round, and the
+median of these ratios is reported.
 """
 
 import math
@@ -18,7 +18,7 @@ ABOVE = {"p50_ms": "p50_above_ms", "p99_ms": "p99_above_ms"}
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one run gave. `cpu_s` and `peak_bytes` are of the subject's server, during the run."""
+    """The result of one run. `cpu_s` and `peak_bytes` are those of the server during the run."""
 
     values: Mapping[str, float]
     cpu_s: float | None = None
@@ -27,7 +27,7 @@ class Round:
 
 @dataclass(slots=True)
 class Series:
-    """The rounds of one subject. `sync`: when what it was given is on disk. `unit`: of its rate."""
+    """The rounds of one subject. `sync`: when its messages are on disk. `unit`: of its rate."""
 
     name: str
     kind: str
@@ -38,16 +38,16 @@ class Series:
     rounds: list[Round] = field(default_factory=list)
 
     def values(self, key: str) -> list[float]:
-        """One figure of each round that has it."""
+        """One figure, of each round that has it."""
         return [it.values[key] for it in self.rounds if key in it.values]
 
     def median(self, key: str) -> float | None:
-        """None when no round has it."""
+        """The median of one figure; None when no round has it."""
         found = self.values(key)
         return statistics.median(found) if found else None
 
     def cpu_us(self) -> float | None:
-        """Microseconds of the server's processor for each message, the median of the rounds."""
+        """CPU time of the server per message, in microseconds; the median of the rounds."""
         found = [
             it.cpu_s / it.values["messages"] * 1e6
             for it in self.rounds
@@ -56,12 +56,15 @@ class Series:
         return statistics.median(found) if found else None
 
     def peak_bytes(self) -> int | None:
-        """The most memory that the server held in any round."""
+        """The peak memory of the server over all rounds."""
         return max([it.peak_bytes for it in self.rounds if it.peak_bytes], default=None)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` of all are not above (nearest rank). ValueError for none."""
+    """The smallest value with at least `share` of all at or below it (nearest rank).
+
+    Raises ValueError without values.
+    """
     if not values or not 0 < share <= 1:
         raise ValueError(f"no percentile {share} of {len(values)} values")
     return sorted(values)[math.ceil(share * len(values)) - 1]
@@ -73,13 +76,13 @@ def quantiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def ratio(mine: Series, other: Series | None, key: str = RATE) -> float | None:
-    """The median of the rounds' ratios; None when there is nothing to compare."""
+    """The median of the rounds' ratios; None without anything to compare."""
     pairs = _pairs(mine, other, key)
     return statistics.median([one / two for one, two in pairs if two]) if pairs else None
 
 
 def above(mine: Series, other: Series | None, key: str) -> float | None:
-    """The median of what the rounds have above the other one's."""
+    """The median over the rounds of the difference to the other series."""
     pairs = _pairs(mine, other, key)
     return statistics.median([one - two for one, two in pairs]) if pairs else None
 
@@ -91,12 +94,12 @@ def _pairs(mine: Series, other: Series | None, key: str) -> list[tuple[float, fl
 
 
 def find(field_of: Iterable[Series], name: str) -> Series | None:
-    """The one of that name."""
+    """The series of that name."""
     return next((it for it in field_of if it.name == name), None)
 
 
 def as_json(field_of: Sequence[Series], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that was measured, for programs."""
+    """Everything that was measured, for the JSON file."""
     return {**about, "subjects": [_subject(it, find(field_of, it.reference)) for it in field_of]}
 
 

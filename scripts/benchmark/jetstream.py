@@ -1,7 +1,4 @@
-"""NATS JetStream: one stream on files, one copy, filled by publishes with acknowledgements.
-
-Next: scripts/benchmark/milvus_protocol.py
-"""
+"""Measures NATS JetStream: one stream on disk, one replica, publishes with acknowledgements."""
 
 import time
 from collections.abc import AsyncIterator
@@ -18,14 +15,14 @@ MESSAGE_S_MAX = 30.0
 
 
 class JetStream:
-    """Of one server."""
+    """Publishes to one NATS server and reads from it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._held = 0
 
     async def append(self, messages: int) -> dict[str, float]:
-        """Publishes, 1,000 of them without an answer at any time."""
+        """Publish with 1,000 unacknowledged messages in flight."""
         async with self._stream() as stream:
             started = time.perf_counter()
             for _ in range(messages):
@@ -39,7 +36,7 @@ class JetStream:
             return {RATE: messages / took_s, "messages": messages}
 
     async def read(self, messages: int) -> dict[str, float]:
-        """What was published, pushed in order, without acknowledgements."""
+        """Read with an ordered push consumer, without acknowledgements."""
         if self._held < messages:
             await self.append(messages)
         async with self._connected() as stream:
@@ -52,7 +49,7 @@ class JetStream:
             return {RATE: messages / took_s, "messages": messages}
 
     async def one_by_one(self, times: int) -> dict[str, float]:
-        """Publishes, each awaited."""
+        """Publish one message after the other, each awaited."""
         took_s = []
         async with self._stream() as stream:
             for _ in range(times):
@@ -62,7 +59,7 @@ class JetStream:
         return quantiles(took_s) | {"messages": times}
 
     async def at_pace(self, pace: Pace) -> dict[str, float]:
-        """Each as soon as it is due, and no more than 1,000 without an answer."""
+        """Publish each message when it is due, with at most 1,000 in flight."""
         answers = Answers(pace.messages)
         async with self._stream() as stream:
 
@@ -75,7 +72,7 @@ class JetStream:
 
     @asynccontextmanager
     async def _stream(self) -> AsyncIterator[Any]:
-        """An empty stream."""
+        """Make an empty stream."""
         self._held = 0
         async with self._connected() as stream:
             if any(it.config.name == STREAM for it in await stream.streams_info()):

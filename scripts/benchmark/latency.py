@@ -1,7 +1,4 @@
-"""How long Tidemark takes for a message: alone, at a fixed rate, and until a reader has it.
-
-Next: scripts/benchmark/channels.py
-"""
+"""Measures Tidemark's latency: one append at a time, at a fixed rate, and from append to reader."""
 
 import asyncio
 import time
@@ -19,13 +16,13 @@ TICK_LOGICAL_BITS = 18
 
 
 class Latency:
-    """Of one server, through the Python client."""
+    """Measures one server with the Python client."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def one_by_one(self, durability: Durability, times: int) -> dict[str, float]:
-        """One task that awaits each append."""
+        """Append from one task that awaits each append."""
         took_s = []
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
@@ -36,7 +33,7 @@ class Latency:
         return quantiles(took_s) | {"messages": times}
 
     async def at_pace(self, pace: Pace) -> dict[str, float]:
-        """Appends, from when each is due until it is durable."""
+        """Append at a fixed rate; each latency counts from when the append was due."""
         answers = Answers(pace.messages)
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
@@ -50,9 +47,9 @@ class Latency:
             return await answers.quantiles() | {"messages": pace.messages}
 
     async def to_a_reader(self, pace: Pace) -> dict[str, float]:
-        """From when each is due until a reader has its payload; and how old the closed tick is.
+        """Measure from when each append was due until a reader has its payload, and tick ages.
 
-        The reader is there before the first: what opening it takes is not looked for here.
+        The reader is open before the first append: opening it is not measured.
         """
         answers = Answers(pace.messages)
         due_at: list[float] = []
@@ -63,7 +60,7 @@ class Latency:
             fresh = Freshness()
 
             async def offer(count: int, due_s: float) -> None:
-                fresh.look()
+                fresh.sample()
                 for _ in range(count):
                     payload = len(due_at).to_bytes(NUMBER_BYTES, "little") + REST
                     due_at.append(due_s)
@@ -78,23 +75,23 @@ class Latency:
 
 
 class Freshness:
-    """How old the newest closed tick of a reader is, looked at every millisecond."""
+    """The age of a reader's newest closed tick, sampled every millisecond."""
 
     def __init__(self) -> None:
         self._closed_ms = 0
         self._ages_s: list[float] = []
 
     def closed(self, tick: int) -> None:
-        """A reader was told that this tick is closed."""
+        """Take note of a closed tick that a reader got."""
         self._closed_ms = max(self._closed_ms, tick >> TICK_LOGICAL_BITS)
 
-    def look(self) -> None:
-        """Note how old it is now; nothing before the first one."""
+    def sample(self) -> None:
+        """Sample the age of the newest closed tick; nothing before the first one."""
         if self._closed_ms:
             self._ages_s.append(time.time() - self._closed_ms / 1000)
 
     def figures(self) -> dict[str, float]:
-        """The percentiles of the looks."""
+        """The percentiles of the samples."""
         return {
             "fresh_p50_ms": percentile(self._ages_s, 0.5) * 1000,
             "fresh_p99_ms": percentile(self._ages_s, 0.99) * 1000,

@@ -1,7 +1,4 @@
-"""Tidemark through Milvus's Produce and Consume: one message a gRPC frame, with the Python client.
-
-Next: scripts/benchmark/batches.py
-"""
+"""Measures Milvus's Produce and Consume on Tidemark: one message per gRPC frame."""
 
 import asyncio
 import time
@@ -20,14 +17,14 @@ VCHANNEL = "by-dev-rootcoord-dml_1_1v0"
 
 
 class MilvusProtocol:
-    """Of one server."""
+    """Produces to one server and consumes from it, with the Python client."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._start, self._held = 1, 0
 
     async def append(self, messages: int) -> dict[str, float]:
-        """Two calls of 500 messages are under way at any time."""
+        """Append with two calls of 500 messages in flight."""
         half = [SINGLE] * (IN_FLIGHT // 2)
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
@@ -41,7 +38,7 @@ class MilvusProtocol:
             return {RATE: sent / (time.perf_counter() - started), "messages": sent}
 
     async def append_mixed(self, size: int, messages: int) -> dict[str, float]:
-        """As `append`, but one message in ten is in a transaction of `size` bodies beside it."""
+        """As `append`, but one message in ten is in a transaction of `size` messages."""
         bodies = [SINGLE] * size
         chunk = IN_FLIGHT // 2
         async with connect(self._address) as log:
@@ -55,7 +52,7 @@ class MilvusProtocol:
             return {RATE: sent / (time.perf_counter() - started), "messages": sent}
 
     async def read(self, messages: int) -> dict[str, float]:
-        """All that `append` wrote, one message after the other."""
+        """Read back everything that `append` wrote, one message after the other."""
         if self._held < messages:
             await self.append(messages)
         seen = 0

@@ -1,8 +1,7 @@
-"""Messages at a fixed rate, whatever becomes of them: so that waiting is counted, and not left out.
+"""Offers messages at a fixed rate (an open loop), so that waiting before a send is counted, too.
 
-Each message has a time at which it is due, and its latency counts from there, also when the sender
-itself comes late. By `perf_counter`: the clock of uvloop stands still for a whole turn of the loop.
-Next: scripts/benchmark/beats.py
+Each message has a time when it is due, and its latency counts from there, also when the sender is
+late. Uses `perf_counter`, because uvloop's clock does not advance within one turn of its loop.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ BEHIND_S_MAX = 3.0
 
 
 class Behind(Exception):
-    """The subject takes less than the rate: what it would be asked for only piles up."""
+    """The subject is slower than the rate, so that unsent messages pile up."""
 
 
 Offer = Callable[[int, float], Awaitable[None]]
@@ -30,19 +29,19 @@ Offer = Callable[[int, float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast and for how long."""
+    """A rate, and for how long it is kept."""
 
     rate: int
     seconds: float
 
     @property
     def messages(self) -> int:
-        """In all."""
+        """The number of messages."""
         return self.each * self.steps
 
     @property
     def each(self) -> int:
-        """Due together, every millisecond."""
+        """The number of messages that are due together, each millisecond."""
         return max(1, int(self.rate * STEP_S))
 
     @property
@@ -50,7 +49,7 @@ class Pace:
         return int(self.rate * self.seconds) // self.each
 
     async def keep(self, offer: Offer) -> None:
-        """Offer all of them, each when it is due, or late. Raises Behind when far too late."""
+        """Offer each message when it is due, or late. Raises Behind when far too late."""
         step_s = self.each / self.rate
         with Beats(step_s) as beats:
             for step in range(self.steps):
@@ -63,7 +62,7 @@ class Pace:
 
 
 class Answers:
-    """Latencies as they come in, until all are there."""
+    """Collects latencies until all have arrived."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
@@ -72,13 +71,13 @@ class Answers:
         self.took_s: list[float] = []
 
     def came(self, due_s: float, count: int = 1) -> None:
-        """So many that were due then."""
+        """Count that many answers to messages that were due at that time."""
         self.took_s += [time.perf_counter() - due_s] * count
         if len(self.took_s) >= self._expected:
             self._all.set()
 
     def settles(self, future: "asyncio.Future[Any]", due_s: float, count: int = 1) -> None:
-        """Count them when the future is done; its error ends the measurement."""
+        """Count answers when the future is done; its error ends the measurement."""
         future.add_done_callback(lambda done: self._settled(done, due_s, count))
 
     def _settled(self, done: "asyncio.Future[Any]", due_s: float, count: int) -> None:
@@ -89,7 +88,7 @@ class Answers:
             self.came(due_s, count)
 
     async def quantiles(self) -> dict[str, float]:
-        """When all have come. Raises Behind when some do not."""
+        """Wait for all answers; their percentiles. Raises Behind when some do not arrive."""
         try:
             await asyncio.wait_for(self._all.wait(), SETTLE_S_MAX)
         except TimeoutError:

@@ -1,7 +1,4 @@
-"""What was measured as one picture: bars for medians, a dot for each round.
-
-Next: scripts/measure.py
-"""
+"""Draws the results as one picture: a bar for each median, a dot for each round."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +23,7 @@ BAR_INCHES = 0.28
 
 
 def draw(field_of: Sequence[Series], path: Path) -> None:
-    """A panel for each kind, one below the other, as tall as its bars need."""
+    """Draw one panel for each kind, one below the other, as tall as its bars need."""
     panels = [
         (title, subjects)
         for kind, title in KINDS.items()

@@ -1,7 +1,4 @@
-"""Redis Streams: one stream, filled through pipelines and read back from its start.
-
-Next: scripts/benchmark/jetstream.py
-"""
+"""Measures Redis Streams: one stream, filled through pipelines and read back from its start."""
 
 import asyncio
 import time
@@ -17,14 +14,14 @@ STREAM = "bench"
 
 
 class RedisStreams:
-    """Of one server."""
+    """Appends to one Redis server and reads from it."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
         self._held = 0
 
     def append(self, messages: int) -> dict[str, float]:
-        """XADD in pipelines of 1,000, one after the other."""
+        """Append by XADD in pipelines of 1,000, one after the other."""
         self._server.delete(STREAM)
         started = time.perf_counter()
         for at in range(0, messages, TOGETHER):
@@ -36,7 +33,7 @@ class RedisStreams:
         return {RATE: messages / (time.perf_counter() - started), "messages": messages}
 
     def read(self, messages: int) -> dict[str, float]:
-        """XREAD of 1,000 at a time, from the start."""
+        """Read by XREAD, 1,000 messages a call, from the start."""
         if self._held < messages:
             self.append(messages)
         last, seen = "0", 0
@@ -47,7 +44,7 @@ class RedisStreams:
         return {RATE: seen / (time.perf_counter() - started), "messages": seen}
 
     def one_by_one(self, times: int) -> dict[str, float]:
-        """XADD, each awaited."""
+        """Append by XADD, each awaited."""
         took_s = []
         for _ in range(times):
             started = time.perf_counter()
@@ -56,7 +53,7 @@ class RedisStreams:
         return quantiles(took_s) | {"messages": times}
 
     async def at_pace(self, pace: Pace) -> dict[str, float]:
-        """What is due together goes as one pipeline, on one of up to 32 connections."""
+        """Append what is due together as one pipeline, on one of up to 32 connections."""
         from redis.asyncio import (  # noqa: PLC0415 - it may be missing
             BlockingConnectionPool,
             Redis,

@@ -1,7 +1,4 @@
-"""What was measured as tables for a person, none wider than 100 columns.
-
-Next: scripts/benchmark/picture.py
-"""
+"""Writes the results as tables, none wider than 100 columns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,15 +18,15 @@ TITLES = {
 
 
 AGES = ("fresh_p50_ms", "fresh_p99_ms")
-"""How old what is closed is for a reader, meanwhile."""
+"""The age of the newest closed tick of the reader, meanwhile."""
 BESIDE = {"Redis XADD, always": "Redis", "Redis XREAD, 1,000 a call": "Redis"}
-"""The short name of what others stand beside, for a heading."""
+"""The short name of a baseline, for a heading."""
 
 
 def tables(
     field_of: Sequence[Series], disks: Sequence[str], missing: Mapping[str, str]
 ) -> list[Table]:
-    """One table for each kind. `disks`: names of what appends are compared with."""
+    """One table for each kind. `disks`: names of the disk loops that appends are compared with."""
     found = []
     for kind, title in TITLES.items():
         subjects = [it for it in field_of if it.kind == kind and it.rounds]
@@ -43,7 +40,7 @@ def tables(
 
 
 def console(width: int = WIDTH) -> Console:
-    """As wide as the tables are made for, whatever the terminal is."""
+    """A console of the width that the tables are made for, on any terminal."""
     return Console(width=width)
 
 

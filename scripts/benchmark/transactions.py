@@ -1,7 +1,4 @@
-"""Tidemark's native batches of one size, without transactions and with some among them.
-
-Next: scripts/benchmark/latency.py
-"""
+"""Measures native batches of one size, without transactions and with some among them."""
 
 import asyncio
 import time
@@ -18,17 +15,17 @@ TXN_SHARE = 10
 
 
 class Transactions:
-    """Of one server, through the Python client."""
+    """Appends to one server with the Python client."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def plain(self, size: int, messages: int) -> dict[str, float]:
-        """Tasks that each have one batch of this size under way."""
+        """Append from tasks that each have one batch of this size in flight."""
         return await self._run(size, messages, txns=False)
 
     async def mixed(self, size: int, messages: int) -> dict[str, float]:
-        """The same, but one batch in ten is all of a transaction, beside them."""
+        """The same, but one batch in ten is a transaction of its own."""
         return await self._run(size, messages, txns=True)
 
     async def _run(self, size: int, messages: int, *, txns: bool) -> dict[str, float]:

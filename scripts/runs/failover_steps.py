@@ -1,8 +1,4 @@
-"""What the processes of a cluster say of a failover, step by step, in the lines of their logs.
-
-Owns the reading of the lines (JSON, one a line) and the table of steps. Measures nothing itself.
-Next: scripts/gaps.py
-"""
+"""Reads the steps of a failover, with their times, out of the JSON logs of a cluster."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 LEVELS = "error,broker.coordinator=debug,broker.node=debug"
-"""What the processes have to be told to log."""
+"""The log level that the processes need for their steps to be in the log."""
 
 STEPS: Mapping[str, str] = {
     "node lost": "death noticed",
@@ -24,12 +20,12 @@ STEPS: Mapping[str, str] = {
     "node has opened it": "coordinator hears of it",
     "owner confirmed": "owner confirmed, durable",
 }
-"""How the line of a step begins, in their order, and what it is called here."""
+"""The first words of each step's log line, in order, and the name of the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How long after the kill the first channel came to it, and the last one."""
+    """How long after the kill the first and the last channel reached a step."""
 
     name: str
     first_s: float
@@ -40,7 +36,7 @@ class Step:
 
 
 def steps_between(log: Path, begin_s: float, end_s: float) -> list[Step]:
-    """The steps that were logged in this time; both are seconds since 1970."""
+    """The steps logged between two times, in seconds since 1970."""
     met: dict[str, list[float]] = {}
     for said, at_s in _lines(log):
         name = next((name for start, name in STEPS.items() if said.startswith(start)), None)
@@ -49,13 +45,13 @@ def steps_between(log: Path, begin_s: float, end_s: float) -> list[Step]:
     return [Step(name, min(met[name]), max(met[name])) for name in STEPS.values() if name in met]
 
 
-def told(steps: Sequence[Step]) -> str:
-    """A line for each."""
+def lines_of(steps: Sequence[Step]) -> str:
+    """One line for each step, in one text."""
     return "\n".join(map(str, steps))
 
 
 def _lines(log: Path) -> Iterator[tuple[str, float]]:
-    """What is no line of JSON, or only half written yet, says nothing about a step."""
+    """The event and time of each line; skips lines that are not JSON, or half written."""
     with log.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:

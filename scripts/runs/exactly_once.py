@@ -1,7 +1,4 @@
-"""The kills of `scripts/exactly_once.py`, in an environment that has Spark. It owns the printing.
-
-Next: tests/spark/exactly_once/run.py
-"""
+"""Kills task, driver and broker under a Spark query with state, and compares every row."""
 
 import argparse
 import sys
@@ -18,11 +15,13 @@ SHOWN = 10
 
 
 def main() -> int:
-    """1 when a row is missing, or there too often, or when that was not found out."""
+    """1 when a row is missing or duplicated, or when the run could not find out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a new folder for data, checkpoint and log")
+    parser.add_argument(
+        "--keep", type=Path, help="keep data, checkpoint and log in this new folder"
+    )
     given = parser.parse_args()
     began_s = time.monotonic()
 
@@ -36,7 +35,7 @@ def main() -> int:
         try:
             anyio.run(run.run, given.kills)
         except* NoProgress as failures:
-            print(*failures.exceptions, "the query did not come back", sep="\n")
+            print(*failures.exceptions, "the query did not recover", sep="\n")
     _show(run.report)
     return int(not run.report.good)
 
@@ -49,12 +48,12 @@ def _show(report: Report) -> None:
             print(f"{kind:10} {len(back_s):5} {median(back_s):35.1f} {max(back_s):6.1f}")
     print(
         f"\n{len(report.kills)} kills, {report.drivers} drivers, {report.batches} micro-batches"
-        f"\n{report.numbers:,} numbers in the log must come to {report.asked:,} rows:"
-        f" {report.rows:,} rows came out"
+        f"\n{report.numbers:,} numbers in the log require {report.asked:,} rows; the sink has"
+        f" {report.rows:,} rows"
     )
-    for what, rows in (("missing", report.missing), ("there too often", report.too_many)):
+    for what, rows in (("missing", report.missing), ("duplicated", report.too_many)):
         print(f"{len(rows):,} rows {what}", *rows[:SHOWN], sep="\n  ")
-    print("each row is there once" if report.good else "NOT EXACTLY ONCE")
+    print("every row exactly once" if report.good else "NOT EXACTLY ONCE")
 
 
 if __name__ == "__main__":

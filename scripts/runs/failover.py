@@ -1,8 +1,8 @@
-"""The kills of `scripts/failover.py`, and how long nothing was acknowledged after each.
+"""Kills a process of a cluster again and again, and measures the gaps in appends.
 
-Appends to every pchannel one message after the other, and kills, again and again. A gap is the
-longest time between two acknowledged appends on one of the pchannels that were hit, from the kill
-until all is whole again. Owns the load and the figures. Next: scripts/failover_steps.py
+Appends one message after the other to every pchannel meanwhile. The gap of a kill is the longest
+time between two acknowledged appends on any pchannel of the killed process, from the kill until
+every pchannel is served and every node is back.
 """
 
 import argparse
@@ -21,24 +21,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-from failover_steps import LEVELS, steps_between, told
 
 from broker.client import Client, TidemarkError, connect
+from runs.failover_steps import LEVELS, lines_of, steps_between
 
 COLLECTION = "failover"
 APPEND_S = 60.0
 PAUSE_S = 0.02
 SETTLE_S = 60.0
 AFTER_S = 0.3
-"""Between all being whole and the next kill: what is measured is no failover of a failover."""
+"""Between the end of a failover and the next kill, so that failovers do not overlap."""
 PAYLOAD = b"." * 1024
 SLOWEST = 3
-"""So many kills are told step by step."""
+"""Number of kills that are reported step by step."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """One vchannel, when its newest append was acknowledged, and its longest gap since a kill."""
+    """One vchannel: when its newest append was acknowledged, and its longest gap since a kill."""
 
     vchannel: str
     acknowledged: int = 0
@@ -53,7 +53,7 @@ class Lane:
         return self.vchannel.rpartition("_")[0]
 
     def mark(self) -> None:
-        """Something is about to be killed."""
+        """Start a new measurement; call right before a kill."""
         self.longest_s = self.longest_until_s = 0.0
 
     def landed(self) -> None:
@@ -73,7 +73,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Who was killed and when, how many pchannels it hit, and the longest gap of them."""
+    """One kill: its victim and time, how many pchannels it hit, and their longest gap."""
 
     victim: str
     at_s: float
@@ -87,7 +87,7 @@ class Kill:
 
 @dataclass(slots=True)
 class Cluster:
-    """What runs. `coordinator`: None when it must live, because it started the nodes."""
+    """The running processes. `coordinator`: None where it started the nodes and must live."""
 
     address: str
     nodes: int
@@ -96,7 +96,7 @@ class Cluster:
 
 
 class Restarted:
-    """A process that can be killed and is started again at once."""
+    """A process that is started again right after it was killed."""
 
     def __init__(self, *arguments: str, log: Path) -> None:
         self._arguments = arguments
@@ -104,7 +104,7 @@ class Restarted:
         self.process = self._start()
 
     def kill(self) -> None:
-        """Returns when the next one has been started, not when it is ready."""
+        """Kill and restart it; returns before the new process is ready."""
         self.process.kill()
         self.process.wait()
         self.process = self._start()
@@ -114,7 +114,7 @@ class Restarted:
         self.process.wait(timeout=30)
 
     def address(self) -> str:
-        """Where it listens, once it says that it is ready."""
+        """The address of its ready line; waits for that line."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
@@ -131,7 +131,7 @@ class Restarted:
 
 
 async def append_for_ever(log: Client, lane: Lane) -> None:
-    """One after the other; what is cut off by a kill is sent again by the client."""
+    """Append one message after the other; the client retries what a kill interrupted."""
     while True:
         try:
             await log.append(lane.vchannel, PAYLOAD, deadline_s=APPEND_S)
@@ -144,7 +144,7 @@ async def append_for_ever(log: Client, lane: Lane) -> None:
 
 
 async def node_pids(log: Client) -> dict[int, int]:
-    """Of the nodes that run."""
+    """The pid of each running node, by node ID."""
     return {
         int(actor.path.rpartition("-")[2]): int(actor.extra["pid"])
         for actor in await log.actors()
@@ -153,7 +153,7 @@ async def node_pids(log: Client) -> dict[int, int]:
 
 
 async def whole(log: Client, nodes: int) -> dict[str, int]:
-    """The owner of each pchannel, once all are served and every node is back."""
+    """Wait until all pchannels are served and every node is back; the owner of each pchannel."""
     with anyio.fail_after(SETTLE_S):
         while True:
             try:
@@ -172,7 +172,7 @@ async def whole(log: Client, nodes: int) -> dict[str, int]:
 
 
 async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.Random) -> Kill:
-    """One kill, and what came of it once all is whole again."""
+    """Kill one process, wait for the end of the failover, and return what was measured."""
     owners = await whole(log, cluster.nodes)
     await anyio.sleep(AFTER_S)
     node = chosen.choice(sorted(set(owners.values())))
@@ -197,7 +197,7 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
 
 
 async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], int, int]:
-    """Each kill; how many appends were acknowledged, and how many failed."""
+    """The kills, the number of acknowledged appends, and the number of failed ones."""
     chosen = random.Random(seed)
     done: list[Kill] = []
     async with connect(cluster.address) as log:
@@ -217,7 +217,7 @@ async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], 
 
 @contextmanager
 def served(folder: Path, nodes: int) -> Iterator[Cluster]:
-    """A coordinator that starts its nodes itself."""
+    """Run a coordinator that starts its nodes."""
     log, data = folder / "log", ("--data-dir", str(folder / "data"))
     serving = Restarted("serve", "--nodes", str(nodes), *data, "--listen", "127.0.0.1:0", log=log)
     try:
@@ -227,8 +227,8 @@ def served(folder: Path, nodes: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def by_hand(folder: Path, nodes: int) -> Iterator[Cluster]:
-    """A coordinator and nodes that do not depend on it."""
+def started_separately(folder: Path, nodes: int) -> Iterator[Cluster]:
+    """Run a coordinator and nodes that survive its death."""
     log, data = folder / "log", ("--data-dir", str(folder / "data"))
     address = f"127.0.0.1:{free_port()}"
     with ExitStack() as running:
@@ -236,21 +236,21 @@ def by_hand(folder: Path, nodes: int) -> Iterator[Cluster]:
         running.callback(coordinator.stop)
         coordinator.address()
         for number in range(1, nodes + 1):
-            told_node = ("--node-id", str(number), "--coordinator", address)
-            node = Restarted("node", *told_node, *data, "--listen", "127.0.0.1:0", log=log)
+            node_options = ("--node-id", str(number), "--coordinator", address)
+            node = Restarted("node", *node_options, *data, "--listen", "127.0.0.1:0", log=log)
             running.callback(node.stop)
         yield Cluster(address, nodes, log, coordinator)
 
 
 def free_port() -> int:
-    """One that nobody listens on now; the coordinator must come back to the same."""
+    """A port that nobody listens on now; a restarted coordinator must use the same one."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The smallest value that so many are not above."""
+    """The smallest value with at least `share` of all values at or below it."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -261,10 +261,17 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--coordinator", action="store_true", help="kill it, and not nodes")
-    parser.add_argument("--p99-max", type=float, default=0.0, help="seconds; 0: only measure")
+    parser.add_argument(
+        "--coordinator", action="store_true", help="kill the coordinator instead of nodes"
+    )
+    parser.add_argument(
+        "--p99-max",
+        type=float,
+        default=0.0,
+        help="exit with 1 when p99 is longer, in seconds; 0: only measure",
+    )
     arguments = parser.parse_args()
-    start = by_hand if arguments.coordinator else served
+    start = started_separately if arguments.coordinator else served
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         with start(Path(folder), arguments.nodes) as cluster:
             done, acknowledged, errors = anyio.run(
@@ -273,7 +280,7 @@ def main() -> int:
         slowest = sorted(enumerate(done, 1), key=lambda it: -it[1].gap_s)[:SLOWEST]
         for number, it in slowest:
             print(f"\nkill {number}: {it}, over {it.over_s - it.at_s:.3f} s after it")
-            print(told(steps_between(cluster.log, it.at_s, it.over_s)))
+            print(lines_of(steps_between(cluster.log, it.at_s, it.over_s)))
     gaps = [it.gap_s for it in done]
     figures = {
         "kills": len(gaps),

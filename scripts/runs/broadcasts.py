@@ -1,6 +1,6 @@
-"""The broadcasts of `scripts/broadcasts.py`: their times, and the order of those that conflict.
+"""Measures broadcasts, and checks that conflicting ones have one order everywhere.
 
-Runs a broker of its own in this process, with its data on the disk of --folder.
+Runs a broker in this process, with its data below --folder.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """All three figures over one broker."""
+    """Measure all three figures on one broker."""
     with TemporaryDirectory(dir=options.folder) as name:
         pchannels = max(16, options.vchannels)
         settings = Settings(data_dir=Path(name), listen="127.0.0.1:0", pchannels=pchannels)
@@ -55,13 +55,13 @@ async def measure(options: argparse.Namespace) -> None:
 
 
 async def one_by_one(log: Client, vchannels: Sequence[str], count: int) -> None:
-    """Each waits for the one before."""
+    """Measure broadcasts of which each waits for the one before."""
     taken_s = [await timed(log, vchannels, number) for number in range(count)]
-    tell(f"{count} broadcasts to {len(vchannels)} vchannels, one by one", taken_s)
+    report(f"{count} broadcasts to {len(vchannels)} vchannels, one by one", taken_s)
 
 
 async def at_once(log: Client, vchannels: Sequence[str], count: int) -> None:
-    """Sixteen under way all the time, with keys that do not conflict."""
+    """Measure sixteen concurrent broadcasts, with keys that do not conflict."""
     numbers = iter(range(count))
     taken_s: list[float] = []
 
@@ -75,18 +75,18 @@ async def at_once(log: Client, vchannels: Sequence[str], count: int) -> None:
         for _ in range(16):
             tasks.create_task(worker())
     rate = count / (time.perf_counter() - started)
-    tell(f"the same, 16 at once ({rate:.0f} a second)", taken_s)
+    report(f"the same, 16 at once ({rate:.0f} a second)", taken_s)
 
 
 async def timed(log: Client, vchannels: Sequence[str], number: int) -> float:
-    """Seconds until it took effect everywhere."""
+    """Seconds from the call until the broadcast is on every vchannel."""
     started = time.perf_counter()
     await log.broadcast.append(vchannels, b"ddl", keys=[ResourceKey.collection(f"c{number}")])
     return time.perf_counter() - started
 
 
 async def conflicting(log: Client, vchannels: Sequence[str], count: int) -> None:
-    """Random keys of eight, random vchannels; then every pair that conflicts is compared."""
+    """Broadcast with random keys out of eight to random vchannels; compare conflicting pairs."""
     chosen = random.Random(count)
     keys = [frozenset(chosen.sample(range(KEYS), chosen.randint(1, 3))) for _ in range(count)]
     targets = [chosen.sample(list(vchannels), chosen.randint(2, 6)) for _ in range(count)]
@@ -114,7 +114,7 @@ async def conflicting(log: Client, vchannels: Sequence[str], count: int) -> None
 async def compare(
     log: Client, vchannels: Sequence[str], keys: Sequence[frozenset[int]], ids: dict[int, int]
 ) -> int:
-    """How many pairs; SystemExit with the first one that is out of order."""
+    """The number of pairs compared. Raises SystemExit at the first one that is out of order."""
     pairs = 0
     for vchannel in vchannels:
         found = [it.payload async for it in log.read(vchannel, until="now").messages()]
@@ -127,8 +127,8 @@ async def compare(
     return pairs
 
 
-def tell(what: str, taken_s: list[float]) -> None:
-    """Median and 99th percentile, in milliseconds."""
+def report(what: str, taken_s: list[float]) -> None:
+    """Print median and 99th percentile, in milliseconds."""
     cuts = statistics.quantiles(taken_s, n=100)
     print(f"{what}: p50 {cuts[49] * 1000:.1f} ms, p99 {cuts[98] * 1000:.1f} ms")
 

@@ -1,12 +1,11 @@
-"""The measurement itself, run inside the environment that `scripts/bench_spark.py` made.
+"""Measures Spark's source and sink on one filled broker; prints a table, writes a JSON file.
 
-A broker is filled once; then each subject reads all of it, round after round, from the broker
-through Spark's workers into `noop`, or into another collection: staged, committed and synced. Of a
-stream the time is that of its micro-batches, planning included (`triggerExecution`), as Spark tells
-it: starting a query takes a second or two whatever it reads. Of a batch query it is all of it, so
-there are two, and what the larger one has more than the smaller one, by the time that takes more,
-is the rate without the start. What the broker sends is counted by its own meter of bytes that
-consumers were given.
+The broker is filled once. Then each subject reads everything, round after round, through Spark's
+workers into `noop`, or into another collection (staged, committed and synced). The time of a
+stream is the sum of its micro-batches as Spark reports them (`triggerExecution`, with planning),
+because starting a query takes a second or two whatever it reads. The time of a batch query is all
+of it; the rate without the start is the difference in rows of a large and a small query, divided
+by the difference of their times. Bytes sent are the broker's own metric of bytes consumed.
 """
 
 import argparse
@@ -14,13 +13,9 @@ import asyncio
 import json
 import os
 import platform
-import signal
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,8 +24,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+from local_spark import local_spark
 from rich.console import Console
 from rich.table import Table
+from served_broker import served_broker
 
 from broker.client import connect
 
@@ -38,7 +35,8 @@ SHARDS = 4
 BATCH_ROWS = 1_000
 MESSAGE_BYTES = 100
 FEWER = 5
-"""The smaller of two batch queries has one of so many parts of the rows."""
+"""The smaller of the two batch queries reads 1/FEWER of the rows."""
+KEPT_PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
 SYNCED = "each append was synced (fdatasync) before its answer; reading waits for no sync"
 PACKAGES = ("tidemark", "pyspark", "pyarrow", "grpclib", "uvloop")
 WAIT_S = 300
@@ -47,10 +45,10 @@ console = Console(width=100)
 
 @dataclass(slots=True)
 class Subject:
-    """One way to read, and what each round of it gave.
+    """One way to read, and the results of its rounds.
 
-    `topic`: the collection that the rows are written to; "" for nowhere. `batch`: a batch query,
-    and no stream; of `share` of the rows.
+    `topic`: the collection that the rows are written to; "" for `noop`. `batch`: a batch query
+    instead of a stream, over 1/`share` of the rows.
     """
 
     name: str
@@ -90,7 +88,7 @@ SUBJECTS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A filled broker: where it and its meters are, how much it has, and the tick of a part."""
+    """A filled broker: its addresses, its rows, and the tick at the end of the first part."""
 
     address: str
     meters: str
@@ -99,17 +97,20 @@ class Place:
 
 
 def main() -> int:
-    """Fill, measure, print, write a JSON file; 1 when a subject did not read what there is."""
+    """Fill, measure, print, write a JSON file. Ends with 1 when a subject misses rows."""
     options = parsed()
     words = [word.lower() for word in options.only.split("|") if word]
     subjects = [
         it for it in SUBJECTS if not words or any(word in it.name.lower() for word in words)
     ]
     options.out.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=options.out) as name, broker(Path(name)) as (address, meters):
-        tick = asyncio.run(fill(address, options.rows))
-        place = Place(address, meters, options.rows, tick)
-        spark = session(Path(name))
+    with (
+        TemporaryDirectory(dir=options.out) as name,
+        served_broker(Path(name) / "data", "--metrics-port", "0") as broker,
+    ):
+        tick = asyncio.run(fill(broker.address, options.rows))
+        place = Place(broker.address, broker.metrics, options.rows, tick)
+        spark = local_spark(Path(name), {KEPT_PROGRESS: "10000"})
         try:
             for number in range(options.rounds + 1):
                 for subject in subjects:
@@ -122,7 +123,7 @@ def main() -> int:
     if FEW in subjects and ALL in subjects:
         rate = between(FEW, ALL)
         found["batch_query_without_its_start_rows_per_s"] = rate
-        told = f"{rate:,.0f} rows/s" if rate else "not to be told: the larger took no longer"
+        told = f"{rate:,.0f} rows/s" if rate else "unknown: the larger query took no longer"
         console.print(f"Batch query without its start: {told}")
     (options.out / "bench_spark.json").write_text(json.dumps(found, indent=1) + "\n")
     console.print(f"bench_spark.json is in {options.out.resolve()}")
@@ -130,40 +131,23 @@ def main() -> int:
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """The parsed command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="in each collection")
-    parser.add_argument("--out", type=Path, default=Path(), help="a folder, made when missing")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows in each collection")
+    parser.add_argument(
+        "--out", type=Path, default=Path(), help="the folder for the results; made when missing"
+    )
     parser.add_argument("--only", default="", help="A|B|…: subjects with one of these in the name")
     options = parser.parse_args()
     least = BATCH_ROWS * SHARDS * FEWER
     if options.rounds < 1 or options.rows % least or options.rows < least:
-        parser.error(f"--rounds is 1 or more, --rows a multiple of {least:,}")
+        parser.error(f"--rounds must be 1 or more, and --rows a multiple of {least:,}")
     return options
 
 
-@contextmanager
-def broker(folder: Path) -> Iterator[tuple[str, str]]:
-    """A broker on free ports: its address, and that of its meters."""
-    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(folder / "data")]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--metrics-port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        ready = process.stdout.readline()
-        words = dict(word.split("=", 1) for word in ready.split()[2:])
-        yield words["listen"], words["metrics"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-
-
 async def fill(address: str, rows: int) -> int:
-    """The same rows in each collection, synced; the tick of one of `FEWER` parts of the first."""
+    """Append the same rows to each collection; the tick after 1/`FEWER` of the first one."""
     narrow = pa.record_batch(
         {
             "number": pa.array(range(BATCH_ROWS)),
@@ -192,7 +176,7 @@ async def fill(address: str, rows: int) -> int:
 async def appended(
     vchannels: Sequence[str], times: int, append: Callable[[str], Awaitable[Any]]
 ) -> None:
-    """So many batches on each vchannel, one after the other."""
+    """Append that many batches to each vchannel, one after the other."""
 
     async def on(vchannel: str) -> None:
         for _ in range(times):
@@ -204,7 +188,7 @@ async def appended(
 
 
 def once(spark: Any, place: Place, subject: Subject, *, keep: bool) -> None:
-    """Read all of it; the first round warms Spark up and does not count."""
+    """Read everything once; with `keep` False the result does not count (Spark warms up)."""
     before = sent_bytes(place.meters)
     rows, took_s = (queried if subject.batch else streamed)(spark, place, subject, keep)
     wanted = place.rows // subject.share
@@ -219,7 +203,7 @@ def once(spark: Any, place: Place, subject: Subject, *, keep: bool) -> None:
 
 
 def streamed(spark: Any, place: Place, subject: Subject, _keep: bool) -> tuple[int, float]:
-    """All there is in micro-batches: the rows, and the seconds that these took."""
+    """Read everything in micro-batches: the number of rows, and the seconds they took."""
     reader = spark.readStream.format("tidemark").options(**subject.options)
     frame = (
         reader.option("server", place.address)
@@ -244,7 +228,7 @@ def streamed(spark: Any, place: Place, subject: Subject, _keep: bool) -> tuple[i
 
 
 def queried(spark: Any, place: Place, subject: Subject, keep: bool) -> tuple[int, float]:
-    """A batch query from its start to its end. `noop` counts nothing: the first round does."""
+    """Run a batch query; only with `keep` False are rows counted, because `noop` counts none."""
     reader = spark.read.format("tidemark").options(**subject.options)
     if subject.share > 1:
         reader = reader.option("endingTick", str(place.part_tick))
@@ -256,13 +240,13 @@ def queried(spark: Any, place: Place, subject: Subject, keep: bool) -> tuple[int
 
 
 def between(few: Subject, all: Subject) -> float:
-    """Rows a second of what one query has more than another; 0 when that took no time."""
+    """The rate of the rows that `all` reads more than `few`; 0 when they took no more time."""
     more_s = median(all.seconds) - median(few.seconds)
     return (all.rows - few.rows) / more_s if more_s > 0 else 0.0
 
 
 def sent_bytes(meters: str) -> int:
-    """What consumers were given so far."""
+    """Bytes that the broker has sent to consumers so far."""
     with urllib.request.urlopen(meters, timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return round(sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(CONSUMED)))
@@ -271,36 +255,8 @@ def sent_bytes(meters: str) -> int:
 CONSUMED = "tidemark_streamingnode_consume_bytes_total{"
 
 
-def session(folder: Path) -> Any:
-    """A quiet local Spark on two cores."""
-    quiet = folder / "log4j2.properties"
-    quiet.write_text(
-        "rootLogger.level = error\nrootLogger.appenderRef.c.ref = c\n"
-        "appender.c.type = Console\nappender.c.name = c\nappender.c.target = SYSTEM_ERR\n"
-        "appender.c.layout.type = PatternLayout\nappender.c.layout.pattern = %p %m%n\n"
-    )
-    os.environ.update(
-        PYSPARK_PYTHON=sys.executable,
-        SPARK_LOCAL_IP="127.0.0.1",
-        SPARK_SUBMIT_OPTS=f"-Dlog4j2.configurationFile=file:{quiet}",
-    )
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - after the variables are set
-
-    return (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
-    )
-
-
 def table(subjects: Sequence[Subject], options: argparse.Namespace) -> Table:
-    """Medians, and how far single rounds were from them."""
+    """A table of medians, with the slowest and the fastest round."""
     rounds = "one round" if options.rounds == 1 else f"the median of {options.rounds} rounds"
     made = Table(title=f"Spark reads {options.rows:,} rows from Tidemark: {rounds}")
     made.add_column("into noop, but for the sink", no_wrap=True)
@@ -314,7 +270,7 @@ def table(subjects: Sequence[Subject], options: argparse.Namespace) -> Table:
 
 
 def settings() -> str:
-    """What was set, for who reads the table alone."""
+    """The conditions of the measurement in one sentence, below the table."""
     return (
         f"local[2], {os.cpu_count()} CPUs; {SHARDS} shards; appended in batches of {BATCH_ROWS:,}; "
         f"Arrow: 3 columns of 100 B a row, or 10 of 8 B; messages: {MESSAGE_BYTES} B; {SYNCED}; "
@@ -323,13 +279,13 @@ def settings() -> str:
 
 
 def summary(subject: Subject) -> dict[str, Any]:
-    """For the JSON file."""
+    """One subject for the JSON file."""
     figures = {"rows_per_s": subject.rows_per_s, "bytes_per_row": subject.bytes_per_row}
     return asdict(subject) | figures
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
-    """What was measured, where."""
+    """The conditions of the measurement for the JSON file."""
     return {
         "rounds": options.rounds,
         "rows": options.rows,
@@ -342,7 +298,7 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def release(package: str) -> str:
-    """Of what is installed; of a checkout nobody knows."""
+    """The version of an installed package."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -350,4 +306,4 @@ def release(package: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

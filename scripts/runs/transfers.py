@@ -1,7 +1,4 @@
-"""The transfers of `scripts/transfers.py`, in an environment that has Spark. It owns the printing.
-
-Next: tests/spark/transfers/run.py
-"""
+"""Moves money while Spark adds up each micro-batch, under kills of broker and driver."""
 
 import argparse
 import shutil
@@ -21,13 +18,17 @@ SHOWN = 10
 
 
 def main() -> int:
-    """1: not whole, nothing to compare with, or no progress; 2: it was ended early."""
+    """0: as promised; 1: a split transfer, nothing to compare with, no progress; 2: interrupted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--batches", type=int, default=40, help="micro-batches; 1000: long")
-    parser.add_argument("--kills", type=int, default=2, help="of broker and driver in turn")
+    parser.add_argument(
+        "--batches", type=int, default=40, help="micro-batches; the long form uses 1000"
+    )
+    parser.add_argument("--kills", type=int, default=2, help="kills of broker and driver in turn")
     parser.add_argument("--beside", type=int, default=20, help="micro-batches to compare with")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a new folder for data, checkpoint and log")
+    parser.add_argument(
+        "--keep", type=Path, help="keep data, checkpoint and log in this new folder"
+    )
     given = parser.parse_args()
     if not 0 <= given.kills < given.batches:
         parser.error(f"--kills {given.kills}: use 0 to one less than --batches {given.batches}")
@@ -49,19 +50,19 @@ def main() -> int:
         for reason in _reasons(failed):
             print(reason, file=sys.stderr)
     if report is None:
-        print("ended before its time; nothing is left running", file=sys.stderr)
+        print("interrupted; nothing is left running", file=sys.stderr)
     else:
         say("done")
-        code = told(report)
+        code = show(report)
     if code and not given.keep:
-        print(f"data, checkpoints and what Spark said are in {folder}", file=sys.stderr)
+        print(f"data, checkpoints and Spark's output are in {folder}", file=sys.stderr)
     elif not given.keep:
         shutil.rmtree(folder)
     return code
 
 
 async def until_ended(run: Run, batches: int, kills: int, beside: int) -> Report | None:
-    """None after SIGTERM or Ctrl-C."""
+    """The report of the run; None when SIGTERM or Ctrl-C ended it."""
     report: Report | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(cancel_at_a_signal, tasks.cancel_scope)
@@ -71,7 +72,7 @@ async def until_ended(run: Run, batches: int, kills: int, beside: int) -> Report
 
 
 async def cancel_at_a_signal(scope: anyio.CancelScope) -> None:
-    """Of those that ask a program to end."""
+    """Cancel the scope on SIGTERM or Ctrl-C."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             scope.cancel()
@@ -85,8 +86,8 @@ def _reasons(failed: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
             yield it
 
 
-def told(report: Report) -> int:
-    """What came of it, for people; 0 when it shows what it is to show."""
+def show(report: Report) -> int:
+    """Print the report; 0 when transfers were whole, and split where offsets are per vchannel."""
     whole, other = report.whole, report.by_channel
     rows: list[tuple[str, object, object]] = [
         ("", "one offset for all", "one for each vchannel"),
@@ -95,9 +96,9 @@ def told(report: Report) -> int:
         ("kills of the broker", report.kills["broker"], 0),
         ("kills of the driver", report.kills["driver"], 0),
         ("rows, two a transfer", whole.rows, other.rows),
-        ("micro-batches that change the sum", len(whole.broken), len(other.broken)),
-        ("  that were others when made again", len(whole.changed), len(other.changed)),
-        ("  that lack rows of the log", len(report.incomplete), "-"),
+        ("micro-batches that split a transfer", len(whole.broken), len(other.broken)),
+        ("  different when made again", len(whole.changed), len(other.changed)),
+        ("  that miss rows of the log", len(report.incomplete), "-"),
     ]
     for name, *values in rows:
         texts = [f"{it:,}" if isinstance(it, int) else str(it) for it in values]
@@ -106,11 +107,11 @@ def told(report: Report) -> int:
     print(f"{sum(report.transfers.values()):,} transfers under kills: {made}")
     for numbers in (whole.broken, whole.changed, report.incomplete):
         if numbers:
-            print(f"NOT WHOLE: micro-batches {numbers[:SHOWN]}")
+            print(f"SPLIT: micro-batches {numbers[:SHOWN]}")
     if report.good:
         print("the sum over all vchannels is the same after every micro-batch")
     if not other.broken:
-        print("NOTHING TO COMPARE WITH: an offset for each vchannel split no transfer either")
+        print("NOTHING TO COMPARE WITH: an offset for each vchannel split no transfer")
     return int(not (report.good and other.broken))
 
 
