@@ -1,4 +1,4 @@
-"""`python -m broker` is the `tidemark` command. Next: broker/cli/main.py"""
+"""`python -m broker` is the `tidemark` command."""
 
 from broker.cli.main import run
 

@@ -2,7 +2,7 @@
 
 Owns `tidemark.lock` and `node-<id>.lock` (held by flock for the life of the process, so a killed
 one leaves no stale lock) and `format.json` (which layout version wrote the folder). It never looks
-into the log or the metadata. Next: broker/app/process.py
+into the log or the metadata.
 """
 
 import fcntl

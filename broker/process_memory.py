@@ -1,7 +1,4 @@
-"""How much memory this process takes, and may take, as the kernel says.
-
-Next: broker/ports/memory.py
-"""
+"""How much memory this process takes, and may take, as the kernel says."""
 
 import os
 import resource

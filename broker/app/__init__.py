@@ -1,7 +1,6 @@
 """Puts the parts together: the only package that knows every other one.
 
 One file is one role a process can play; what several roles need stands beside them.
-Next: broker/app/process.py
 """
 
 from broker.app.listening import bind

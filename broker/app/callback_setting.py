@@ -1,6 +1,6 @@
 """Finds the callbacks of broadcasts that a setting names: a mapping in a Python module.
 
-Owns the import. Next: broker/ports/callbacks.py
+Owns the import.
 """
 
 from collections.abc import Mapping

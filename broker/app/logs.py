@@ -2,7 +2,6 @@
 
 Owns the format and the levels, of structlog's lines and of the standard library's alike; every line
 of an actor gets its path and term here. Everything goes to stderr: stdout is for the ready line.
-Next: broker/app/process.py
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The port that tells Prometheus how this process does: when it is wanted, and from what.
 
-Owns the choice. Next: broker/metrics/exposition.py
+Owns the choice.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

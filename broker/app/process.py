@@ -1,6 +1,6 @@
 """One process from its first line to its exit code: logs, signals, the loop, the ready line.
 
-Owns what is the same for every role. Next: broker/app/run_single.py
+Owns what is the same for every role.
 """
 
 import asyncio

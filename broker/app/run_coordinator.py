@@ -1,7 +1,7 @@
 """A coordinator whose nodes are other processes; with `settings.nodes` it starts them, too.
 
 Owns the order of starts and stops: the port is open before the first node looks for it, and nodes
-are gone before it closes. Next: broker/coordinator/leases/registrar.py
+are gone before it closes.
 """
 
 import socket

@@ -2,7 +2,6 @@
 
 Owns the order of starts and stops: the port is open before the coordinator hears of it, and what
 the node serves is given to others, where there are any, before it closes.
-Next: broker/node/membership/membership.py
 """
 
 import os

@@ -1,7 +1,7 @@
 """One broker in one process: coordinator, one node, and the port before both.
 
 Owns the order of starts and stops of a whole broker. What can go wrong at a start is one sentence,
-`CannotStart`. Next: broker/edge/server.py
+`CannotStart`.
 """
 
 import socket

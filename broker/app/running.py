@@ -1,6 +1,6 @@
 """A process that runs, whatever its role, and the wait until it can be used.
 
-Owns the patience of a start. Next: broker/coordinator/assignment/assigner.py
+Owns the patience of a start.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Opens what a process keeps its data in, and says in one sentence why it cannot.
 
-Owns the choice of drivers. Next: broker/wal/segmented/segmented_wal.py
+Owns the choice of drivers.
 """
 
 from collections.abc import AsyncIterator

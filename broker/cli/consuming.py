@@ -1,7 +1,6 @@
 """`tidemark consume`: messages to stdout, one a line.
 
 It owns the form of a line. It stops quietly when nobody reads any more.
-Next: broker/client/read/scanner.py
 """
 
 import json

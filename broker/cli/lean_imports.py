@@ -2,7 +2,6 @@
 
 A coordinator that was killed is missed by all nodes, a node by those that took over its channels,
 and an interpreter that starts does little else than import.
-Next: broker/cli/serving.py
 """
 
 import gc

@@ -1,6 +1,6 @@
 """The commands and their options; what they do is imported when they run.
 
-It owns the spelling of the command line. Next: broker/cli/session.py
+It owns the spelling of the command line.
 """
 
 from enum import StrEnum

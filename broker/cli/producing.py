@@ -1,7 +1,7 @@
 """`tidemark produce`: lines from a file or stdin, appended in order.
 
 It owns the cutting of lines and the counting. It holds one chunk of input and one batch, whatever
-the size of the input. Next: broker/client/append/appends.py
+the size of the input.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""`serve`, `coordinator`, `node`: settings from flags, environment and file, then the process.
-
-Next: broker/app/process.py
-"""
+"""`serve`, `coordinator`, `node`: settings from flags, environment and file, then the process."""
 
 import re
 import tomllib

@@ -1,6 +1,6 @@
 """Runs one command's work with a connected client, and turns errors into a sentence and a code.
 
-It owns the event loop of a command. Next: broker/client/connect.py
+It owns the event loop of a command.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Serves the table of metrics over HTTP on loopback, in Prometheus's own formats.
 
 Owns a socket with few connections, each for one short request. Figures are read on the loop, where
-they live, and written out on a thread. Next: broker/metrics/table.py
+they live, and written out on a thread.
 """
 
 import asyncio

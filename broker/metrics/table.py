@@ -1,7 +1,7 @@
 """The table of all metrics: names, what they mean, and where each is read. A row is a metric.
 
 Owns the names. Those that Milvus has as well are Milvus's, under our prefix; labels are pchannels,
-kinds of actors and their states, so that there are few. Next: broker/metrics/exposition.py
+kinds of actors and their states, so that there are few.
 """
 
 from collections import Counter

@@ -1,7 +1,6 @@
 """Everything the table of metrics reads, looked at once for each scrape.
 
 Owns what must be added up between scrapes: the counts of actors that come and go.
-Next: broker/metrics/table.py
 """
 
 from collections import Counter, defaultdict

@@ -1,7 +1,4 @@
-"""`tidemark actors`: the tree in few lines, in full, and the end of one actor.
-
-Next: broker/cli/show/actor_tree.py
-"""
+"""`tidemark actors`: the tree in few lines, in full, and the end of one actor."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
 """`tidemark broadcasts`: what is on its way, who holds which keys, and what is in quarantine.
 
-Owns the spelling and the tables. Next: broker/client/cluster/broadcast.py
+Owns the spelling and the tables.
 """
 
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tidemark collection`: the names people use. Next: broker/cli/show/questions.py"""
+"""`tidemark collection`: the names people use."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
 """`tidemark commits`: each app that commits batches, and how far it is.
 
-Owns the spelling. Next: broker/cli/show/commit_table.py
+Owns the spelling.
 """
 
 import typer

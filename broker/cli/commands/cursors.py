@@ -1,6 +1,6 @@
 """`tidemark cursors`: how far each named cursor is, and moving or dropping one.
 
-Owns the spelling. Next: broker/cli/show/cursor_table.py
+Owns the spelling.
 """
 
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tidemark wal`: looks into log files without a broker. Next: broker/cli/show/log_inspection.py"""
+"""`tidemark wal`: looks into log files without a broker."""
 
 from pathlib import Path
 from typing import Annotated

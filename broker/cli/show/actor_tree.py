@@ -1,6 +1,6 @@
 """The tree of actors written out: in full, or each kind in one line.
 
-Owns what a line tells. Next: broker/client/cluster/admin.py
+Owns what a line tells.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """What `tidemark broadcasts` prints: one row a broadcast, one row a place in the line for keys.
 
-Owns what the tables tell. Next: broker/client/cluster/broadcast.py
+Owns what the tables tell.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """What `tidemark commits` prints: one row for each app.
 
-Owns what the table tells. Next: broker/client/txn/batch_commits.py
+Owns what the table tells.
 """
 
 from dataclasses import asdict

@@ -1,6 +1,6 @@
 """What `tidemark cursors` prints: one row a cursor.
 
-Owns what the table tells. Next: broker/client/cluster/cursor.py
+Owns what the table tells.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""`tidemark wal dump` and `verify`: the rows and the report, written out.
-
-Next: broker/wal/inspect.py
-"""
+"""`tidemark wal dump` and `verify`: the rows and the report, written out."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
 """Commands that ask one question and print the answer as a table, a tree or JSON.
 
-It owns what the tables tell. Next: broker/client/client.py
+It owns what the tables tell.
 """
 
 import json

@@ -1,4 +1,1 @@
-"""`tidemark top`: what a broker is doing, on one screen, as it goes on.
-
-Next: broker/cli/top/look.py
-"""
+"""`tidemark top`: what a broker is doing, on one screen, as it goes on."""

@@ -1,7 +1,6 @@
 """The screen of `tidemark top`: tabs over one broker, refreshed until told to stop.
 
 Owns what is drawn and which keys do what. A broker that goes away is said so, and looked for again.
-Next: broker/cli/top/rows.py
 """
 
 from typing import ClassVar

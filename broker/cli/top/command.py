@@ -1,7 +1,4 @@
-"""`tidemark top` on a terminal, and `--once` for everybody else.
-
-Next: broker/cli/top/board.py
-"""
+"""`tidemark top` on a terminal, and `--once` for everybody else."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """The tree of actors on the screen: grows, shrinks and changes in place, so that folds stay.
 
-Owns the nodes by path and the columns beside their names. Next: broker/cli/top/board.py
+Owns the nodes by path and the columns beside their names.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """One look at a broker: everything the screen shows, asked at once.
 
-Owns the questions, and what two looks say together: rates. Next: broker/cli/top/rows.py
+Owns the questions, and what two looks say together: rates.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """What each panel says, line by line, without knowing how it is drawn.
 
-Owns the sums over subtrees, lags, and how numbers are written. Next: broker/cli/top/board.py
+Owns the sums over subtrees, lags, and how numbers are written.
 """
 
 from collections import defaultdict
