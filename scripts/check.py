@@ -1,115 +1,196 @@
 """The whole gate, from a bare Python 3.11: every check and every test, through tox.
 
     python3 scripts/check.py                 all of it
+    python3 scripts/check.py --quick         style, types, layers, and the tests that need no broker
     python3 scripts/check.py --env lint      one environment of tox.ini (may be repeated)
     python3 scripts/check.py --env tests -- -k appender      what follows goes to pytest
 
-Makes its own environment in .check/, gets Java for Spark, runs tox, and ends with a summary: time
-and outcome of each environment and pytest's own last lines. Exits non-zero when anything failed.
+Makes its own environments in .check/ and .tox/, gets Java for Spark, and runs tox in two lanes side
+by side. Ends with a summary: time and outcome of each environment, the slowest tests, and pytest's
+own last lines. Exits non-zero when anything failed.
 """
 
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from environment import ROOT, SOURCE_ONLY, Environment, EnvironmentFailed, build_wheels, make
 from java import JavaMissing, ensure_java
 
-ENVIRONMENTS = ("lint", "tests", "spark", "package")
+GATE = ("tests", "lint", "core", "package")
+QUICK = ("quick", "lint")
+# The tests wait for disks and processes half of their time. The second lane, which only computes,
+# takes what they leave of the cores: it runs at the lowest priority, so that it delays no test.
+LANES = (("tests", "quick"), ("lint", "core", "package"))
 SECONDS_MAX = 3000  # for one environment; what takes longer hangs
+SLOWEST = 10
 _PYTEST_SUMMARY = re.compile(
     r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"
 )
+_DURATION = re.compile(r"^(\d+\.\d+)s (?:call|setup|teardown) +(\S.*)$")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one tox environment."""
+    """What became of one tox environment; `durations` are seconds and a test's id."""
 
     name: str
-    returncode: int
-    seconds: float
+    returncode: int = 1
+    seconds: float = 0.0
     pytest: list[str] = field(default_factory=list)
+    durations: list[tuple[float, str]] = field(default_factory=list)
+
+    def note(self, line: str) -> None:
+        """Keep what the summary repeats of a line of output."""
+        plain = _COLOUR.sub("", line).strip()
+        if found := _PYTEST_SUMMARY.match(plain):
+            self.pytest.append(found[1])
+        elif found := _DURATION.match(plain):
+            self.durations.append((float(found[1]), found[2]))
 
 
 def main() -> int:
     """Run the gate; 0 when everything passed."""
     options = _options()
+    started = time.perf_counter()
     try:
-        home = ensure_java() if "spark" in options.env else None
+        home = ensure_java() if "tests" in options.env else None
         tools = make(ROOT / ".check" / "tools", ["tox", "tox-uv-bare", "uv"])
-        build_wheels(tools, SOURCE_ONLY)
+        wheel = _build(tools)
     except (EnvironmentFailed, JavaMissing) as failure:
         print(failure, file=sys.stderr)
         return 1
     variables = dict(tools.variables)
     if home is not None:
         variables["JAVA_HOME"] = str(home)
-    tools = Environment(tools.path, variables)
-    outcomes = [_run(tools, name, options.pytest) for name in options.env]
-    return _summary(outcomes)
+    gate = Gate(Environment(tools.path, variables), wheel, options.pytest)
+    outcomes = gate.run([[name for name in lane if name in options.env] for lane in LANES])
+    return _summary(outcomes, time.perf_counter() - started)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run every check and every test of Tidemark.")
-    parser.add_argument("--env", action="append", choices=ENVIRONMENTS, help="only this one")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--quick", action="store_true", help="only what takes less than a minute: before a commit"
+    )
+    names = sorted({*GATE, *QUICK})
+    which.add_argument("--env", action="append", choices=names, help="only this one")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     options = parser.parse_args()
-    options.env = options.env or list(ENVIRONMENTS)
+    options.env = options.env or list(QUICK if options.quick else GATE)
     return options
 
 
-def _run(tools: Environment, name: str, pytest: Sequence[str]) -> Outcome:
-    """Run one tox environment, showing its output as it comes."""
-    command = [str(tools.bin / "tox"), "run", "-e", name, *(["--", *pytest] if pytest else [])]
-    outcome = Outcome(name, 1, 0.0)
-    started = time.perf_counter()
-    print(f"\n--- {name}", flush=True)
-    with (
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=dict(tools.variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as running,
-        _deadline(running),
-    ):
-        assert running.stdout is not None
-        for line in running.stdout:
-            print(line, end="", flush=True)
-            found = _PYTEST_SUMMARY.match(re.sub(r"\x1b\[[0-9;]*m", "", line).strip())
-            if found:
-                outcome.pytest.append(found[1])
-    outcome.returncode = running.returncode
-    outcome.seconds = time.perf_counter() - started
-    return outcome
+def _build(tools: Environment) -> Path:
+    """Our wheel, built once for all environments."""
+    folder = ROOT / ".check" / "dist"
+    shutil.rmtree(folder, ignore_errors=True)
+    tools.run("uv", "build", "--quiet", "--wheel", "--out-dir", folder)
+    return next(folder.glob("*.whl"))
 
 
-@contextmanager
-def _deadline(running: subprocess.Popen[str]) -> Iterator[None]:
-    """End the whole group of processes when it hangs, or when we are told to stop."""
-    alarm = threading.Timer(SECONDS_MAX, _end, [running])
-    alarm.daemon = True
-    alarm.start()
-    try:
-        yield
-    except BaseException:
-        _end(running)
-        raise
-    finally:
-        alarm.cancel()
+class Gate:
+    """Runs tox environments, and ends all of them when it is interrupted."""
+
+    def __init__(self, tools: Environment, wheel: Path, pytest: Sequence[str]) -> None:
+        self._tools, self._wheel, self._pytest = tools, wheel, pytest
+        self._running: set[subprocess.Popen[str]] = set()
+        self._output = threading.Lock()
+
+    def run(self, lanes: Sequence[Sequence[str]]) -> list[Outcome]:
+        """Run the lanes side by side; the first that is not empty shows its output as it comes."""
+        lanes = [lane for lane in lanes if lane]
+        with ThreadPoolExecutor(len(lanes)) as threads:
+            try:
+                behind = [threads.submit(self._lane, lane, live=False) for lane in lanes[1:]]
+                outcomes = self._lane(lanes[0], live=True)
+                for lane in behind:
+                    outcomes += lane.result()
+            except BaseException:
+                for running in tuple(self._running):
+                    _end(running)
+                raise
+        return outcomes
+
+    def _lane(self, names: Sequence[str], *, live: bool) -> list[Outcome]:
+        return [self._environment(name, live=live) for name in names]
+
+    def _environment(self, name: str, *, live: bool) -> Outcome:
+        """Run one tox environment; its output is shown at once, or whole when it has ended."""
+        outcome, started = Outcome(name), time.perf_counter()
+        held = [] if live else [f"\n--- {name}\n"]
+        if live:
+            self._show(f"\n--- {name}\n")
+        try:
+            # Only these have the extras; `core` and `quick` need not wait for PySpark's wheel.
+            if name in ("lint", "tests"):
+                build_wheels(self._tools, SOURCE_ONLY)
+            outcome.returncode = self._tox(name, outcome, None if live else held)
+        except EnvironmentFailed as failure:
+            held.append(f"{failure}\n")
+        outcome.seconds = time.perf_counter() - started
+        self._show("".join(held))
+        return outcome
+
+    def _tox(self, name: str, outcome: Outcome, held: list[str] | None) -> int:
+        command = [str(self._tools.bin / "tox"), "run", "-e", name]
+        command += ["--installpkg", str(self._wheel)]
+        with (
+            subprocess.Popen(
+                [*command, *(["--", *self._pytest] if self._pytest else [])],
+                cwd=ROOT,
+                env=dict(self._tools.variables),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            ) as running,
+            self._deadline(running),
+        ):
+            if held is not None and hasattr(os, "setpriority"):
+                os.setpriority(os.PRIO_PROCESS, running.pid, 19)
+            assert running.stdout is not None
+            for line in running.stdout:
+                outcome.note(line)
+                if held is None:
+                    self._show(line)
+                else:
+                    held.append(line)
+        return running.returncode
+
+    @contextmanager
+    def _deadline(self, running: subprocess.Popen[str]) -> Iterator[None]:
+        """End the whole group of processes when it hangs, or when we are told to stop."""
+        alarm = threading.Timer(SECONDS_MAX, _end, [running])
+        alarm.daemon = True
+        alarm.start()
+        self._running.add(running)
+        try:
+            yield
+        except BaseException:
+            _end(running)
+            raise
+        finally:
+            self._running.discard(running)
+            alarm.cancel()
+
+    def _show(self, text: str) -> None:
+        with self._output:
+            print(text, end="", flush=True)
 
 
 def _end(running: subprocess.Popen[str]) -> None:
@@ -118,18 +199,22 @@ def _end(running: subprocess.Popen[str]) -> None:
         os.killpg(running.pid, signal.SIGKILL)
 
 
-def _summary(outcomes: Sequence[Outcome]) -> int:
-    """Print one line per environment, then pytest's own; 0 when all are well."""
+def _summary(outcomes: Sequence[Outcome], seconds: float) -> int:
+    """Print one line per environment, the slowest tests, then pytest's own; 0 when all are well."""
     print(f"\n--- summary ({os.cpu_count()} CPUs, Python {sys.version.split()[0]})")
     for outcome in outcomes:
         word = "ok" if outcome.returncode == 0 else "FAILED"
         print(f"{outcome.name:<10}{word:<8}{outcome.seconds:7.1f} s")
+    durations = sorted((it for outcome in outcomes for it in outcome.durations), reverse=True)
+    if durations:
+        print(f"slowest {min(SLOWEST, len(durations))} tests:")
+    for took, test in durations[:SLOWEST]:
+        print(f"{took:8.1f} s  {test}")
     for outcome in outcomes:
         for line in outcome.pytest:
             print(f"{outcome.name}: {line}")
     failed = [outcome.name for outcome in outcomes if outcome.returncode]
-    total = sum(outcome.seconds for outcome in outcomes)
-    print(f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} in {total:.0f} s")
+    print(f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} in {seconds:.0f} s")
     return 1 if failed else 0
 
 

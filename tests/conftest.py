@@ -7,6 +7,7 @@ in a bare checkout it is the checkout. Tests import each other's fakes as `tests
 import faulthandler
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -17,6 +18,9 @@ sys.path += [str(ROOT), str(ROOT / "scripts")]
 
 structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
 """A broker in the test's own process must not write into what a command of the test prints."""
+
+SPARK = "tests/spark/"
+LONG_ROOMS = (SPARK, "tests/chaos/", "tests/limits/", "tests/broker/cli/", "tests/broker/client/")
 
 settings.register_profile("long", max_examples=5000, deadline=None)
 """`--hypothesis-profile=long`, for properties that say nothing of their number of cases."""
@@ -37,6 +41,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long rooms first, so that no worker is left with one when the others have finished."""
+    items.sort(key=lambda item: (*(not item.nodeid.startswith(room) for room in LONG_ROOMS),))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out whole files, as the brokers of their fixtures serve all tests of a file."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where it is installed
+
+    class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
+        """One worker gets all of Spark's tests: they share a session."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+
+    return WholeFiles(config, log)
 
 
 def pytest_unconfigure() -> None:

@@ -1,7 +1,10 @@
-"""The gate's last words: what pytest said, and whether anything failed."""
+"""The gate's last words: what pytest said, what took long, and whether anything failed."""
+
+import configparser
 
 import check
 import pytest
+from environment import ROOT
 
 
 @pytest.mark.parametrize(
@@ -13,19 +16,47 @@ import pytest
             "1 failed, 4 passed in 61.00s (0:01:01)",
         ),
         ("3 passed in 0.02s", "3 passed in 0.02s"),
+        (
+            "\x1b[32m======= \x1b[32m\x1b[1m9 passed\x1b[0m in 3.10s =======\x1b[0m",
+            "9 passed in 3.10s",
+        ),
     ],
 )
 def test_pytests_summary_is_found_in_quiet_and_in_loud_runs(line: str, told: str) -> None:
-    found = check._PYTEST_SUMMARY.match(line)
-    assert found is not None
-    assert found[1] == told
+    outcome = check.Outcome("tests")
+    outcome.note(line + "\n")
+    assert outcome.pytest == [told]
 
 
 def test_a_failure_of_one_environment_fails_the_gate_and_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     outcomes = [check.Outcome("lint", 0, 1.0), check.Outcome("tests", 2, 3.0, ["1 failed in 2.9s"])]
-    assert check._summary(outcomes) == 1
+    assert check._summary(outcomes, 3.6) == 1
     *_, words, last = capsys.readouterr().out.splitlines()
     assert words == "tests: 1 failed in 2.9s"
     assert last == "FAILED: tests in 4 s"
+
+
+def test_the_ten_slowest_tests_of_all_environments_are_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    core, tests = check.Outcome("core", 0), check.Outcome("tests", 0)
+    for number in range(9):
+        core.note(f"{number}.00s call     tests/actors/test_a.py::test_{number}[a b]\n")
+        tests.note(f"{number}.50s setup    tests/wire/test_b.py::test_{number}\n")
+    assert check._summary([core, tests], 1.0) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("slowest 10 tests:") + 1
+    assert lines[first].split() == ["8.5", "s", "tests/wire/test_b.py::test_8"]
+    assert lines[first + 9].split(maxsplit=2) == ["4.0", "s", "tests/actors/test_a.py::test_4[a b]"]
+    assert lines[first + 10] == "all passed in 1 s"
+
+
+def test_every_environment_of_tox_runs_in_one_lane_of_the_gate_or_of_the_quick_checks() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini", encoding="utf-8")
+    names = {it.removeprefix("testenv:") for it in tox.sections() if it.startswith("testenv:")}
+    lanes = [name for lane in check.LANES for name in lane]
+    assert sorted(lanes) == sorted({*check.GATE, *check.QUICK}) == sorted(names - {".pkg"})
+    assert {*check.GATE} == {*tox["tox"]["env_list"].split(", ")}

@@ -119,14 +119,22 @@ def test_poison_is_cured_or_skipped_and_a_tombstone_takes_no_more_acks() -> None
     sick = poisoned(task, "no schema")
     assert (sick.poison, poisoned(task, "").poison) == ("no schema", "it did not say why")
     assert cured(sick) == task
+    assert (task.may_finish, sick.may_finish) == (True, False)
     done, skipped = (stepped(it, TaskStep.FINISH, 5) for it in (task, sick))
     assert (done.skipped, skipped.skipped) == (False, True)
     assert (done.state, done.done_ms, done.broadcast.body) == (TaskState.TOMBSTONE, 5, b"")
     assert not done.unfinished
+    assert not done.may_finish
     assert done.outcome().results == PLACES
     unacked = replace(done, acked=(False,) * 3)
     assert with_ack(unacked, V[0], place(1)) is unacked
     assert stepped(done, TaskStep.FORGET, 6).state is TaskState.DONE
+
+
+def test_missing_copies_are_appended_unless_the_task_is_in_quarantine() -> None:
+    task = new_task(BroadcastId(1), broadcast())
+    assert (task.appends, poisoned(task, "no schema").appends) == (True, False)
+    assert not with_landed(task, PLACES).appends
 
 
 def tombstone(number: int, done_ms: int) -> Task:

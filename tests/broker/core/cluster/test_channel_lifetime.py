@@ -16,6 +16,7 @@ from broker.core.cluster.channel_lifetime import (
     failed,
     locate,
     opened,
+    read_only_refusal,
     settle,
 )
 from broker.model.failure import Refusal, StreamingCode
@@ -174,3 +175,9 @@ def test_a_term_without_room_for_a_next_one_is_an_invalid_argument() -> None:
     refusal = channel_refusal("c", ASKED_TERM_MAX + 1)
     assert refusal is not None
     assert refusal.code is StreamingCode.INVALID_ARGUMENT
+
+
+def test_a_writer_of_a_read_only_channel_learns_its_name_and_that_retrying_is_no_use() -> None:
+    refusal = read_only_refusal("p")
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT
+    assert refusal.cause.startswith("p is served read-only")

@@ -182,6 +182,15 @@ def test_a_cut_does_not_wait_for_who_waits_at_another_one_with_nothing_in_common
     assert turnstile.waiting == 1
 
 
+def test_after_a_restart_no_hold_has_the_id_of_an_earlier_one() -> None:
+    turnstile = CutLockRules([], WAIT_S, LEASE_S)
+    earlier = turnstile.hold(V, 0.0)
+    later = CutLockRules([], WAIT_S, LEASE_S)
+    later.number_from(earlier)
+    assert later.hold(V, 0.0) > earlier
+    assert not later.release(earlier)
+
+
 def test_what_takes_too_long_is_named_and_the_gate_opens() -> None:
     turnstile = CutLockRules([], WAIT_S, LEASE_S)
     slow, new = SharedHolder(PARTY, "slow"), SharedHolder(PARTY, "new")

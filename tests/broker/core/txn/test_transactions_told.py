@@ -1,6 +1,8 @@
 """What a writer tells of its transactions, and what becomes of those that lost something."""
 
 from broker.core.txn.txn_state import TxnState
+from broker.model.message import AppendedInTxn
+from broker.model.snapshot import FinishedTxn, TxnEnd
 from tests.broker.core.txn.test_transactions import EXPIRED, V, Writer, code, of
 
 
@@ -36,3 +38,18 @@ def test_who_takes_over_rolls_back_what_may_have_lost_bodies_and_has_not_ended()
     assert rollback.txn.id == hurt.id
     assert code(writer.one(of(ended, 901))) is None
     assert code(writer.one(of(whole, 901))) is None
+
+
+def test_who_takes_over_remembers_exactly_the_ends_that_it_is_given() -> None:
+    writer = Writer()
+    kept, forgotten = writer.begin(), writer.begin()
+    begin_id = writer.records[0].base_id
+    end = writer.one(of(kept, 901))
+    writer.one(of(forgotten, 901))
+    assert isinstance(end, AppendedInTxn)
+    writer.restart()
+    writer.transactions.remember([FinishedTxn(V[0], begin_id, 0, TxnEnd.COMMITTED, end)])
+    assert writer.transactions.take_turned() == ()
+    assert writer.transactions.remembered_count == 1
+    assert writer.one(of(kept, 901)) == end
+    assert code(writer.one(of(forgotten, 901))) is EXPIRED
