@@ -15,7 +15,7 @@ CATALOG = f"{ROOT}/coordinator/catalog"
 REGISTRAR = f"{ROOT}/coordinator/registrar"
 BALANCER = f"{ROOT}/coordinator/balancer"
 CONSUMPTION = f"{ROOT}/coordinator/consumption"
-CUT_GATE = f"{ROOT}/coordinator/cut_gate"
+CUT_LOCK = f"{ROOT}/coordinator/cut_lock"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 COMMITTER = f"{ROOT}/coordinator/commits/committer"
 DIRECTORY = f"{ROOT}/node/directory"
@@ -39,7 +39,7 @@ class Found:
             hard_barrier=self.proxy(HARD_BARRIER),
             cursors=self.proxy(CURSORS),
             broadcaster=self.proxy(BROADCASTER),
-            cut_lock=self.proxy(CUT_GATE),
+            cut_lock=self.proxy(CUT_LOCK),
             balancer=self.proxy(BALANCER),
             committer=self.proxy(COMMITTER),
             consumption=self.proxy(CONSUMPTION),

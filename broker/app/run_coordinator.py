@@ -33,10 +33,10 @@ from broker.app.storage import found, metadata
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_votes import NodeStagedTxns
 from broker.config import Settings, as_environment, split_address
+from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
-from broker.coordinator.assignment.placer import PlacementTiming
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.commit.tree import CommitsParts
@@ -127,14 +127,14 @@ class _Tree:
             store,
             self._nodes,
             pchannels,
-            reach=self._reach,
+            connect=self._reach,
             lease_s=settings.node_lease_s,
-            patience=StartupGrace(
+            startup_grace=StartupGrace(
                 expected=settings.nodes or settings.expected_nodes,
                 grace_s=settings.gather_grace_s,
             ),
             pause_consumption=settings.pause_consumption,
-            timing=PlacementTiming(node_lost_grace_s=settings.node_lost_grace_s),
+            timing=ReconcilerTiming(node_lost_grace_s=settings.node_lost_grace_s),
             rules=balance_rules(settings),
             balance_s=settings.balance_interval_s,
             broadcast=BroadcastParts(
@@ -193,7 +193,7 @@ class _Tree:
     async def _taken_over(self) -> None:
         """Until every channel is served, or there is no node to serve it."""
         seen = None
-        while self._nodes.taking() and not self._fleet.closing:
+        while self._nodes.accepting() and not self._fleet.closing:
             try:
                 table = await self.found.proxies.assigner.ask(NextAssignment(seen))
             except ActorError:

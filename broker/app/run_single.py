@@ -24,9 +24,9 @@ from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_votes import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
 from broker.config import Settings
+from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.observer import NodeNews
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
@@ -146,7 +146,7 @@ class _Tree:
             wal=self._wal,
             terms=StoredTerms(store, self._node_id),
             ticks=OracleTicks(find, ORACLE),
-            observer=NodeNews(find, ASSIGNER),
+            observer=AssignerNotifier(find, ASSIGNER),
             headers=StoredHeaders(),
             recovery=StoredRecovery(store),
             memory=ProcessMemory(),

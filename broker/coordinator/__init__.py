@@ -7,7 +7,7 @@ What it knows is in the metadata store; an actor that restarts reads it there ag
     ├─ oracle       hands out ticks, in memory
     ├─ catalog      collections
     ├─ assigner     publishes who serves what
-    ├─ placements (one_for_one)
+    ├─ reconcilers (one_for_one)
     │   └─ <pchannel>   keeps one pchannel on a node
     └─ broadcaster (one_for_all)
         ├─ tasks (one_for_one)

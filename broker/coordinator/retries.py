@@ -10,7 +10,7 @@ import structlog
 
 from actors import Backoff
 
-LOUD_FAILURES = 10
+WARN_AFTER = 10
 """From here on a failure in a row is worth a warning: doubled from 10 ms, some seconds."""
 
 log = structlog.get_logger(__name__)
@@ -23,11 +23,11 @@ class Retries:
     """
 
     def __init__(
-        self, backoff: Backoff, what: str, *, loud: int = LOUD_FAILURES, **named: Any
+        self, backoff: Backoff, what: str, *, warn_after: int = WARN_AFTER, **named: Any
     ) -> None:
         self._backoff = backoff
         self._what = what
-        self._loud = loud
+        self._warn_after = warn_after
         self._named = named
         self.failures = 0
         self.error = ""
@@ -36,10 +36,10 @@ class Retries:
         """Once more, in a row."""
         self.failures += 1
         self.error = error
-        tell = log.warning if self.failures >= self._loud else log.debug
+        tell = log.warning if self.failures >= self._warn_after else log.debug
         tell(self._what, **self._named, attempt=self.failures, error=error)
 
-    def went_on(self) -> None:
+    def succeeded(self) -> None:
         """It came further: the next failure is a first one again."""
         self.failures = 0
 

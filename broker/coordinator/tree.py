@@ -17,15 +17,15 @@ from actors import (
 )
 from broker.coordinator.assignment.assigner import Assigner
 from broker.coordinator.assignment.balancer import Balancer
+from broker.coordinator.assignment.channel_reconciler import ChannelReconciler, ReconcilerTiming
 from broker.coordinator.assignment.consumption import Consumption
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.placer import PlacementTiming, Placer
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog.catalog import Catalog
 from broker.coordinator.commit.tree import CommitsParts, commits_tree
 from broker.coordinator.cuts.cut_lock import CutLock
-from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_GATE
-from broker.coordinator.leases.registrar import ReachNode, Registrar
+from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_LOCK
+from broker.coordinator.leases.registrar import ConnectNode, Registrar
 from broker.coordinator.time.oracle import Oracle
 from broker.coordinator.time.tick_window import TickWindow
 from broker.core.cluster.balance import Rules
@@ -38,7 +38,7 @@ WINDOW = "window"
 ORACLE = "oracle"
 CATALOG = "catalog"
 ASSIGNER = "assigner"
-PLACEMENTS = "placements"
+RECONCILERS = "reconcilers"
 REGISTRAR = "registrar"
 BALANCER = "balancer"
 CONSUMPTION = "consumption"
@@ -46,18 +46,18 @@ CONSUMPTION = "consumption"
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """What the coordinator stands on. `reach`: how to get to nodes that register, None when
+    """What the coordinator stands on. `connect`: how to get to nodes that register, None when
     `nodes` are all there ever are."""
 
     store: MetaStore
     nodes: LiveNodes
     pchannels: Sequence[PChannelName]
-    reach: ReachNode | None = None
+    connect: ConnectNode | None = None
     lease_s: float = 5.0
-    patience: StartupGrace = StartupGrace()
+    startup_grace: StartupGrace = StartupGrace()
     rules: Rules = Rules()
     balance_s: float = 60.0
-    timing: PlacementTiming = field(default_factory=PlacementTiming)
+    timing: ReconcilerTiming = field(default_factory=ReconcilerTiming)
     pause_consumption: bool = False
     broadcast: BroadcastParts | None = None
     """None: this coordinator takes no broadcasts."""
@@ -91,13 +91,13 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
             ),
             ChildSpec(
                 ASSIGNER,
-                lambda: Assigner(parts.store, parts.nodes, parts.pchannels, parts.patience),
+                lambda: Assigner(parts.store, parts.nodes, parts.pchannels, parts.startup_grace),
                 MailboxSpec(bound=16_384, batch_max=1024),
                 patient=True,
             ),
-            _placements(parts, f"{path}/{ASSIGNER}"),
+            _reconcilers(parts, f"{path}/{ASSIGNER}"),
             _consumption(parts),
-            _cut_gate(parts),
+            _cut_lock(parts),
             *_of_many_channels(parts, path),
             _balancer(parts, path),
             *_registrar(parts, f"{path}/{ASSIGNER}"),
@@ -105,11 +105,11 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
     )
 
 
-def _cut_gate(parts: CoordinatorParts) -> ChildSpec:
+def _cut_lock(parts: CoordinatorParts) -> ChildSpec:
     """Before all who enter it: when it restarts, they tell it anew what is under way."""
     parties = (*((BROADCASTS,) if parts.broadcast else ()), *((COMMITS,) if parts.commits else ()))
     mailbox = MailboxSpec(bound=16_384, batch_max=1024)
-    return ChildSpec(CUT_GATE, lambda: CutLock(parties), mailbox)
+    return ChildSpec(CUT_LOCK, lambda: CutLock(parties), mailbox)
 
 
 def _of_many_channels(parts: CoordinatorParts, path: str) -> tuple[SupervisorSpec, ...]:
@@ -138,29 +138,29 @@ def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:
 
 def _registrar(parts: CoordinatorParts, assigner_path: str) -> tuple[ChildSpec, ...]:
     """The last one: when it restarts, nothing else has to."""
-    reach = parts.reach
-    if reach is None:
+    connect = parts.connect
+    if connect is None:
         return ()
 
     def registrar() -> Registrar:
         names = tuple(parts.pchannels)
-        return Registrar(parts.store, parts.nodes, reach, names, assigner_path, parts.lease_s)
+        return Registrar(parts.store, parts.nodes, connect, names, assigner_path, parts.lease_s)
 
     return (ChildSpec(REGISTRAR, registrar, MailboxSpec(bound=1024, batch_max=256), patient=True),)
 
 
-def _placements(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
-    def placement(name: PChannelName) -> ChildSpec:
+def _reconcilers(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
+    def reconciler(name: PChannelName) -> ChildSpec:
         return ChildSpec(
             name,
-            lambda: Placer(name, parts.store, parts.nodes, assigner_path, parts.timing),
+            lambda: ChannelReconciler(name, parts.store, parts.nodes, assigner_path, parts.timing),
             MailboxSpec(bound=256, overflow=Overflow.SHED),
             patient=True,
         )
 
     return SupervisorSpec(
-        name=PLACEMENTS,
+        name=RECONCILERS,
         strategy=ONE_FOR_ONE,
-        children=tuple(placement(name) for name in parts.pchannels),
+        children=tuple(reconciler(name) for name in parts.pchannels),
         restarts_max=5 + len(parts.pchannels),
     )

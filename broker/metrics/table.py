@@ -107,11 +107,13 @@ METRICS: Final = (
     Metric(
         "streamingcoord_pchannel_info", "gauge", "State of each pchannel; always 1.",
         ("channel", "state"),
-        lambda v: (((n, str(e.get("channel_state")).lower()), 1) for n, e in v.extras("placement")),
+        lambda v: (
+            ((n, str(e.get("channel_state")).lower()), 1) for n, e in v.extras("reconciler")
+        ),
     ),
     Metric(
         "streamingcoord_pchannel_term", "gauge", "Term that each pchannel is recorded at.", CHANNEL,
-        lambda v: (((n,), _number(e, "channel_term")) for n, e in v.extras("placement")),
+        lambda v: (((n,), _number(e, "channel_term")) for n, e in v.extras("reconciler")),
     ),
     Metric(
         "streamingcoord_nodes", "gauge", "Node processes that hold a lease.", (),

@@ -19,12 +19,12 @@ from broker.timesync.group import Group
 from broker.timesync.messages import (
     CLUSTER_BARRIER,
     BarrierMessage,
-    Feed,
-    Horizon,
+    FeedTicks,
     Join,
     Joined,
     LeaveBarrier,
     ListBarriers,
+    NewestTick,
     NextTicks,
     Reported,
     ReportTick,
@@ -92,7 +92,7 @@ class Barriers(Actor[BarrierMessage]):
         }
 
     def feed(self, ticks: Mapping[PChannelName, TimeTick]) -> TimeTick:
-        """What a Feed does. Only the SoftBarrier has a barrier for it."""
+        """What a FeedTicks does. Only the SoftBarrier has a barrier for it."""
         raise Refused(StreamingCode.INVALID_ARGUMENT, "pchannels feed the soft barrier only")
 
     def _answer(self, envelope: Asked) -> None:
@@ -119,9 +119,9 @@ class Barriers(Actor[BarrierMessage]):
                 now_s = self._now_s()
                 names = sorted(self._groups)
                 envelope.reply(tuple([self._groups[name].view(now_s) for name in names]))
-            case Feed(ticks):
+            case FeedTicks(ticks):
                 envelope.reply(self.feed(ticks))
-            case Horizon(tick):
+            case NewestTick(tick):
                 self._look_ahead(tick)
             case SweepBarriers():
                 self._look_round()

@@ -12,7 +12,7 @@ from broker.core.time.barrier_peers import PeerLease, Peers
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
-from broker.timesync.messages import Passing
+from broker.timesync.messages import PassedTicks
 
 HISTORY_MAX = 1024
 REMOVED_MAX = 64
@@ -99,13 +99,13 @@ class Group:
             del self._removed[next(iter(self._removed))]
         return overdue
 
-    def after(self, tick: TimeTick, now_s: float) -> Passing | None:
+    def after(self, tick: TimeTick, now_s: float) -> PassedTicks | None:
         """What passed after `tick`; of a soft barrier, and for `tick` 0, the newest alone."""
         if tick >= self.passed:
             return None
         if tick == 0 or self.kind is BarrierKind.SOFT:
-            return Passing((self.passed,), self.view(now_s))
-        return Passing(tuple([it for it in self._history if it > tick]), self.view(now_s))
+            return PassedTicks((self.passed,), self.view(now_s))
+        return PassedTicks(tuple([it for it in self._history if it > tick]), self.view(now_s))
 
     def view(self, now_s: float) -> BarrierView:
         """What people are shown."""

@@ -74,7 +74,7 @@ class LeaveBarrier(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class PassedTicks:
     """Ticks that passed, in order; `view` is the barrier after them."""
 
     ticks: tuple[TimeTick, ...]
@@ -82,7 +82,7 @@ class Passing:
 
 
 @dataclass(frozen=True, slots=True)
-class NextTicks(Request[Passing | None]):
+class NextTicks(Request[PassedTicks | None]):
     """What passed after tick `after`, as soon as something has; None after about a second.
 
     With `after` 0 the newest alone. A hard barrier remembers its last 1024 ticks, a soft one only
@@ -99,7 +99,7 @@ class ListBarriers(Request[tuple[BarrierView, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Feed(Request[TimeTick]):
+class FeedTicks(Request[TimeTick]):
     """How far the pchannels are closed; answered with the tick that is closed on all of them.
 
     For the TickProducer. A pchannel that was removed takes part again once it is past that tick.
@@ -109,7 +109,7 @@ class Feed(Request[TimeTick]):
 
 
 @dataclass(frozen=True, slots=True)
-class Horizon:
+class NewestTick:
     """No pchannel was ahead of this tick a moment ago."""
 
     tick: TimeTick
@@ -121,7 +121,14 @@ class SweepBarriers:
 
 
 BarrierMessage = (
-    Join | ReportTick | LeaveBarrier | NextTicks | ListBarriers | Feed | Horizon | SweepBarriers
+    Join
+    | ReportTick
+    | LeaveBarrier
+    | NextTicks
+    | ListBarriers
+    | FeedTicks
+    | NewestTick
+    | SweepBarriers
 )
 
 

@@ -10,7 +10,7 @@ from actors import Actor, ActorError, Context, Envelope
 from broker.model.failure import Refused
 from broker.model.ids import TimeTick
 from broker.ports.closed_ticks import ClosedTicks
-from broker.timesync.messages import Feed, Horizon, Poll, TickProducerMessage
+from broker.timesync.messages import FeedTicks, NewestTick, Poll, TickProducerMessage
 
 FEED_S = 2.0
 
@@ -51,10 +51,10 @@ class TickProducer(Actor[TickProducerMessage]):
         """Found anew each time: a barrier that was restarted is fed from the next look on."""
         tree = self._context.tree
         ticks = await self._source.closed_ticks()
-        horizon = Horizon(max(ticks.values(), default=TimeTick(0)))
+        horizon = NewestTick(max(ticks.values(), default=TimeTick(0)))
         tree.find(self._hard_path).tell(horizon)
         soft = tree.find(self._soft_path)
         soft.tell(horizon)
-        tick = await soft.ask(Feed(ticks), deadline_s=FEED_S)
+        tick = await soft.ask(FeedTicks(ticks), deadline_s=FEED_S)
         assert isinstance(tick, int)
         self._tick = TimeTick(max(self._tick, tick))

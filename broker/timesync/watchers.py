@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from actors import Envelope
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
-from broker.timesync.messages import BarrierMessage, Passing
+from broker.timesync.messages import BarrierMessage, PassedTicks
 
 WATCH_S = 1.0
 """How long one NextTicks waits before it is answered None, and the edge may look round."""
@@ -48,7 +48,7 @@ class Watchers:
             return
         self._waiting.append(BarrierWatch(envelope, barrier, after, now_s + WATCH_S))
 
-    def tell(self, barrier: str, passing: Callable[[TimeTick], Passing | None]) -> None:
+    def tell(self, barrier: str, passing: Callable[[TimeTick], PassedTicks | None]) -> None:
         """Answer those who watch this barrier with what is `passing` after their tick."""
         still: deque[BarrierWatch] = deque()
         for watch in self._waiting:

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.client import errors as client_errors
 from broker.config import Settings
-from broker.coordinator.broadcast.book import BroadcasterLimits
+from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.commit.committer import CommitterLimits
 from broker.core.log.numbered_producers import ProducerLimits
 from broker.core.segments.segment_sealing import SegmentLimits

@@ -13,7 +13,7 @@ from broker.codec.staged_votes import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.observer import NodeNews
+from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
@@ -120,7 +120,7 @@ async def small_broker(
         wal=wal,
         terms=StoredTerms(store, NODE),
         ticks=OracleTicks(look_up, "/root/coordinator/oracle"),
-        observer=NodeNews(look_up, "/root/coordinator/assigner"),
+        observer=AssignerNotifier(look_up, "/root/coordinator/assigner"),
         headers=StoredHeaders(),
         recovery=StoredRecovery(store),
         memory=ProcessMemory(),
@@ -179,7 +179,7 @@ def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
         hard_barrier=Proxy(find("/root/timesync/hard_barrier")),
         cursors=Proxy(find("/root/timesync/cursors")),
         broadcaster=Proxy(find("/root/coordinator/broadcaster/locks")),
-        cut_lock=Proxy(find("/root/coordinator/cut_gate")),
+        cut_lock=Proxy(find("/root/coordinator/cut_lock")),
         balancer=Proxy(find("/root/coordinator/balancer")),
         committer=Proxy(find("/root/coordinator/commits/committer")),
         consumption=Proxy(find("/root/coordinator/consumption")),

@@ -1,7 +1,7 @@
 """Publishes who serves what: the table that every client follows.
 
 Owns the table's version, the choice of nodes, and those who wait for a newer table. Never talks to
-a node: each row is kept by a Placement of its own.
+a node: each row is kept by a ChannelReconciler of its own.
 """
 
 from collections import deque
@@ -21,16 +21,16 @@ from broker.coordinator.assignment.messages import (
     ChannelReported,
     ChooseNode,
     ExpireWatches,
+    LayoutMeasured,
     ListPChannels,
     Move,
     MoveChannel,
     NextAssignment,
     NodeOpenedChannel,
     NodesChanged,
-    PlacementMessage,
-    PlacementReady,
     RaiseStreaming,
-    Weighed,
+    ReconcilerMessage,
+    ReconcilerReady,
 )
 from broker.coordinator.assignment.streaming_version import (
     raise_streaming_version,
@@ -48,7 +48,7 @@ from broker.ports.meta import MetaError, MetaStore
 WATCH_S = 1.0
 """How long one NextAssignment waits before it is answered None, and the edge may look round."""
 
-NO_PATIENCE = StartupGrace()
+NO_GRACE = StartupGrace()
 WATCH_CHECK_S = 0.25
 ROUNDING_S = 0.01
 """A timer is not to ring a moment before the time it is set for."""
@@ -56,7 +56,7 @@ WATCHES_MAX = 4096
 """One for each client stream; beyond, they are refused rather than kept."""
 
 
-ToPlacement = ChannelEvent | NodesChanged | AccessChanged | Move
+ToReconciler = ChannelEvent | NodesChanged | AccessChanged | Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,9 @@ class AssignmentWatch:
 class Assigner(Actor[AssignerMessage]):
     """The assignment table, versioned by coordinator incarnation and change.
 
-    Only what a Placement has confirmed is listed, so after a restart the table fills up again
-    under a larger incarnation. All changes that wait in the mailbox make one new version.
+    Only channels that a ChannelReconciler has confirmed are listed, so after a restart the table
+    fills up again under a larger incarnation. All changes that wait in the mailbox make one new
+    version.
     """
 
     def __init__(
@@ -79,19 +80,19 @@ class Assigner(Actor[AssignerMessage]):
         store: MetaStore,
         nodes: LiveNodes,
         pchannels: Sequence[PChannelName],
-        patience: StartupGrace = NO_PATIENCE,
+        startup_grace: StartupGrace = NO_GRACE,
     ) -> None:
         self._store = store
         self._nodes = nodes
         self._pchannels = tuple(pchannels)
-        self._patience = patience
+        self._startup_grace = startup_grace
         self._gathered = False
         self._first_s: float | None = None
         self._table = {name: PChannelMeta(name) for name in pchannels}
         self._carried: dict[PChannelName, Carried] = {}
         self._rules = Rules()
         self._homes: dict[PChannelName, NodeId] = {}
-        self._placements: dict[PChannelName, Ref[PlacementMessage]] = {}
+        self._reconcilers: dict[PChannelName, Ref[ReconcilerMessage]] = {}
         self._watches: deque[AssignmentWatch] = deque()
 
     async def started(self, context: Context[AssignerMessage]) -> None:
@@ -136,11 +137,11 @@ class Assigner(Actor[AssignerMessage]):
             case ListPChannels():
                 envelope.reply(tuple(self._table[name] for name in sorted(self._table)))
             case ChannelReported() | NodeOpenedChannel() | ChannelClosed() as event:
-                self._pass_on(event.name, event)
-            case NodesChanged() | MoveChannel() | Weighed() as change:
-                self._heed(change)
-            case PlacementReady(name, placement):
-                self._placements[name] = placement
+                self._forward(event.name, event)
+            case NodesChanged() | MoveChannel() | LayoutMeasured() as change:
+                self._handle_change(change)
+            case ReconcilerReady(name, reconciler):
+                self._reconcilers[name] = reconciler
             case ChannelChanged() | RaiseStreaming():
                 pass  # done before everything else
             case ChooseNode(name):
@@ -150,17 +151,17 @@ class Assigner(Actor[AssignerMessage]):
             case message:
                 assert_never(message)
 
-    def _heed(self, change: NodesChanged | MoveChannel | Weighed) -> None:
+    def _handle_change(self, change: NodesChanged | MoveChannel | LayoutMeasured) -> None:
         """What is about more than one channel, or decided by others."""
         match change:
             case NodesChanged() as news:
                 for name in self._table:
-                    self._pass_on(name, news)
+                    self._forward(name, news)
                 self._tell_balancer(news)
             case MoveChannel(name, node):
                 self._homes[name] = node
-                self._pass_on(name, Move(node))
-            case Weighed(layout, rules):
+                self._forward(name, Move(node))
+            case LayoutMeasured(layout, rules):
                 self._carried = {it.name: it for it in layout}
                 self._rules = rules
             case _:
@@ -185,7 +186,7 @@ class Assigner(Actor[AssignerMessage]):
             if version != self._streaming:
                 self._streaming = version
                 for name in self._table:
-                    self._pass_on(name, AccessChanged())
+                    self._forward(name, AccessChanged())
             envelope.reply(version)
 
     def _remember_home(self, meta: PChannelMeta) -> None:
@@ -219,13 +220,13 @@ class Assigner(Actor[AssignerMessage]):
         except ActorError:
             pass  # it begins with a look at everything
 
-    def _pass_on(self, name: PChannelName, event: ToPlacement) -> None:
+    def _forward(self, name: PChannelName, event: ToReconciler) -> None:
         """To the row it is about. A row that is just being restarted reads the record anyhow."""
-        placement = self._placements.get(name)
-        if placement is None:
+        reconciler = self._reconcilers.get(name)
+        if reconciler is None:
             return
         try:
-            placement.tell(event)
+            reconciler.tell(event)
         except ActorError:
             pass
 
@@ -233,7 +234,7 @@ class Assigner(Actor[AssignerMessage]):
         """The node where it costs least, counting what was chosen but is not served yet."""
         chosen = None
         if not self._is_gathering():
-            chosen = place(name, self._layout(), self._nodes.taking(), self._rules)
+            chosen = place(name, self._layout(), self._nodes.accepting(), self._rules)
         if chosen is not None:
             self._homes[name] = chosen
         envelope.reply(chosen)
@@ -248,17 +249,19 @@ class Assigner(Actor[AssignerMessage]):
     def _is_gathering(self) -> bool:
         if self._gathered:
             return False
-        here, owned = self._nodes.taking(), frozenset(self._homes.values())
+        here, owned = self._nodes.accepting(), frozenset(self._homes.values())
         now_s = self._context.clock.monotonic_s()
         if not here:
             self._first_s = None
         elif self._first_s is None:
             self._first_s = now_s
-            patience_s = self._patience.expected_s - (now_s - self._started_s)
-            wait_s = patience_s if self._patience.expected else self._patience.grace_s
+            expected_left_s = self._startup_grace.expected_s - (now_s - self._started_s)
+            wait_s = (
+                expected_left_s if self._startup_grace.expected else self._startup_grace.grace_s
+            )
             self._context.after(max(0.0, wait_s) + ROUNDING_S, NodesChanged())
         since_s = 0.0 if self._first_s is None else now_s - self._first_s
-        gathering = must_gather(self._patience, here, owned, now_s - self._started_s, since_s)
+        gathering = must_gather(self._startup_grace, here, owned, now_s - self._started_s, since_s)
         self._gathered = not gathering
         return gathering
 

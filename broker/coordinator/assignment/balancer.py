@@ -19,11 +19,11 @@ from broker.coordinator.assignment.messages import (
     Balance,
     BalancePolicy,
     BalancerMessage,
+    LayoutMeasured,
     ListPChannels,
     MoveChannel,
     NodesChanged,
     UpdatePolicy,
-    Weighed,
 )
 from broker.coordinator.catalog.messages import CatalogMessage, ListCollections
 from broker.core.cluster.assignment import PChannelMeta
@@ -134,7 +134,7 @@ class Balancer(Actor[BalancerMessage]):
         collections = await catalog.ask(ListCollections(), deadline_s=ASK_S)
         vchannels = [(pchannel_of(it), each.id) for each in collections for it in each.vchannels]
         rested, layout = await self._layout(known, vchannels)
-        self._assigner.tell(Weighed(layout, self._rules))
+        self._assigner.tell(LayoutMeasured(layout, self._rules))
         if len(layout) < len(known):
             return (), min(SETTLE_S, self._period_s)
         if moves := await self._weigh(layout):
@@ -143,7 +143,7 @@ class Balancer(Actor[BalancerMessage]):
         return (), min(LAGGING_S, self._period_s) if lagging else self._period_s
 
     async def _weigh(self, layout: tuple[Carried, ...]) -> tuple[Relocation, ...]:
-        rules, nodes = self._rules, self._nodes.taking()
+        rules, nodes = self._rules, self._nodes.accepting()
         if len(layout) * len(nodes) <= AT_ONCE:
             return rebalance(layout, nodes, rules)
         return await to_thread.run_sync(lambda: rebalance(layout, nodes, rules))

@@ -1,4 +1,4 @@
-"""The nodes there are now, each with a way to reach it.
+"""The nodes there are now, each with a way to connect it.
 
 Written by the Registrar, or fixed where the node is this process; frozen by the Balancer; read by
 whoever places or calls. It outlives those actors, so that a restart is no change of nodes.
@@ -29,7 +29,7 @@ class LiveNodes:
         """Every node, sorted by id."""
         return tuple([self._nodes[node_id] for node_id in sorted(self._nodes)])
 
-    def taking(self) -> frozenset[NodeId]:
+    def accepting(self) -> frozenset[NodeId]:
         """Those that may be given channels."""
         return frozenset(self._nodes) - self._stopping - self._frozen
 
@@ -55,7 +55,7 @@ class LiveNodes:
         """It has spoken to this coordinator, and has a lease of it."""
         self._heard.add(node_id)
 
-    def has_spoken(self, node_id: NodeId) -> bool:
+    def is_confirmed(self, node_id: NodeId) -> bool:
         """Whether it is known to be up, as far as its lease tells."""
         return node_id in self._heard
 

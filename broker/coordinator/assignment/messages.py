@@ -1,4 +1,4 @@
-"""The messages of Assigner, Placer, Balancer and Consumption.
+"""The messages of Assigner, ChannelReconciler, Balancer and Consumption.
 
 The edge sends the requests and ChannelReported; the rest passes between actors of the coordinator.
 Requests that fail raise Refused.
@@ -60,11 +60,11 @@ ChannelEvent = ChannelReported | NodeOpenedChannel | ChannelClosed
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementReady:
+class ReconcilerReady:
     """The actor that keeps this channel is up; events about the channel go to it."""
 
     name: PChannelName
-    placement: "Ref[PlacementMessage]"
+    reconciler: "Ref[ReconcilerMessage]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ExpireWatches:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class LayoutMeasured:
     """What each served channel carries, and what counts: for the choice of nodes from now on."""
 
     layout: tuple[Carried, ...]
@@ -131,21 +131,21 @@ AssignerMessage = (
     | ChannelReported
     | NodeOpenedChannel
     | ChannelClosed
-    | PlacementReady
+    | ReconcilerReady
     | ChannelChanged
     | ChooseNode
     | ExpireWatches
     | NodesChanged
-    | Weighed
+    | LayoutMeasured
     | MoveChannel
     | RaiseStreaming
 )
 
-# ---- Placement: one per pchannel ----------------------------------------------------------------
+# ---- ChannelReconciler: one per pchannel --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class EnsureServed:
     """A timer: bring the channel to a node, unless it is served."""
 
 
@@ -161,14 +161,14 @@ class Move:
     node: NodeId | None = None
 
 
-PlacementMessage = (
+ReconcilerMessage = (
     ChannelReported
     | NodeOpenedChannel
     | ChannelClosed
     | NodesChanged
     | AccessChanged
     | Move
-    | Settle
+    | EnsureServed
     | Reconcile
 )
 

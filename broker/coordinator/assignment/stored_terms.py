@@ -23,7 +23,7 @@ class StoredTerms:
     """
 
     def __init__(self, store: MetaStore, node: NodeId) -> None:
-        self._ledger = ChannelRecords(store)
+        self._records = ChannelRecords(store)
         self._node = node
 
     async def acquire(self, channel: PChannelName) -> Term:
@@ -53,7 +53,7 @@ class StoredTerms:
 
     async def _change(self, channel: PChannelName, transition: Transition) -> Term:
         try:
-            recorded = await self._ledger.change(channel, transition)
+            recorded = await self._records.change(channel, transition)
         except MetaError as error:
             raise Refused(StreamingCode.INNER, str(error)) from error
         return recorded.meta.term

@@ -33,11 +33,11 @@ from broker.coordinator.broadcast.messages import (
     LeaveQuarantine,
     MayFinish,
     TakeAck,
-    TaskMoved,
+    TaskChanged,
     Work,
 )
-from broker.coordinator.cuts.lock_entry import LockEntry
 from broker.coordinator.cuts.messages import BROADCASTS
+from broker.coordinator.cuts.shared_cut_lock import SharedCutLock
 from broker.coordinator.retries import Retries
 from broker.core.cluster.broadcast_state import (
     Task,
@@ -91,7 +91,7 @@ class TaskParts:
     copies: Copies
     callbacks: Callbacks
     broadcaster_path: str
-    gate_path: str
+    cut_lock_path: str
     timing: BroadcastTiming
     node_acks: bool = True
     meters: BroadcastMeters = field(default_factory=BroadcastMeters)
@@ -101,7 +101,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     """See the module. `first`: the record, for the incarnation that was just made from it."""
 
     _context: Context[BroadcastTaskMessage]
-    _gate: LockEntry
+    _cut_lock: SharedCutLock
     _recorded: RecordedBroadcast
     _task: Task
 
@@ -110,7 +110,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         self._parts = parts
         self._first = first
         self._may_finish = False
-        self._announced: TaskMoved | None = None
+        self._announced: TaskChanged | None = None
         self._looks = 0
         backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
         self._retries = Retries(backoff, "broadcast is stuck", broadcast=name)
@@ -120,13 +120,13 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         """Read the record; one that was forgotten meanwhile has nothing left to do."""
         self._context = context
         # An earlier incarnation may have entered.
-        self._gate = LockEntry(
-            context.tree, self._parts.gate_path, BROADCASTS, self._name, inside=True
+        self._cut_lock = SharedCutLock(
+            context.tree, self._parts.cut_lock_path, BROADCASTS, self._name, held=True
         )
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._name)
         if recorded is None:
-            self._gate.leave()
+            self._cut_lock.release()
             context.stop()
             return
         self._recorded = recorded
@@ -180,10 +180,10 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         await self._save(self._task)
         before = self._task
         if self._task.appends:
-            await self._gate.enter(self._task.broadcast.vchannels)
+            await self._cut_lock.acquire(self._task.broadcast.vchannels)
             await self._append()
-        if self._gate.inside and not self._task.appends:
-            self._gate.leave()
+        if self._cut_lock.held and not self._task.appends:
+            self._cut_lock.release()
         if self._task.to_process and self._parts.node_acks:
             await self._look()
         if self._may_finish and self._task.may_finish:
@@ -193,7 +193,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             self._context.stop()
         elif self._task is not before or self._announced is None:
             if self._task is not before:
-                self._retries.went_on()
+                self._retries.succeeded()
                 self._looks = 0
             await self._announce()
         if self._unfinished():
@@ -221,7 +221,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 self._task = poisoned(self._task, f"{vchannel} refuses its copy: {refusal.cause}")
                 log.error("broadcast in quarantine", broadcast=self._name, cause=self._task.poison)
         if refusals:
-            self._retries.failed(_told(tuple(refusals.values())))
+            self._retries.failed(_describe(tuple(refusals.values())))
         await self._save(self._task)
         if not self._task.to_append:
             self._parts.meters.broadcast.add(self._context.clock.monotonic_s() - self._began_s)
@@ -291,9 +291,9 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         waits = task.all_acked and not task.poison and not self._may_finish
         return waits or self._announced != self._news()
 
-    def _news(self) -> TaskMoved:
+    def _news(self) -> TaskChanged:
         """What is durable, and what keeps it."""
-        return TaskMoved(self._recorded.task, self._retries.failures, self._retries.error)
+        return TaskChanged(self._recorded.task, self._retries.failures, self._retries.error)
 
     async def _announce(self) -> None:
         """To whoever is the Broadcaster now."""
@@ -332,6 +332,6 @@ def task_spec(
     )
 
 
-def _told(refusals: Sequence[Refusal]) -> str:
+def _describe(refusals: Sequence[Refusal]) -> str:
     first = refusals[0]
     return f"{len(refusals)} copies were not appended; the first: {first.code.name} {first.cause}"

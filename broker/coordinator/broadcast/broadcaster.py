@@ -10,23 +10,10 @@ from typing import assert_never
 
 import structlog
 
-from actors import (
-    Actor,
-    ActorError,
-    Context,
-    Envelope,
-    NotRunning,
-)
-from broker.coordinator.broadcast.book import (
-    Asked,
-    BroadcasterLimits,
-    RunningBroadcast,
-    WaitingBroadcast,
-    under_way,
-)
+from actors import Actor, ActorError, Context, Envelope, NotRunning
 from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast
 from broker.coordinator.broadcast.broadcast_task import TaskParts, task_spec
-from broker.coordinator.broadcast.key_waits import KeyWaits
+from broker.coordinator.broadcast.key_waiters import KeyWaiters
 from broker.coordinator.broadcast.messages import (
     AckBroadcast,
     BroadcasterMessage,
@@ -41,8 +28,15 @@ from broker.coordinator.broadcast.messages import (
     StartBroadcast,
     SweepBroadcasts,
     TakeAck,
-    TaskMoved,
+    TaskChanged,
     WaitForKey,
+)
+from broker.coordinator.broadcast.pending_broadcasts import (
+    BroadcasterLimits,
+    Caller,
+    RunningBroadcast,
+    WaitingBroadcast,
+    under_way,
 )
 from broker.coordinator.broadcast.views import lock_views, quarantined, running_view, waiting_view
 from broker.core.cluster.broadcast_state import Task, TaskState, forgettable, new_task, task_name
@@ -75,7 +69,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._ordered: dict[Ticket, RunningBroadcast] = {}
         self._done: dict[str, Task] = {}
         self._by_key: dict[str, Ticket | str] = {}
-        self._key_waits = KeyWaits(limits.key_waits_max)
+        self._key_waits = KeyWaiters(limits.key_waits_max)
         self._firsts: dict[str, RecordedBroadcast] = {}
         self._next_check_s = 0.0
 
@@ -88,9 +82,9 @@ class Broadcaster(Actor[BroadcasterMessage]):
         for each in recorded:
             self._remember(each)
         self._take_places()
-        await self._tell_gate()
+        await self._restore_cut_lock()
         self._next_check_s = context.clock.monotonic_s() + self._limits.tombstone_check_s
-        context.every(self._limits.look_round_s, SweepBroadcasts())
+        context.every(self._limits.sweep_s, SweepBroadcasts())
         context.after(0.0, Resume(tuple(self._running)))
 
     async def receive(self, batch: Sequence[Envelope[BroadcasterMessage]]) -> None:
@@ -108,11 +102,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
             "locks": len(self._locks),
         }
 
-    async def _handle(self, envelope: Asked) -> None:
+    async def _handle(self, envelope: Caller) -> None:
         match envelope.message:
             case StartBroadcast(broadcast):
                 self._start(broadcast, envelope)
-            case TaskMoved() as moved:
+            case TaskChanged() as moved:
                 self._moved(moved)
             case AckBroadcast() as ack:
                 await self._ack(ack, envelope)
@@ -124,11 +118,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 for name in names:
                     await self._start_task(name)
             case SweepBroadcasts():
-                await self._look_round()
+                await self._sweep()
             case _ as question:
                 self._answer(question, envelope)
 
-    def _answer(self, question: WaitForKey | ListBroadcasts | ListLocks, envelope: Asked) -> None:
+    def _answer(self, question: WaitForKey | ListBroadcasts | ListLocks, envelope: Caller) -> None:
         running = self._running.values()
         match question:
             case WaitForKey(key, all_acked):
@@ -146,11 +140,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     # ---- beginning -----------------------------------------------------------------------------
 
-    def _start(self, broadcast: Broadcast, asked: Asked) -> None:
+    def _start(self, broadcast: Broadcast, asked: Caller) -> None:
         """A new request stands in line; a repeated one joins the first."""
         known = self._by_key.get(broadcast.request_key)
         if known is None:
-            self._stand_in_line(broadcast, asked)
+            self._enqueue(broadcast, asked)
             return
         first = self._known(known)
         if first.fingerprint != broadcast.fingerprint:
@@ -161,9 +155,9 @@ class Broadcaster(Actor[BroadcasterMessage]):
         elif isinstance(first, RunningBroadcast) and first.task.poison:
             asked.fail(quarantined(first.task))
         else:
-            first.askers = [*(it for it in first.askers if it.wanted()), asked]
+            first.callers = [*(it for it in first.callers if it.wanted()), asked]
 
-    def _stand_in_line(self, broadcast: Broadcast, asked: Asked) -> None:
+    def _enqueue(self, broadcast: Broadcast, asked: Caller) -> None:
         if self._is_full():
             asked.fail(self._too_many())
             return
@@ -195,7 +189,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 self._refuse(admitted, str(error))
                 continue
             for (ticket, waiting), task in zip(admitted.items(), tasks, strict=True):
-                self._run(RecordedBroadcast(task, revision), ticket, waiting.askers)
+                self._run(RecordedBroadcast(task, revision), ticket, waiting.callers)
                 self._running[task.name].since_s = waiting.since_s
                 self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
             for task in tasks:
@@ -204,17 +198,17 @@ class Broadcaster(Actor[BroadcasterMessage]):
     def _still_wanted(self, ticket: Ticket) -> bool:
         if self._waiting[ticket].wanted:
             return True
-        self._withdraw(ticket)
+        self._drop_waiting(ticket)
         return False
 
-    def _withdraw(self, ticket: Ticket) -> None:
+    def _drop_waiting(self, ticket: Ticket) -> None:
         waiting = self._waiting.pop(ticket)
         del self._by_key[waiting.broadcast.request_key]
         self._granted += self._locks.release(ticket)
 
     def _refuse(self, admitted: Mapping[Ticket, WaitingBroadcast], cause: str) -> None:
         for ticket, waiting in admitted.items():
-            for asked in waiting.askers:
+            for asked in waiting.callers:
                 asked.fail(Refused(StreamingCode.INNER, f"nothing was appended: {cause}"))
             del self._by_key[waiting.broadcast.request_key]
             self._granted += self._locks.release(ticket)
@@ -223,9 +217,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
         taken, self._next_id = self._next_id, BroadcastId(self._next_id + 1)
         return taken
 
-    def _run(self, recorded: RecordedBroadcast, ticket: Ticket | None, askers: list[Asked]) -> None:
+    def _run(
+        self, recorded: RecordedBroadcast, ticket: Ticket | None, callers: list[Caller]
+    ) -> None:
         task = recorded.task
-        self._running[task.name] = RunningBroadcast(task, ticket, askers)
+        self._running[task.name] = RunningBroadcast(task, ticket, callers)
         self._firsts[task.name] = recorded
         self._know_key(task)
 
@@ -261,14 +257,14 @@ class Broadcaster(Actor[BroadcasterMessage]):
         for running in sorted(ready, key=lambda it: it.task.order_tick or 0):
             self._take_place(running)
 
-    async def _tell_gate(self) -> None:
+    async def _restore_cut_lock(self) -> None:
         """No cut is taken before what is under way has landed."""
-        gate = self._context.tree.find(self._parts.gate_path)
-        await gate.ask(under_way(self._running.values()), deadline_s=START_S)
+        cut_lock = self._context.tree.find(self._parts.cut_lock_path)
+        await cut_lock.ask(under_way(self._running.values()), deadline_s=START_S)
 
     # ---- going on and finishing ----------------------------------------------------------------
 
-    def _moved(self, moved: TaskMoved) -> None:
+    def _moved(self, moved: TaskChanged) -> None:
         running = self._running.get(moved.task.name)
         if running is None:
             return
@@ -305,7 +301,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             freed = self._locks.release(running.ticket)
             self._granted += [ticket for ticket in freed if ticket in self._waiting]
 
-    async def _ack(self, ack: AckBroadcast, asked: Asked) -> None:
+    async def _ack(self, ack: AckBroadcast, asked: Caller) -> None:
         name = task_name(ack.id, ack.origin)
         if ack.copied is not None and self._is_new(name, ack):
             await self._copy(ack.id, ack.origin, ack.copied, asked)
@@ -325,7 +321,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         known = name in self._running or name in self._done
         return not known and ack.id > self._horizons.get(ack.origin, 0)
 
-    async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, asked: Asked) -> None:
+    async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, asked: Caller) -> None:
         """A broadcast of another cluster that nobody has heard of becomes a task without keys."""
         if self._is_full():
             asked.fail(self._too_many())
@@ -341,14 +337,14 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._run(RecordedBroadcast(task, revision), None, [])
         await self._start_task(task.name)
 
-    def _leave(self, name: str, asked: Asked, *, skip: bool) -> None:
+    def _leave(self, name: str, asked: Caller, *, skip: bool) -> None:
         if name not in self._running:
             cause = f"there is no unfinished broadcast {name!r}"
             asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
         self._tell(name, LeaveQuarantine(skip, asked), asked)
 
-    def _tell(self, name: str, message: BroadcastTaskMessage, asked: Asked | None = None) -> None:
+    def _tell(self, name: str, message: BroadcastTaskMessage, asked: Caller | None = None) -> None:
         """What a task that is just being restarted misses, it asks for again by announcing."""
         try:
             self._context.tree.find(f"{self._tasks_path}/{name}").tell(message)
@@ -358,7 +354,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     # ---- forgetting ----------------------------------------------------------------------------
 
-    async def _look_round(self) -> None:
+    async def _sweep(self) -> None:
         for ticket in tuple(self._waiting):
             if ticket in self._waiting:
                 self._still_wanted(ticket)

@@ -19,7 +19,7 @@ class StartBroadcast(Request[Broadcasted]):
     """Lock the keys, put a copy on each vchannel, wait for its acks and its callback.
 
     Answered when the broadcast took effect; with one request key as often as it is asked, also by
-    a later incarnation. An asker that leaves while it waits for its keys is forgotten; after that
+    a later incarnation. An caller that leaves while it waits for its keys is forgotten; after that
     the broadcast goes on without it. Refused: INVALID_ARGUMENT when the key was used for something
     else; INNER when it could not be recorded or too many wait; UNRECOVERABLE when it is in
     quarantine.
@@ -111,7 +111,7 @@ class SkipBroadcast(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskMoved:
+class TaskChanged:
     """How a task stands, told by itself whenever that changed and from time to time."""
 
     task: Task
@@ -139,7 +139,7 @@ BroadcasterMessage = (
     | ListLocks
     | RetryBroadcast
     | SkipBroadcast
-    | TaskMoved
+    | TaskChanged
     | Resume
     | SweepBroadcasts
 )

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
-from broker.coordinator.broadcast.book import BroadcasterLimits
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast.broadcast_task import BroadcastTiming, TaskParts
 from broker.coordinator.broadcast.broadcaster import Broadcaster
-from broker.coordinator.cuts.messages import CUT_GATE
+from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
+from broker.coordinator.cuts.messages import CUT_LOCK
 from broker.ports.callbacks import Callback
 from broker.ports.copies import Copies
 from broker.ports.meta import MetaStore
@@ -40,7 +40,7 @@ class BroadcastParts:
 def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
     """The subtree `broadcaster`, to be put under the supervisor at `parent_path`.
 
-    There the CutGate must stand before it.
+    There the CutLock must stand before it.
     """
     path = f"{parent_path}/{BROADCASTER}"
     of_tasks = TaskParts(
@@ -48,7 +48,7 @@ def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) 
         copies=parts.copies,
         callbacks=parts.callbacks,
         broadcaster_path=f"{path}/{LOCKS}",
-        gate_path=f"{parent_path}/{CUT_GATE}",
+        cut_lock_path=f"{parent_path}/{CUT_LOCK}",
         timing=parts.timing,
         node_acks=parts.node_acks,
         meters=parts.meters,

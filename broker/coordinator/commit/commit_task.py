@@ -11,9 +11,9 @@ import structlog
 
 from actors import Actor, ActorError, Backoff, Context, Envelope
 from broker.coordinator.commit.commit_records import CommitRecords, RecordedApp
-from broker.coordinator.commit.messages import CommitMoved, CommitTaskMessage, SendCommand
-from broker.coordinator.cuts.lock_entry import LockEntry
+from broker.coordinator.commit.messages import CommitChanged, CommitTaskMessage, SendCommand
 from broker.coordinator.cuts.messages import COMMITS
+from broker.coordinator.cuts.shared_cut_lock import SharedCutLock
 from broker.coordinator.retries import Retries
 from broker.core.txn.batch_commit import (
     WORDS,
@@ -49,7 +49,7 @@ class CommitParts:
     records: CommitRecords
     txns: StagedTxns
     committer_path: str
-    gate_path: str
+    cut_lock_path: str
     timing: CommitTiming = CommitTiming()
 
 
@@ -57,7 +57,7 @@ class CommitTask(Actor[CommitTaskMessage]):
     """See the module. `first`: the record, for the incarnation that was just made from it."""
 
     _context: Context[CommitTaskMessage]
-    _gate: LockEntry
+    _cut_lock: SharedCutLock
     _recorded: RecordedApp
     _attempt: Attempt
 
@@ -70,7 +70,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._first = first
         backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
         self._retries = Retries(backoff, "commit of a batch is stuck", app=app)
-        self._untold: CommitMoved | None = None
+        self._unsent: CommitChanged | None = None
         self._began_s = 0.0
         self._token = -1
         if first is not None and first.known.attempt is not None:
@@ -82,8 +82,8 @@ class CommitTask(Actor[CommitTaskMessage]):
         With another one it was said before: this task has nothing left to do.
         """
         self._context = context
-        self._gate = LockEntry(
-            context.tree, self._parts.gate_path, COMMITS, self._app, inside=False
+        self._cut_lock = SharedCutLock(
+            context.tree, self._parts.cut_lock_path, COMMITS, self._app, held=False
         )
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._app)
@@ -91,7 +91,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._began_s = context.clock.monotonic_s()
         self._recorded = recorded
         if recorded.known.attempt is None:
-            self._untold = CommitMoved(self._name, recorded)
+            self._unsent = CommitChanged(self._name, recorded)
         elif recorded.known.attempt.token == self._token:
             self._attempt = recorded.known.attempt
         else:
@@ -124,29 +124,29 @@ class CommitTask(Actor[CommitTaskMessage]):
 
     async def _round(self) -> None:
         """Say the word of this state to those who are left; record what comes of it."""
-        if self._untold is None and not self._attempt.over:
-            await self._pass_gate()
-            await self._say()
-        if self._untold is None and self._attempt.over:
-            self._untold = await self._ended()
-        if self._untold is not None:
-            await self._tell(self._untold)
+        if self._unsent is None and not self._attempt.over:
+            await self._acquire_cut_lock()
+            await self._send_commands()
+        if self._unsent is None and self._attempt.over:
+            self._unsent = await self._ended()
+        if self._unsent is not None:
+            await self._tell(self._unsent)
             self._context.stop()
             return
         self._plan()
 
-    async def _pass_gate(self) -> None:
+    async def _acquire_cut_lock(self) -> None:
         """What may make something visible is not begun while a cut is taken.
 
         Before the first prepare: what is prepared holds up broadcasts, which a cut may wait for.
         """
         state = self._attempt.state
-        if state is not CommitState.ABORTING and not self._gate.inside:
-            await self._gate.enter(self._attempt.vchannels)
-        elif state is CommitState.ABORTING and self._gate.inside:
-            self._gate.leave()  # nothing of it is visible
+        if state is not CommitState.ABORTING and not self._cut_lock.held:
+            await self._cut_lock.acquire(self._attempt.vchannels)
+        elif state is CommitState.ABORTING and self._cut_lock.held:
+            self._cut_lock.release()  # nothing of it is visible
 
-    async def _say(self) -> None:
+    async def _send_commands(self) -> None:
         before = self._attempt
         txns = sorted(before.left)
         outcomes = await self._parts.txns.say(WORDS[before.state], before.asked, txns)
@@ -155,9 +155,10 @@ class CommitTask(Actor[CommitTaskMessage]):
         if after.left == before.left and after.state is before.state and refusals:
             self._retries.failed(f"{len(refusals)} refused; the first: {refusals[0].cause}")
             if before.state is CommitState.PREPARING:
-                self._gate.leave()  # whoever takes a cut need not wait for a node that is away
+                # A cut need not wait for a node that is away.
+                self._cut_lock.release()
         else:
-            self._retries.went_on()
+            self._retries.succeeded()
         waited_s = self._context.clock.monotonic_s() - self._began_s
         if after.state is CommitState.PREPARING and waited_s >= self._parts.timing.prepare_s:
             cause = f"batch {before.asked.batch} could not be prepared within {waited_s:.0f} s"
@@ -171,10 +172,10 @@ class CommitTask(Actor[CommitTaskMessage]):
             self._recorded = await self._parts.records.save(self._recorded, known)
             self._attempt = after
             if not after.over:
-                await self._tell(CommitMoved(self._name, self._recorded))
+                await self._tell(CommitChanged(self._name, self._recorded))
         self._attempt = after
 
-    async def _ended(self) -> CommitMoved:
+    async def _ended(self) -> CommitChanged:
         """Remember the batch, or that there was none."""
         attempt = self._attempt
         if attempt.lost:
@@ -191,9 +192,9 @@ class CommitTask(Actor[CommitTaskMessage]):
             recorded = RecordedApp(replace(known, attempt=None))
         else:
             recorded = await self._parts.records.save(self._recorded, after)
-        return CommitMoved(self._name, recorded, ended=attempt)
+        return CommitChanged(self._name, recorded, ended=attempt)
 
-    async def _tell(self, news: CommitMoved) -> None:
+    async def _tell(self, news: CommitChanged) -> None:
         """To whoever is the Committer now."""
         committer = self._context.tree.find(self._parts.committer_path)
         await committer.send(news, deadline_s=self._parts.timing.tell_s)

@@ -17,14 +17,14 @@ from broker.coordinator.commit.commit_records import RecordedApp
 from broker.coordinator.commit.commit_task import CommitParts, CommitTask
 from broker.coordinator.commit.messages import (
     CommitBatch,
-    CommitMoved,
+    CommitChanged,
     CommitterMessage,
     CommitView,
     ForgetSilent,
     ListCommits,
     ResumeCommits,
 )
-from broker.coordinator.cuts.messages import COMMITS, LeaveShared, UnderWay
+from broker.coordinator.cuts.messages import COMMITS, ReleaseShared, RestoreShared
 from broker.core.naming import pchannel_of
 from broker.core.txn.batch_commit import (
     AppCommits,
@@ -53,29 +53,29 @@ class CommitterLimits:
     """An app that has committed nothing for so long is forgotten: it would begin anew. One of a
     single run is so after ONE_RUN_MS, which costs nothing: nobody comes with its name again."""
     under_way_max: int = 256
-    askers_max: int = 64
+    callers_max: int = 64
     """Of one commit."""
     forget_s: float = 300.0
 
 
 @dataclass(slots=True)
-class QueuedCommit:
+class RunningCommit:
     """A commit with a record, and who waits for it; `since_s` on the clock of this process."""
 
     asked: BatchCommit
     recorded: RecordedApp
     since_s: float
     task: str = ""
-    askers: list[Envelope[CommitterMessage]] = field(default_factory=list)
+    callers: list[Envelope[CommitterMessage]] = field(default_factory=list)
 
     def reply(self, answer: BatchCommitted | Refused) -> None:
         """Tell everybody who asked; a Refused is raised to them."""
-        for asker in self.askers:
+        for caller in self.callers:
             if isinstance(answer, Refused):
-                asker.fail(answer)
+                caller.fail(answer)
             else:
-                asker.reply(answer)
-        self.askers.clear()
+                caller.reply(answer)
+        self.callers.clear()
 
 
 class Committer(Actor[CommitterMessage]):
@@ -95,7 +95,7 @@ class Committer(Actor[CommitterMessage]):
         self._pchannels = frozenset(pchannels)
         self._tasks_path = tasks_path
         self._apps: dict[str, RecordedApp] = {}
-        self._under_way: dict[str, QueuedCommit] = {}
+        self._under_way: dict[str, RunningCommit] = {}
         self._tasks = self._committed = 0
 
     async def started(self, context: Context[CommitterMessage]) -> None:
@@ -105,10 +105,10 @@ class Committer(Actor[CommitterMessage]):
             known = recorded.known
             self._apps[known.app] = recorded
             if known.attempt is not None:
-                self._under_way[known.app] = QueuedCommit(
+                self._under_way[known.app] = RunningCommit(
                     known.attempt.asked, recorded, self._now_s()
                 )
-        await self._tell_gate()
+        await self._restore_cut_lock()
         context.every(self._limits.forget_s, ForgetSilent())
         context.after(0.0, ResumeCommits(tuple(self._under_way)))
 
@@ -117,7 +117,7 @@ class Committer(Actor[CommitterMessage]):
             match envelope.message:
                 case CommitBatch(asked):
                     await self._commit(asked, envelope)
-                case CommitMoved() as moved:
+                case CommitChanged() as moved:
                     self._moved(moved)
                 case ListCommits():
                     envelope.reply(self._views())
@@ -143,28 +143,28 @@ class Committer(Actor[CommitterMessage]):
 
     # ---- beginning -----------------------------------------------------------------------------
 
-    async def _commit(self, asked: BatchCommit, asker: Envelope[CommitterMessage]) -> None:
+    async def _commit(self, asked: BatchCommit, caller: Envelope[CommitterMessage]) -> None:
         wrong = asked_wrongly(asked) or self._misplaced(asked)
         if wrong:
-            asker.fail(Refused(StreamingCode.INVALID_ARGUMENT, wrong))
+            caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, wrong))
             return
         recorded = self._apps.get(asked.app) or RecordedApp(AppCommits(asked.app))
         verdict = judged(recorded.known, asked)
         if isinstance(verdict, BatchCommitted):
-            asker.reply(verdict)
+            caller.reply(verdict)
         elif isinstance(verdict, Refusal):
-            asker.fail(Refused(verdict.code, verdict.cause))
+            caller.fail(Refused(verdict.code, verdict.cause))
         elif recorded.known.attempt is not None:
-            self._join(self._under_way[asked.app], asker)
+            self._join(self._under_way[asked.app], caller)
         else:
-            await self._begin(asked, recorded, asker)
+            await self._begin(asked, recorded, caller)
 
     async def _begin(
-        self, asked: BatchCommit, recorded: RecordedApp, asker: Envelope[CommitterMessage]
+        self, asked: BatchCommit, recorded: RecordedApp, caller: Envelope[CommitterMessage]
     ) -> None:
         full = self._full(asked.app)
         if full:
-            asker.fail(Refused(StreamingCode.INNER, full))
+            caller.fail(Refused(StreamingCode.INNER, full))
             return
         try:
             known = begun(recorded.known, asked, self._context.random.getrandbits(63))
@@ -172,21 +172,21 @@ class Committer(Actor[CommitterMessage]):
         except Conflict:
             raise  # somebody else commits for our apps: the next incarnation reads how they stand
         except MetaError as error:
-            asker.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
+            caller.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
             return
         self._apps[asked.app] = recorded
-        under_way = self._under_way[asked.app] = QueuedCommit(
-            asked, recorded, self._now_s(), askers=[asker]
+        under_way = self._under_way[asked.app] = RunningCommit(
+            asked, recorded, self._now_s(), callers=[caller]
         )
         await self._start_task(under_way)
 
-    def _join(self, under_way: QueuedCommit, asker: Envelope[CommitterMessage]) -> None:
-        under_way.askers = [it for it in under_way.askers if it.wanted()]
-        if len(under_way.askers) >= self._limits.askers_max:
-            cause = f"{len(under_way.askers)} callers wait for this commit already"
-            asker.fail(Refused(StreamingCode.INNER, f"{cause}; ask again later"))
+    def _join(self, under_way: RunningCommit, caller: Envelope[CommitterMessage]) -> None:
+        under_way.callers = [it for it in under_way.callers if it.wanted()]
+        if len(under_way.callers) >= self._limits.callers_max:
+            cause = f"{len(under_way.callers)} callers wait for this commit already"
+            caller.fail(Refused(StreamingCode.INNER, f"{cause}; ask again later"))
         else:
-            under_way.askers.append(asker)
+            under_way.callers.append(caller)
 
     def _misplaced(self, asked: BatchCommit) -> str:
         for txn in asked.txns:
@@ -205,18 +205,18 @@ class Committer(Actor[CommitterMessage]):
             )
         return ""
 
-    async def _tell_gate(self) -> None:
+    async def _restore_cut_lock(self) -> None:
         """No cut is taken before what is partly committed is so as a whole."""
         attempts = [it.recorded.known.attempt for it in self._under_way.values()]
-        entrants = {
+        entries = {
             it.asked.app: it.vchannels
             for it in attempts
             if it is not None and it.state is CommitState.COMMITTING
         }
-        gate = self._context.tree.find(self._parts.gate_path)
-        await gate.ask(UnderWay(COMMITS, entrants), deadline_s=START_S)
+        cut_lock = self._context.tree.find(self._parts.cut_lock_path)
+        await cut_lock.ask(RestoreShared(COMMITS, entries), deadline_s=START_S)
 
-    async def _start_task(self, under_way: QueuedCommit) -> None:
+    async def _start_task(self, under_way: RunningCommit) -> None:
         recorded = under_way.recorded
         self._tasks += 1
         name = under_way.task = str(self._tasks)
@@ -235,14 +235,16 @@ class Committer(Actor[CommitterMessage]):
 
     # ---- going on and finishing ----------------------------------------------------------------
 
-    def _moved(self, moved: CommitMoved) -> None:
+    def _moved(self, moved: CommitChanged) -> None:
         known = moved.recorded.known
         under_way = self._under_way.get(known.app)
         if under_way is None or under_way.task != moved.task:
             return
         self._apps[known.app] = under_way.recorded = moved.recorded
         if known.attempt is None:
-            self._context.tree.find(self._parts.gate_path).tell(LeaveShared(COMMITS, known.app))
+            self._context.tree.find(self._parts.cut_lock_path).tell(
+                ReleaseShared(COMMITS, known.app)
+            )
             del self._under_way[known.app]
             under_way.reply(_answer(under_way.asked, known, moved.ended))
             if known.done is None:

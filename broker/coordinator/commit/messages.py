@@ -17,7 +17,7 @@ from broker.model.stage import BatchCommit, BatchCommitted
 class CommitBatch(Request[BatchCommitted]):
     """Commit the staged transactions of a batch as one, or answer that the batch is done already.
 
-    May be asked again with the same transactions: it joins the commit that is under way. An asker
+    May be asked again with the same transactions: it joins the commit that is under way. An caller
     that leaves changes nothing. Refused: INVALID_ARGUMENT for what can never be committed, or is of
     another stage; TRANSACTION_EXPIRED or INVALID_TRANSACTION_STATE when one of them has ended,
     or all could not be prepared in time; RESOURCE_ACQUIRED while another commit of the app is under
@@ -50,7 +50,7 @@ class ListCommits(Request[tuple[CommitView, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitMoved:
+class CommitChanged:
     """How a commit stands, told by its task: what is durable. Without an attempt it is over.
 
     `task`: who tells; one that was restarted may be late, and tell of what others have brought to
@@ -74,7 +74,7 @@ class ForgetSilent:
     """A timer: forget apps that have been silent for long."""
 
 
-CommitterMessage = CommitBatch | ListCommits | CommitMoved | ResumeCommits | ForgetSilent
+CommitterMessage = CommitBatch | ListCommits | CommitChanged | ResumeCommits | ForgetSilent
 
 # ---- CommitTask: one for each commit under way -------------------------------------------------
 

@@ -11,7 +11,7 @@ from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, S
 from broker.coordinator.commit.commit_records import CommitRecords
 from broker.coordinator.commit.commit_task import CommitParts, CommitTiming
 from broker.coordinator.commit.committer import Committer, CommitterLimits
-from broker.coordinator.cuts.messages import CUT_GATE
+from broker.coordinator.cuts.messages import CUT_LOCK
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
 from broker.ports.staged_txns import StagedTxns
@@ -37,14 +37,14 @@ def commits_tree(
 ) -> SupervisorSpec:
     """The subtree `commits`, to be put under the supervisor at `parent_path`.
 
-    There the CutGate must stand before it.
+    There the CutLock must stand before it.
     """
     path = f"{parent_path}/{COMMITS}"
     of_tasks = CommitParts(
         records=CommitRecords(store),
         txns=parts.txns,
         committer_path=f"{path}/{COMMITTER}",
-        gate_path=f"{parent_path}/{CUT_GATE}",
+        cut_lock_path=f"{parent_path}/{CUT_LOCK}",
         timing=parts.timing,
     )
     committer = ChildSpec(

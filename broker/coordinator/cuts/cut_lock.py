@@ -1,8 +1,10 @@
-"""Keeps cuts from splitting broadcasts: new ones wait until those under way have landed.
+"""Keeps cuts from splitting broadcasts and batch commits.
 
-Owns who waits at the gate and who is behind it. It knows nothing of ticks: whoever holds the gate
-takes the cut, and afterwards asks whether the hold has lasted. It remembers nothing over a restart,
-and then waits for every party to say what is under way before it grants anything.
+A cut takes the lock exclusively (a hold), a broadcast or a batch commit shares it (an entry). New
+entries that conflict with a hold wait until the cut is taken; the hold waits until those inside
+have finished. The lock knows nothing of ticks: the holder takes the cut, then releases the hold and
+learns whether it lasted. Nothing is stored: after a restart no hold is granted until every party
+has said which of its entries are inside.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,124 +12,125 @@ from typing import assert_never
 
 from actors import Actor, Context, Envelope, Timer
 from broker.coordinator.cuts.messages import (
+    AcquireShared,
     CutLockMessage,
-    EnterShared,
     Held,
-    LeaveShared,
     ReleaseHold,
+    ReleaseShared,
+    RestoreShared,
     SweepHolds,
     TakeHold,
-    UnderWay,
 )
 from broker.core.cluster.cut_lock_rules import CutLockRules, SharedHolder
 from broker.model.failure import Refused, StreamingCode
 
 WAIT_S = 3.0
-"""For what is under way. A node that died is replaced within this time."""
+"""How long a hold waits for entries inside. A node that died is replaced within this time."""
 LEASE_S = 2.0
-"""For taking the cut."""
+"""How long a granted hold lasts: the time for taking the cut."""
 HELD_BACK_S = WAIT_S + LEASE_S
-"""No broadcast is held back for longer."""
+"""The longest that an entry is held back."""
 HOLDS_MAX = 256
 FIRST_ID_BITS = 62
-"""An id has 63; no two lives of a gate, in whichever process, give the same ones."""
+"""Ids have 63 bits and start at a random one, so that no two incarnations of the lock, in any
+process, give out the same id: the holder of a lost hold must not release a later one."""
 
-Asked = Envelope[CutLockMessage]
+Caller = Envelope[CutLockMessage]
 
 
 class CutLock(Actor[CutLockMessage]):
-    """See the module. `parties`: who appends what may be split."""
+    """See the module. `parties`: those that have to report before the first hold is granted."""
 
     _context: Context[CutLockMessage]
 
     def __init__(self, parties: Sequence[str]) -> None:
-        self._turnstile = CutLockRules(parties, WAIT_S, LEASE_S)
-        self._entering: dict[SharedHolder, list[Asked]] = {}
-        self._holding: dict[int, Asked] = {}
+        self._rules = CutLockRules(parties, WAIT_S, LEASE_S)
+        self._acquiring: dict[SharedHolder, list[Caller]] = {}
+        self._taking: dict[int, Caller] = {}
         self._timer: Timer | None = None
         self._held = self._in_vain = 0
 
     async def started(self, context: Context[CutLockMessage]) -> None:
         self._context = context
-        self._turnstile.number_from(context.random.getrandbits(FIRST_ID_BITS))
+        self._rules.number_from(context.random.getrandbits(FIRST_ID_BITS))
 
-    async def receive(self, batch: Sequence[Asked]) -> None:
+    async def receive(self, batch: Sequence[Caller]) -> None:
         for envelope in batch:
             self._take(envelope)
         self._turn()
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """Now, and cuts since the start: those it was held for, and those that waited in vain."""
-        turnstile = self._turnstile
+        """Entries and holds now; cuts since the start, and holds that timed out (`in_vain`)."""
+        rules = self._rules
         return {
-            "under_way": turnstile.inside,
-            "held_back": turnstile.waiting,
-            "holds": turnstile.holds,
+            "under_way": rules.inside,
+            "held_back": rules.waiting,
+            "holds": rules.holds,
             "cuts": self._held,
             "in_vain": self._in_vain,
         }
 
-    def _take(self, envelope: Asked) -> None:
-        turnstile = self._turnstile
+    def _take(self, envelope: Caller) -> None:
+        rules = self._rules
         match envelope.message:
-            case UnderWay(party, entrants):
-                turnstile.under_way(party, entrants)
-                self._forget_askers(party)
+            case RestoreShared(party, entries):
+                rules.under_way(party, entries)
+                self._fail_acquiring(party)
                 envelope.reply(None)
-            case EnterShared(party, name, vchannels):
-                entrant = SharedHolder(party, name)
-                turnstile.enter(entrant, vchannels)
-                self._entering.setdefault(entrant, []).append(envelope)
-            case LeaveShared(party, name):
-                turnstile.leave(SharedHolder(party, name))
+            case AcquireShared(party, name, vchannels):
+                entry = SharedHolder(party, name)
+                rules.enter(entry, vchannels)
+                self._acquiring.setdefault(entry, []).append(envelope)
+            case ReleaseShared(party, name):
+                rules.leave(SharedHolder(party, name))
             case TakeHold(channels):
                 self._hold(channels, envelope)
             case ReleaseHold(id_):
-                envelope.reply(turnstile.release(id_))
+                envelope.reply(rules.release(id_))
             case SweepHolds():
                 self._timer = None
             case message:
                 assert_never(message)
 
-    def _hold(self, channels: tuple[str, ...], envelope: Asked) -> None:
-        if self._turnstile.holds >= HOLDS_MAX:
+    def _hold(self, channels: tuple[str, ...], envelope: Caller) -> None:
+        if self._rules.holds >= HOLDS_MAX:
             cause = f"{HOLDS_MAX} cuts are being taken already; try again"
             envelope.fail(Refused(StreamingCode.INNER, cause))
             return
-        self._holding[self._turnstile.hold(channels, self._now_s())] = envelope
+        self._taking[self._rules.hold(channels, self._now_s())] = envelope
 
     def _turn(self) -> None:
-        """Whatever became possible by the messages of a batch, or by the time."""
-        turn = self._turnstile.turn(self._now_s())
+        """Grant and refuse what the messages of the batch, or the time, have made possible."""
+        turn = self._rules.turn(self._now_s())
         for id_, waited_for in turn.in_vain.items():
             self._in_vain += 1
             names = ", ".join(f"{it.party} {it.name}" for it in waited_for) or "the start"
-            cause = f"the cut waited {WAIT_S} s in vain for {names}; try again"
-            self._holding.pop(id_).fail(Refused(StreamingCode.INNER, cause))
+            cause = f"the cut waited {WAIT_S} s for {names}; try again"
+            self._taking.pop(id_).fail(Refused(StreamingCode.INNER, cause))
         for id_ in turn.granted:
             self._grant(id_)
-        for entrant in [it for it in self._entering if self._turnstile.is_inside(it)]:
-            for asked in self._entering.pop(entrant):
+        for entry in [it for it in self._acquiring if self._rules.is_inside(it)]:
+            for asked in self._acquiring.pop(entry):
                 asked.reply(None)
         self._plan()
 
     def _grant(self, id_: int) -> None:
-        asked = self._holding.pop(id_)
+        asked = self._taking.pop(id_)
         if asked.wanted():
             self._held += 1
             asked.reply(Held(id_, LEASE_S))
         else:
-            self._turnstile.release(id_)
+            self._rules.release(id_)
             self._context.self.tell(SweepHolds())
 
-    def _forget_askers(self, party: str) -> None:
-        """Those of a party that has started anew are gone; should one be there, it asks again."""
-        for entrant in [it for it in self._entering if it.party == party]:
-            for asked in self._entering.pop(entrant):
-                asked.fail(Refused(StreamingCode.INNER, f"{party} have started anew; enter again"))
+    def _fail_acquiring(self, party: str) -> None:
+        """A party restarted: its waiting requests are of tasks that are gone, or that ask again."""
+        for entry in [it for it in self._acquiring if it.party == party]:
+            for asked in self._acquiring.pop(entry):
+                asked.fail(Refused(StreamingCode.INNER, f"{party} have restarted; try again"))
 
     def _plan(self) -> None:
-        next_s = self._turnstile.next_s()
+        next_s = self._rules.next_s()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

@@ -1,7 +1,8 @@
-"""What the CutGate can be told or asked. Owns the vocabulary, nothing else.
+"""The messages of the CutLock.
 
-For the edge: HoldBack and LetGo. The rest is for whoever appends on several vchannels what belongs
-together: say UnderWay once at a start, EnterGate before the first append, LeftGate behind the last.
+The edge sends TakeHold and ReleaseHold. The other messages are for the parties: those that append
+related messages on several vchannels. A party sends RestoreShared once when it starts,
+AcquireShared before the first append of each of its entries and ReleaseShared after the last.
 """
 
 from collections.abc import Mapping
@@ -9,25 +10,25 @@ from dataclasses import dataclass
 
 from actors import Request
 
-CUT_GATE = "cut_gate"
+CUT_LOCK = "cut_lock"
 """The name of the actor."""
 BROADCASTS = "broadcasts"
-"""The party of broadcasts; entrants are named as their tasks."""
+"""The party of broadcasts; its entries are named after their tasks."""
 COMMITS = "commits"
-"""The party of commits of batches; entrants are named as their apps."""
+"""The party of batch commits; its entries are named after their apps."""
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay(Request[None]):
-    """A party has started; these entrants, with their vchannels, may have appended something."""
+class RestoreShared(Request[None]):
+    """Sent by a party that starts: these entries, by name, may have appended to their vchannels."""
 
     party: str
-    entrants: Mapping[str, tuple[str, ...]]
+    entries: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class EnterShared(Request[None]):
-    """Answered once it may append; may be asked again. Ask with a deadline beyond HELD_BACK_S."""
+class AcquireShared(Request[None]):
+    """Answered when the entry may append; may be repeated. Use a deadline beyond HELD_BACK_S."""
 
     party: str
     name: str
@@ -35,8 +36,8 @@ class EnterShared(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveShared:
-    """All it appended is durable and known to be; or it gives up for now. May be told again."""
+class ReleaseShared:
+    """All appends of the entry are known to be durable, or it has stopped appending. Repeatable."""
 
     party: str
     name: str
@@ -44,9 +45,9 @@ class LeaveShared:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Nothing that concerns the hold is under way, or begins before it is let go.
+    """A granted hold: no conflicting entry is appending, and none starts before the release.
 
-    It ends by itself after `lease_s`.
+    It expires `lease_s` after it was granted.
     """
 
     id: int
@@ -55,9 +56,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class TakeHold(Request[Held]):
-    """Hold back whatever would append on two or more of these channels, and wait for the rest.
+    """Keep out every entry that appends on two or more of `channels`, and wait for those inside.
 
-    Refused(INNER): too many hold something back already, or something took too long.
+    Refused(INNER): too many holds at once, or an entry inside took too long.
     """
 
     channels: tuple[str, ...]
@@ -65,14 +66,14 @@ class TakeHold(Request[Held]):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseHold(Request[bool]):
-    """Whether the hold has lasted until now."""
+    """End a hold. True when it lasted until now, so that the cut taken under it is valid."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SweepHolds:
-    """A timer: see which holds are over."""
+    """A timer: end the holds whose time is over."""
 
 
-CutLockMessage = UnderWay | EnterShared | LeaveShared | TakeHold | ReleaseHold | SweepHolds
+CutLockMessage = RestoreShared | AcquireShared | ReleaseShared | TakeHold | ReleaseHold | SweepHolds

@@ -1,7 +1,7 @@
 """Who may change the metadata as the coordinator: the newest one to have come, nobody before it.
 
 Owns the record of terms of coordinators. A former one that still runs, because it was stopped for a
-while or the lock that keeps a second one out did not reach it, changes nothing any more: each of
+while or the lock that keeps a second one out did not connect it, changes nothing any more: each of
 its writes names the leader's record as it was when it came.
 """
 

@@ -42,7 +42,7 @@ from broker.ports.nodes import Lease, NodeControl
 
 CHECKS_PER_LEASE = 20
 
-ReachNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
+ConnectNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
 """A way to a node at an address; the callback says that nobody listens there any more."""
 
 log = structlog.get_logger(__name__)
@@ -57,14 +57,14 @@ class Registrar(Actor[RegistrarMessage]):
         self,
         store: MetaStore,
         nodes: LiveNodes,
-        reach: ReachNode,
+        connect: ConnectNode,
         pchannels: tuple[PChannelName, ...],
         assigner_path: str,
         lease_s: float,
     ) -> None:
         self._store = store
         self._nodes = nodes
-        self._reach = reach
+        self._connect = connect
         self._pchannels = pchannels
         self._assigner_path = assigner_path
         self._lease_s = lease_s
@@ -193,7 +193,7 @@ class Registrar(Actor[RegistrarMessage]):
         for member in gone:
             if self._closing or member.stopping:
                 log.info("a node that was stopping is gone", node=member.node, pid=member.pid)
-            elif self._nodes.has_spoken(member.node):
+            elif self._nodes.is_confirmed(member.node):
                 log.warning("node lost: its process is gone", node=member.node, pid=member.pid)
             else:
                 log.info("a node of the coordinator before is gone", node=member.node)
@@ -237,10 +237,10 @@ class Registrar(Actor[RegistrarMessage]):
             except ActorError:
                 pass
 
-        return self._reach(member.node, member.address, absent)
+        return self._connect(member.node, member.address, absent)
 
     def _lease(self, member: Member) -> Lease:
-        moving = member.stopping and not self._closing and bool(self._nodes.taking())
+        moving = member.stopping and not self._closing and bool(self._nodes.accepting())
         paused = bool(self._nodes.consumption_paused)
         return Lease(member.session, self._lease_s, moving, paused)
 

@@ -12,7 +12,7 @@ PAUSED = "consumption_paused"
 """In the statistics of who knows it: 1 while consumers that begin are held back."""
 _NUMBERED = re.compile(r"[^A-Za-z]*[0-9].*")
 _DIGIT = re.compile(r"[0-9]")
-_HOLDERS = ("channels", "placements")
+_HOLDERS = ("channels", "reconcilers")
 """Whose children are named for pchannels."""
 
 

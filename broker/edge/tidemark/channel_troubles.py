@@ -20,7 +20,7 @@ def channel_troubles(
 ) -> list[v1.ChannelTrouble]:
     """Those that are not served, or take no appends; in the order of `known`."""
     refusing = _told(statistics, "appender", "cause")
-    unplaced = _told(statistics, "placement", "error")
+    unplaced = _told(statistics, "reconciler", "error")
     found = []
     for meta in known:
         if meta.state is not PChannelState.ASSIGNED:

@@ -119,7 +119,7 @@ async def test_every_cut_has_all_of_a_broadcast_or_nothing_while_many_are_under_
             async with anyio.create_task_group() as cutting:
                 cutting.start_soon(also, transfers)
                 cuts.extend(await take(log, transfers, 15))
-            for path in ("broadcaster/locks", "cut_gate", "oracle"):
+            for path in ("broadcaster/locks", "cut_lock", "oracle"):
                 broker.system.kill(f"/root/coordinator/{path}")
                 cuts.extend(await take(log, transfers, 3))
             tasks.cancel_scope.cancel()

@@ -8,8 +8,8 @@ import anyio
 
 from actors import Clock, System
 from actors.testing import VirtualClock
+from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.observer import NodeNews
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
@@ -89,7 +89,7 @@ class FakeNode:
     released: bool = False
     lag_ms: int = 0
     paused: bool = False
-    news: NodeNews | None = None
+    news: AssignerNotifier | None = None
 
     async def assign(self, channel: PChannel) -> None:
         self._check_up()
@@ -144,23 +144,23 @@ class FakeNode:
     async def restart_channel(self, name: PChannelName) -> None:
         """What a node does by itself when a channel of it has crashed."""
         term = self.served.pop(name)
-        self._told(lambda news: news.closed(self.node_id, name, term))
+        self._describe(lambda news: news.closed(self.node_id, name, term))
         await self.clock.sleep(0.02)
         channel = PChannel(name, await self.terms.acquire(name))
         await self.clock.sleep(0.02)
         self._serve(channel)
-        self._told(lambda news: news.opened(self.node_id, channel))
+        self._describe(lambda news: news.opened(self.node_id, channel))
 
     def give_up_channel(self, name: PChannelName) -> None:
         """The channel is gone, and this node will not open it again by itself."""
         term = self.served.pop(name)
-        self._told(lambda news: news.closed(self.node_id, name, term))
+        self._describe(lambda news: news.closed(self.node_id, name, term))
 
     def _serve(self, channel: PChannel) -> None:
         self.served[channel.name] = channel.term
         self.history.append(channel)
 
-    def _told(self, tell: Callable[[NodeNews], None]) -> None:
+    def _describe(self, tell: Callable[[AssignerNotifier], None]) -> None:
         if self.news is not None:
             tell(self.news)
 
@@ -188,5 +188,5 @@ def run_coordinator(
     parts = CoordinatorParts(store, live, pchannels, **more)
     system = System(coordinator_tree(parts, ""), clock=clock)
     for node in nodes:
-        node.news = NodeNews(system.find, f"{ROOT}/assigner")
+        node.news = AssignerNotifier(system.find, f"{ROOT}/assigner")
     return system

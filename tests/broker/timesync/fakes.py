@@ -15,7 +15,7 @@ from broker.timesync.messages import (
     Join,
     ListBarriers,
     NextTicks,
-    Passing,
+    PassedTicks,
     Reported,
     ReportTick,
 )
@@ -75,10 +75,12 @@ class World:
         report = ReportTick(barrier, peer, lease_id, TimeTick(tick))
         return await self.system.find(path).ask(report, deadline_s=WITHIN_S)
 
-    async def next_ticks(self, barrier: str, after: int = 0, path: str = HARD) -> Passing | None:
+    async def next_ticks(
+        self, barrier: str, after: int = 0, path: str = HARD
+    ) -> PassedTicks | None:
         question = NextTicks(barrier, TimeTick(after))
         answer = await self.system.find(path).ask(question, deadline_s=WITHIN_S)
-        assert answer is None or isinstance(answer, Passing)
+        assert answer is None or isinstance(answer, PassedTicks)
         return answer
 
     async def barriers(self, path: str = HARD) -> dict[str, BarrierView]:

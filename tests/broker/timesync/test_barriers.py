@@ -9,7 +9,14 @@ from broker.model.barrier import BarrierKind
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
 from broker.timesync import barriers
-from broker.timesync.messages import CLUSTER_BARRIER, Feed, Join, LeaveBarrier, Passing, Reported
+from broker.timesync.messages import (
+    CLUSTER_BARRIER,
+    FeedTicks,
+    Join,
+    LeaveBarrier,
+    PassedTicks,
+    Reported,
+)
 from broker.timesync.watchers import WATCHES_MAX
 from tests.broker.timesync.fakes import HARD, SOFT, WITHIN_S, World, play, tick_at
 
@@ -69,7 +76,7 @@ def test_people_may_have_soft_barriers_of_their_own() -> None:
 
 def test_watchers_are_answered_when_something_passes_and_else_after_a_second() -> None:
     async def scenario(world: World) -> None:
-        got: list[Passing | None] = []
+        got: list[PassedTicks | None] = []
 
         async def watch(after: int) -> None:
             got.append(await world.next_ticks("q", after))
@@ -245,7 +252,9 @@ def test_a_barrier_of_the_other_actor_is_refused_and_so_is_feeding_it() -> None:
         hard = world.system.find(HARD)
         join = Join("q", BarrierKind.SOFT, "a", 10.0)
         assert await refused(hard.ask(join, deadline_s=1)) is StreamingCode.INVALID_ARGUMENT
-        assert await refused(hard.ask(Feed({}), deadline_s=1)) is StreamingCode.INVALID_ARGUMENT
+        assert (
+            await refused(hard.ask(FeedTicks({}), deadline_s=1)) is StreamingCode.INVALID_ARGUMENT
+        )
 
     play(1, scenario)
 

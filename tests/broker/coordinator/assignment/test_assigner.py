@@ -11,8 +11,7 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import AssignmentVersion, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import Term
-from tests.broker.coordinator.fakes import NAMES, ROOT, make_nodes, run_coordinator
-from tests.broker.coordinator.following import (
+from tests.broker.coordinator.assignment.following import (
     ASSIGNER,
     WITHIN_S,
     all_assigned,
@@ -20,6 +19,7 @@ from tests.broker.coordinator.following import (
     seeded,
     terms_in,
 )
+from tests.broker.coordinator.fakes import NAMES, ROOT, make_nodes, run_coordinator
 
 
 def test_at_the_first_start_every_channel_is_served_at_term_two() -> None:
@@ -108,7 +108,7 @@ def test_a_channel_that_no_longer_moves_shows_in_the_statistics() -> None:
         async with run_coordinator(store, make_nodes(store, clock), clock) as system:
             await follow_until(system, all_assigned)
             extras = {row.path: row.extra for row in system.statistics()}
-            row = extras[f"{ROOT}/placements/{NAMES[0]}"]
+            row = extras[f"{ROOT}/reconcilers/{NAMES[0]}"]
             assert row == {"channel_term": 2, "channel_state": "ASSIGNED", "failures": 0}
             assert extras[ASSIGNER]["channels_assigned"] == len(NAMES)
 
@@ -125,7 +125,7 @@ def test_channels_are_spread_evenly_over_nodes() -> None:
     seeded(2, scenario)
 
 
-@pytest.mark.parametrize("victim", ["window", "oracle", "catalog", "assigner", "placements"])
+@pytest.mark.parametrize("victim", ["window", "oracle", "catalog", "assigner", "reconcilers"])
 def test_a_coordinator_that_restarts_adopts_what_its_node_serves(victim: str) -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
@@ -148,7 +148,7 @@ def test_one_placement_that_crashes_leaves_its_channel_and_the_table_alone() -> 
         (node,) = nodes = make_nodes(store, clock)
         async with run_coordinator(store, nodes, clock) as system:
             before = await follow_until(system, all_assigned)
-            system.kill(f"{ROOT}/placements/{NAMES[3]}")
+            system.kill(f"{ROOT}/reconcilers/{NAMES[3]}")
             await clock.sleep(1.0)
             assert await follow_until(system, all_assigned) == before
             await node.restart_channel(NAMES[3])
@@ -176,7 +176,7 @@ def test_a_report_about_a_channel_whose_placement_just_died_is_dropped() -> None
         store = MemoryMetaStore()
         async with run_coordinator(store, make_nodes(store, clock), clock) as system:
             before = await follow_until(system, all_assigned)
-            system.kill(f"{ROOT}/placements/{NAMES[0]}")
+            system.kill(f"{ROOT}/reconcilers/{NAMES[0]}")
             system.find(ASSIGNER).tell(ChannelReported(NAMES[0], Term(2)))
             await clock.sleep(30.0)
             assert await follow_until(system, all_assigned) == before

@@ -11,8 +11,13 @@ from broker.coordinator.assignment.messages import BalancePolicy, NodesChanged, 
 from broker.core.cluster.balance import Rules
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.ids import NodeId
+from tests.broker.coordinator.assignment.following import (
+    ASSIGNER,
+    all_assigned,
+    follow_until,
+    seeded,
+)
 from tests.broker.coordinator.fakes import NAMES, FakeNode, make_nodes, run_coordinator
-from tests.broker.coordinator.following import ASSIGNER, all_assigned, follow_until, seeded
 
 BALANCER = "/coordinator/balancer"
 RULES = Rules(min_interval_ms=0)

@@ -9,8 +9,8 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import PauseConsumers
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused
+from tests.broker.coordinator.assignment.following import seeded
 from tests.broker.coordinator.fakes import ShakyStore
-from tests.broker.coordinator.following import seeded
 from tests.broker.coordinator.leases.test_registrar import World
 
 CONSUMPTION = "/coordinator/consumption"

@@ -15,8 +15,7 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import AccessMode, Assignment
 from broker.model.failure import Refused, StreamingCode
 from broker.ports.meta import MetaError
-from tests.broker.coordinator.fakes import NAMES, ROOT, ShakyStore, make_nodes, run_coordinator
-from tests.broker.coordinator.following import (
+from tests.broker.coordinator.assignment.following import (
     ASSIGNER,
     WITHIN_S,
     all_assigned,
@@ -24,6 +23,7 @@ from tests.broker.coordinator.following import (
     seeded,
     terms_in,
 )
+from tests.broker.coordinator.fakes import NAMES, ROOT, ShakyStore, make_nodes, run_coordinator
 
 FOUR = pchannel_names("by-dev", 4)
 READ_ONLY, READ_WRITE = AccessMode.READ_ONLY, AccessMode.READ_WRITE

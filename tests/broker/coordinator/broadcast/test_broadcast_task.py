@@ -18,8 +18,8 @@ from broker.model.broadcast import ResourceKey
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import BroadcastId
 from broker.ports.callbacks import FailedForGood
+from tests.broker.coordinator.broadcast.broadcasting import Cluster, V, broadcast
 from tests.broker.coordinator.broadcast.test_broadcaster import ack, place, run
-from tests.broker.coordinator.broadcasting import Cluster, V, broadcast
 
 A = ResourceKey.collection("a")
 BUSY = Refusal(StreamingCode.INNER, "busy")

@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from actors.testing import run_seeded
-from broker.coordinator.broadcast.book import BroadcasterLimits
 from broker.coordinator.broadcast.messages import (
     AckBroadcast,
     ListBroadcasts,
@@ -15,12 +14,13 @@ from broker.coordinator.broadcast.messages import (
     StartBroadcast,
     WaitForKey,
 )
+from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.core.cluster.broadcast_state import TaskState
 from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, TimeTick
 from broker.model.message import Appended
-from tests.broker.coordinator.broadcasting import (
+from tests.broker.coordinator.broadcast.broadcasting import (
     CALLED_TYPE,
     LOCKS,
     TASKS,

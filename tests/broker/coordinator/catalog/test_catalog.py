@@ -1,4 +1,4 @@
-"""The catalog over a real store: names, ids, placement, and what happens when it fails."""
+"""The catalog over a real store: names, ids, reconciler, and what happens when it fails."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable

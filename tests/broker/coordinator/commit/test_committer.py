@@ -16,18 +16,18 @@ from broker.coordinator.commit.committer import CommitterLimits
 from broker.coordinator.commit.messages import CommitBatch, CommitView, ListCommits
 from broker.coordinator.commit.tree import CommitsParts, commits_tree
 from broker.coordinator.cuts.cut_lock import CutLock
-from broker.coordinator.cuts.messages import COMMITS, CUT_GATE, Held, ReleaseHold, TakeHold
+from broker.coordinator.cuts.messages import COMMITS, CUT_LOCK, Held, ReleaseHold, TakeHold
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick, TxnId, VChannelName
 from broker.model.message import Appended
 from broker.model.stage import BatchCommit, BatchCommitted, StagedTxn, TxnCommand
 from broker.ports.meta import MetaError
-from tests.broker.coordinator.broadcasting import Faults, FaultyStore
+from tests.broker.coordinator.broadcast.broadcasting import Faults, FaultyStore
 
 ROOT = "/root/commits"
 COMMITTER = f"{ROOT}/committer"
 TASKS = f"{ROOT}/tasks"
-GATE = f"/root/{CUT_GATE}"
+CUT_LOCK_PATH = f"/root/{CUT_LOCK}"
 P = tuple(PChannelName(f"by-dev-dml_{number}") for number in range(3))
 V = tuple(VChannelName(f"{name}_1v0") for name in P)
 ANSWER_S = 300.0
@@ -134,7 +134,7 @@ class Cluster:
         return found
 
     async def hold(self) -> Held:
-        found: Held = await self.system.find(GATE).ask(TakeHold(V), deadline_s=ANSWER_S)
+        found: Held = await self.system.find(CUT_LOCK_PATH).ask(TakeHold(V), deadline_s=ANSWER_S)
         return found
 
     async def views(self) -> tuple[CommitView, ...]:
@@ -157,8 +157,8 @@ def cluster(
     store = store or FaultyStore(faults)
     logs = Logs(faults)
     parts = CommitsParts(logs, timing or CommitTiming(), limits or CommitterLimits())
-    gate = ChildSpec(CUT_GATE, lambda: CutLock((COMMITS,)), MailboxSpec(bound=1024))
-    children = (gate, commits_tree(store, parts, P, "/root"))
+    cut_lock = ChildSpec(CUT_LOCK, lambda: CutLock((COMMITS,)), MailboxSpec(bound=1024))
+    children = (cut_lock, commits_tree(store, parts, P, "/root"))
     spec = SupervisorSpec("root", REST_FOR_ONE, children)
     return Cluster(System(spec, clock=VirtualClock(), random=random.Random(1)), store, logs)
 
@@ -267,7 +267,7 @@ def test_a_decision_outlasts_an_owner_that_is_away_and_who_asks_again_joins() ->
     run_seeded(1, main)
 
 
-@pytest.mark.parametrize("killed", ["", TASKS, COMMITTER, GATE])
+@pytest.mark.parametrize("killed", ["", TASKS, COMMITTER, CUT_LOCK_PATH])
 def test_no_cut_is_taken_between_two_commits_of_a_batch(killed: str) -> None:
     """Nor after a kill; one that asks waits, and may take its cut when the batch is whole."""
 
@@ -291,7 +291,7 @@ def test_no_cut_is_taken_between_two_commits_of_a_batch(killed: str) -> None:
             tasks.start_soon(it.commit, it.logs.stage(2))
             await anyio.sleep(0.5)
             assert set(it.logs.state.values()) == {"committed", "open"}
-            assert await it.system.find(GATE).ask(ReleaseHold(held.id), deadline_s=9)
+            assert await it.system.find(CUT_LOCK_PATH).ask(ReleaseHold(held.id), deadline_s=9)
             await anyio.sleep(0.5)
             assert set(it.logs.state.values()) == {"committed"}
 
@@ -306,7 +306,7 @@ def test_a_cut_does_not_wait_for_what_cannot_be_prepared() -> None:
             tasks.start_soon(it.commit, it.logs.stage(1))
             await anyio.sleep(5)
             held = await it.hold()
-            await it.system.find(GATE).ask(ReleaseHold(held.id), deadline_s=9)
+            await it.system.find(CUT_LOCK_PATH).ask(ReleaseHold(held.id), deadline_s=9)
             tasks.cancel_scope.cancel()
 
     run_seeded(1, main)
@@ -314,7 +314,7 @@ def test_a_cut_does_not_wait_for_what_cannot_be_prepared() -> None:
 
 def test_there_are_limits_to_apps_to_commits_and_to_who_waits() -> None:
     async def main() -> None:
-        limits = CommitterLimits(apps_max=2, under_way_max=1, askers_max=1)
+        limits = CommitterLimits(apps_max=2, under_way_max=1, callers_max=1)
         it = cluster(CommitFaults(), limits=limits)
         async with it.system, anyio.create_task_group() as tasks:
             await it.once(it.logs.stage(1, app="a"))

@@ -12,7 +12,7 @@ from broker.coordinator.cuts.cut_lock import HELD_BACK_S, HOLDS_MAX, LEASE_S, WA
 from broker.coordinator.cuts.messages import Held, ReleaseHold, TakeHold
 from broker.model.broadcast import ResourceKey
 from broker.model.failure import Refusal, Refused, StreamingCode
-from tests.broker.coordinator.broadcasting import (
+from tests.broker.coordinator.broadcast.broadcasting import (
     LOCKS,
     ROOT,
     TASKS,
@@ -25,7 +25,7 @@ from tests.broker.coordinator.broadcasting import (
     cluster_parts,
 )
 
-GATE = "/root/cut_gate"
+CUT_LOCK_PATH = "/root/cut_lock"
 A, B = ResourceKey.collection("a"), ResourceKey.collection("b")
 ASKED = [
     broadcast("one", A),
@@ -36,12 +36,14 @@ ASKED = [
 
 
 async def hold(cluster: Cluster, channels: tuple[str, ...] = V) -> Held:
-    found: Held = await cluster.system.find(GATE).ask(TakeHold(channels), deadline_s=20.0)
+    found: Held = await cluster.system.find(CUT_LOCK_PATH).ask(TakeHold(channels), deadline_s=20.0)
     return found
 
 
 async def let_go(cluster: Cluster, held: Held) -> bool:
-    lasted: bool = await cluster.system.find(GATE).ask(ReleaseHold(held.id), deadline_s=20.0)
+    lasted: bool = await cluster.system.find(CUT_LOCK_PATH).ask(
+        ReleaseHold(held.id), deadline_s=20.0
+    )
     return lasted
 
 
@@ -119,7 +121,9 @@ STEPS = steps()
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    "path", [ROOT, LOCKS, TASKS, GATE, ""], ids=["all", "locks", "task", "gate", "error"]
+    "path",
+    [ROOT, LOCKS, TASKS, CUT_LOCK_PATH, ""],
+    ids=["all", "locks", "task", "cut_lock", "error"],
 )
 def test_whatever_dies_at_whichever_step_no_cut_has_a_part_of_a_broadcast(
     path: str, after: bool
@@ -143,7 +147,7 @@ def test_a_hold_that_nobody_lets_go_ends_by_itself_and_has_not_lasted() -> None:
 def test_a_hold_of_a_gate_that_died_has_not_lasted_whoever_holds_the_next_one() -> None:
     async def test(cluster: Cluster) -> None:
         held = await hold(cluster)
-        cluster.system.kill(GATE)
+        cluster.system.kill(CUT_LOCK_PATH)
         await anyio.sleep(0.5)
         await cluster.broadcast(ASKED[0])
         other = await hold(cluster)

@@ -7,8 +7,8 @@ from actors.testing import VirtualClock
 from broker.coordinator.leases.leadership import LEADER_KEY, LOOK_S, Deposed, LedStore, lead
 from broker.meta.memory_store import MemoryMetaStore
 from broker.ports.meta import Conflict, MetaError
+from tests.broker.coordinator.assignment.following import all_assigned, follow_until, seeded
 from tests.broker.coordinator.fakes import ShakyStore, make_nodes, run_coordinator
-from tests.broker.coordinator.following import all_assigned, follow_until, seeded
 
 
 async def test_each_coordinator_leads_at_a_term_above_all_before() -> None:

@@ -25,8 +25,13 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, Term
 from broker.ports.meta import MetaStore
 from broker.ports.nodes import Lease, NodeControl
+from tests.broker.coordinator.assignment.following import (
+    ASSIGNER,
+    all_assigned,
+    follow_until,
+    seeded,
+)
 from tests.broker.coordinator.fakes import NAMES, FakeNode, ShakyStore, make_nodes, run_coordinator
-from tests.broker.coordinator.following import ASSIGNER, all_assigned, follow_until, seeded
 
 REGISTRAR = "/coordinator/registrar"
 LEASE_S = 1.0
@@ -50,11 +55,11 @@ class World:
             self.nodes,
             self.clock,
             live=self.live,
-            reach=self._reach,
+            connect=self._connect,
             **{"lease_s": LEASE_S, **more},
         )
 
-    def _reach(self, node: NodeId, address: str, absent: Callable[[], None]) -> NodeControl:
+    def _connect(self, node: NodeId, address: str, absent: Callable[[], None]) -> NodeControl:
         self.absent[node] = absent
         return self.nodes[node - 1]
 

@@ -17,7 +17,7 @@ LOG = f"/root/node/channels/{P}/log"
         (f"{LOG}/appender", "appender", P, "/root/node/channels/*/log/appender"),
         (f"{LOG}/scanners/scanner-7", "scanner", P, "/root/node/channels/*/log/scanners/*"),
         (f"{LOG}/transactions/77", "transaction", P, "/root/node/channels/*/log/transactions/*"),
-        (f"/root/coordinator/placements/{P}", "placement", P, "/root/coordinator/placements/*"),
+        (f"/root/coordinator/reconcilers/{P}", "reconciler", P, "/root/coordinator/reconcilers/*"),
         ("/root/fleet/node-2", "node", "", "/root/fleet/*"),
         ("/root/fleet/2", "fleet", "", "/root/fleet/*"),
         ("/17/18", "actor", "", "/*/*"),

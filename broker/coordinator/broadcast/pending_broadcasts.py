@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from actors import Envelope
 from broker.coordinator.broadcast.messages import BroadcasterMessage
-from broker.coordinator.cuts.messages import BROADCASTS, UnderWay
+from broker.coordinator.cuts.messages import BROADCASTS, RestoreShared
 from broker.core.cluster.broadcast_state import Task
 from broker.core.cluster.resource_locks import Ticket
 from broker.model.broadcast import Broadcast
 
-Asked = Envelope[BroadcasterMessage]
+Caller = Envelope[BroadcasterMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class BroadcasterLimits:
     tombstones_max: int = 8192
     tombstone_age_ms: int = 24 * 3600 * 1000
     tombstone_check_s: float = 300.0
-    look_round_s: float = 1.0
+    sweep_s: float = 1.0
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class WaitingBroadcast:
     """A broadcast that waits for its keys: it has no id, and there is no record of it."""
 
     broadcast: Broadcast
-    askers: list[Asked]
+    callers: list[Caller]
     since_s: float
 
     @property
@@ -44,7 +44,7 @@ class WaitingBroadcast:
     @property
     def wanted(self) -> bool:
         """Whether anybody still waits for it."""
-        return any(asked.wanted() for asked in self.askers)
+        return any(asked.wanted() for asked in self.callers)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class RunningBroadcast:
 
     task: Task
     ticket: Ticket | None
-    askers: list[Asked] = field(default_factory=list)
+    callers: list[Caller] = field(default_factory=list)
     order: Ticket | None = None
     failures: int = 0
     last_error: str = ""
@@ -68,16 +68,16 @@ class RunningBroadcast:
 
     def answer(self, answer: object) -> None:
         """Tell everybody who asked; an error is raised to them."""
-        for asked in self.askers:
+        for asked in self.callers:
             if isinstance(answer, Exception):
                 asked.fail(answer)
             else:
                 asked.reply(answer)
-        self.askers.clear()
+        self.callers.clear()
 
 
-def under_way(running: Iterable[RunningBroadcast]) -> UnderWay:
+def under_way(running: Iterable[RunningBroadcast]) -> RestoreShared:
     """Those of which a cut could have some copies and not the others."""
     tasks = [it.task for it in running]
-    entrants = {it.name: it.broadcast.vchannels for it in tasks if it.appends}
-    return UnderWay(BROADCASTS, entrants)
+    entries = {it.name: it.broadcast.vchannels for it in tasks if it.appends}
+    return RestoreShared(BROADCASTS, entries)

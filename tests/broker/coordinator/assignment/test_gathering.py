@@ -1,14 +1,19 @@
 """The start of a cluster: the first node that comes does not get everything."""
 
 from actors.testing import VirtualClock
+from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.placer import PlacementTiming
 from broker.core.cluster.balance import Rules
 from broker.core.cluster.node_leases import StartupGrace
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.ids import NodeId
+from tests.broker.coordinator.assignment.following import (
+    all_assigned,
+    follow_until,
+    seeded,
+    terms_in,
+)
 from tests.broker.coordinator.fakes import NAMES
-from tests.broker.coordinator.following import all_assigned, follow_until, seeded, terms_in
 from tests.broker.coordinator.leases.test_registrar import LEASE_S, World
 
 GRACE = StartupGrace(grace_s=2.0)
@@ -21,7 +26,7 @@ def shares(world: World) -> list[int]:
 def test_a_node_that_comes_shortly_after_the_first_gets_its_share_from_the_start() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        async with await world.start(patience=GRACE, lease_s=60.0) as system:
+        async with await world.start(startup_grace=GRACE, lease_s=60.0) as system:
             await clock.sleep(30.0)
             await world.register(system, 1)
             await clock.sleep(1.5)
@@ -38,7 +43,7 @@ def test_a_node_that_comes_shortly_after_the_first_gets_its_share_from_the_start
 def test_a_single_node_gets_everything_when_the_grace_is_over() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        async with await world.start(patience=GRACE, lease_s=60.0) as system:
+        async with await world.start(startup_grace=GRACE, lease_s=60.0) as system:
             await world.register(system, 1)
             await follow_until(system, all_assigned)
             assert 2.0 <= clock.monotonic_s() < 2.5
@@ -49,7 +54,9 @@ def test_a_single_node_gets_everything_when_the_grace_is_over() -> None:
 def test_as_many_as_are_expected_are_waited_for_a_minute() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        async with await world.start(patience=StartupGrace(expected=2), lease_s=99.0) as system:
+        async with await world.start(
+            startup_grace=StartupGrace(expected=2), lease_s=99.0
+        ) as system:
             await world.register(system, 1)
             await clock.sleep(59.0)
             assert shares(world) == [0, 0]
@@ -62,7 +69,7 @@ def test_as_many_as_are_expected_are_waited_for_a_minute() -> None:
 def test_a_cluster_that_starts_again_waits_for_those_who_owned_channels_and_no_longer() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        async with await world.start(patience=GRACE, lease_s=60.0) as system:
+        async with await world.start(startup_grace=GRACE, lease_s=60.0) as system:
             await world.register(system, 1)
             await world.register(system, 2)
             before = await follow_until(system, all_assigned)
@@ -70,7 +77,7 @@ def test_a_cluster_that_starts_again_waits_for_those_who_owned_channels_and_no_l
         world.live = LiveNodes()
         for node in world.nodes:
             node.served.clear()
-        async with await world.start(patience=GRACE, lease_s=60.0) as system:
+        async with await world.start(startup_grace=GRACE, lease_s=60.0) as system:
             await world.register(system, 1)
             await clock.sleep(1.0)
             assert shares(world) == [0, 0]
@@ -88,13 +95,13 @@ def test_when_only_the_coordinator_starts_again_a_lost_nodes_channels_do_not_wai
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
         slow = StartupGrace(grace_s=50.0)
-        async with await world.start(patience=GRACE, lease_s=60.0) as system:
+        async with await world.start(startup_grace=GRACE, lease_s=60.0) as system:
             await world.register(system, 1)
             await world.register(system, 2)
             await follow_until(system, all_assigned)
         await world.store.write({}, deletes=["node/2"])
         world.live = LiveNodes()
-        async with await world.start(patience=slow, lease_s=60.0) as system:
+        async with await world.start(startup_grace=slow, lease_s=60.0) as system:
             began_s = clock.monotonic_s()
             await follow_until(system, all_assigned)
             assert clock.monotonic_s() < began_s + 6.0
@@ -106,7 +113,7 @@ def test_when_only_the_coordinator_starts_again_a_lost_nodes_channels_do_not_wai
 def test_an_owner_that_vanished_has_its_grace_to_come_back() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
-        timing = PlacementTiming(node_lost_grace_s=30.0)
+        timing = ReconcilerTiming(node_lost_grace_s=30.0)
         async with await world.start(timing=timing, rules=Rules(allow_rebalance=False)) as system:
             lease = await world.register(system, 1)
             before = await follow_until(system, all_assigned)

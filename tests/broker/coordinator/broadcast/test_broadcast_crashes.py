@@ -13,7 +13,7 @@ from actors.testing import run_seeded
 from broker.core.cluster.broadcast_state import TaskState
 from broker.model.broadcast import Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId
-from tests.broker.coordinator.broadcasting import (
+from tests.broker.coordinator.broadcast.broadcasting import (
     LOCKS,
     ROOT,
     TASKS,

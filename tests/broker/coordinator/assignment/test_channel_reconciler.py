@@ -11,20 +11,20 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, Term
-from tests.broker.coordinator.fakes import (
-    NAMES,
-    FakeNode,
-    ShakyStore,
-    make_nodes,
-    run_coordinator,
-)
-from tests.broker.coordinator.following import (
+from tests.broker.coordinator.assignment.following import (
     ASSIGNER,
     all_assigned,
     follow_until,
     is_true,
     seeded,
     terms_in,
+)
+from tests.broker.coordinator.fakes import (
+    NAMES,
+    FakeNode,
+    ShakyStore,
+    make_nodes,
+    run_coordinator,
 )
 
 
@@ -77,9 +77,9 @@ def test_a_node_that_went_and_came_back_is_asked_again() -> None:
     (node,) = make_nodes(MemoryMetaStore(), VirtualClock())
     live.put(node)
     live.heard(node.node_id)
-    assert live.has_spoken(node.node_id)
+    assert live.is_confirmed(node.node_id)
     live.put(node)
-    assert not live.has_spoken(node.node_id)
+    assert not live.is_confirmed(node.node_id)
 
 
 @pytest.mark.parametrize(

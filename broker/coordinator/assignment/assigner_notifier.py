@@ -1,4 +1,4 @@
-"""How a node's own news reach the assigner. Owns nothing; never waits, never raises."""
+"""How a node's own news connect the assigner. Owns nothing; never waits, never raises."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from broker.model.channel import PChannel
 from broker.model.ids import NodeId, PChannelName, Term
 
 
-class NodeNews:
+class AssignerNotifier:
     """ChannelObserver (`broker/ports/nodes.py`) that tells the assigner, if it is there.
 
     What is lost while it restarts is found again in the record and at the node.

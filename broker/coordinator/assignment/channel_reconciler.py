@@ -24,13 +24,13 @@ from broker.coordinator.assignment.messages import (
     ChannelClosed,
     ChannelReported,
     ChooseNode,
+    EnsureServed,
     Move,
     NodeOpenedChannel,
     NodesChanged,
-    PlacementMessage,
-    PlacementReady,
     Reconcile,
-    Settle,
+    ReconcilerMessage,
+    ReconcilerReady,
 )
 from broker.coordinator.assignment.streaming_version import streaming_version
 from broker.coordinator.retries import Retries
@@ -41,7 +41,7 @@ from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.meta import Conflict, MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
-LOUD_FAILURES = 4
+WARN_AFTER = 4
 """The first happens at every healthy start, because the node comes up after its coordinator."""
 
 LET_GO = (StreamingCode.IGNORED_OPERATION, StreamingCode.UNMATCHED_CHANNEL_TERM)
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementTiming:
+class ReconcilerTiming:
     """How patient the coordinator is with a node.
 
     `assign_deadline_s` bounds opening a log, recovery of a large one included: cut short, it would
@@ -73,7 +73,7 @@ class PlacementTiming:
     reconcile_s: float = 15.0
 
 
-class Placer(Actor[PlacementMessage]):
+class ChannelReconciler(Actor[ReconcilerMessage]):
     """One pchannel, brought to a node and back to one whenever it is lost."""
 
     def __init__(
@@ -82,16 +82,16 @@ class Placer(Actor[PlacementMessage]):
         store: MetaStore,
         nodes: LiveNodes,
         assigner_path: str,
-        timing: PlacementTiming,
+        timing: ReconcilerTiming,
     ) -> None:
         self._name = name
         self._store = store
-        self._ledger = ChannelRecords(store)
+        self._records = ChannelRecords(store)
         self._nodes = nodes
         self._assigner_path = assigner_path
         self._timing = timing
         backoff = Backoff(timing.retry_first_s, timing.retry_max_s)
-        self._retries = Retries(backoff, "not served yet", loud=LOUD_FAILURES, channel=name)
+        self._retries = Retries(backoff, "not served yet", warn_after=WARN_AFTER, channel=name)
         self._confirmed: Term | None = None
         self._host: NodeControl | None = None
         self._published: PChannelMeta | None = None
@@ -99,20 +99,20 @@ class Placer(Actor[PlacementMessage]):
         self._vanished_s: float | None = None
         self._writable = False
 
-    async def started(self, context: Context[PlacementMessage]) -> None:
+    async def started(self, context: Context[ReconcilerMessage]) -> None:
         self._context = context
         self._assigner: Ref[AssignerMessage] = context.tree.find(self._assigner_path)
-        self._assigner.tell(PlacementReady(self._name, context.self))
+        self._assigner.tell(ReconcilerReady(self._name, context.self))
         context.every(self._timing.reconcile_s, Reconcile())
         self._plan(0.0)
 
-    async def receive(self, batch: Sequence[Envelope[PlacementMessage]]) -> None:
+    async def receive(self, batch: Sequence[Envelope[ReconcilerMessage]]) -> None:
         for envelope in batch:
             try:
                 await self._handle(envelope.message)
             except Conflict:
                 self._plan(self._timing.reopen_grace_s)  # the node has taken a term: let it
-                self._look_again()
+                self._check_owner()
             except (Refused, MetaError, ActorError) as error:
                 self._failed(error)
 
@@ -125,17 +125,17 @@ class Placer(Actor[PlacementMessage]):
             **({"error": self._retries.error} if self._retries.failures else {}),
         }
 
-    async def _handle(self, message: PlacementMessage) -> None:
+    async def _handle(self, message: ReconcilerMessage) -> None:
         match message:
-            case Settle():
+            case EnsureServed():
                 self._settling = None
                 await self._settle()
             case Reconcile():
-                self._note(await self._ledger.read(self._name))
+                self._note(await self._records.read(self._name))
                 self._follow_up(0.0)
-                await self._grade()
+                await self._update_access()
             case AccessChanged():
-                await self._grade()
+                await self._update_access()
             case NodeOpenedChannel(node, _, term):
                 await self._opened(node, term)
             case ChannelClosed(node, _, term):
@@ -143,35 +143,35 @@ class Placer(Actor[PlacementMessage]):
             case ChannelReported(_, term):
                 await self._reported(term)
             case NodesChanged():
-                self._look_again()
+                self._check_owner()
             case Move(node):
                 await self._move(node)
             case _:
                 assert_never(message)
 
-    def _look_again(self) -> None:
+    def _check_owner(self) -> None:
         """After a change of nodes: at once when the channel's own is gone, or is going."""
         known = self._published
         if known is None or not self._is_served(known):
             if known is not None and self._nodes.find(known.node) is not self._host:
                 self._publish(lost(known, known.term))
-            self._retries.went_on()
+            self._retries.succeeded()
             self._plan_anew(0.0)
-        elif known.node not in self._nodes.taking() and self._nodes.taking():
+        elif known.node not in self._nodes.accepting() and self._nodes.accepting():
             self._context.self.tell(Move())
 
     async def _move(self, node: NodeId | None) -> None:
         """Nothing happens when the channel is not served, which is mended first, or is well off."""
-        before = await self._ledger.read(self._name)
+        before = await self._records.read(self._name)
         if not self._is_served(before.meta):
             return
-        well_off = before.meta.node in self._nodes.taking() if node is None else False
+        well_off = before.meta.node in self._nodes.accepting() if node is None else False
         if not well_off and before.meta.node != node:
             await self._assign(before, node, balanced=node is not None)
 
-    async def _grade(self) -> None:
+    async def _update_access(self) -> None:
         """A channel that is served for less than it should be is given to the same node anew."""
-        before = await self._ledger.read(self._name)
+        before = await self._records.read(self._name)
         access = await self._access()
         if self._is_served(before.meta) and before.meta.access is not access:
             await self._assign(before, before.meta.node)
@@ -185,12 +185,12 @@ class Placer(Actor[PlacementMessage]):
 
     async def _settle(self) -> None:
         """One attempt to have the channel served; a failure is raised and tried again later."""
-        before = await self._ledger.read(self._name)
+        before = await self._records.read(self._name)
         if self._is_served(before.meta):
             self._note(before)
         elif (held_by := await self._holder(before.meta)) is not None:
             await self._opened(held_by, before.meta.term)
-            await self._grade()
+            await self._update_access()
         elif (left_s := self._grace_left_s(before.meta)) > 0.0:
             self._plan(max(left_s, self._timing.retry_first_s))
         else:
@@ -221,13 +221,13 @@ class Placer(Actor[PlacementMessage]):
         there = (before.meta.node, before.meta.access) == (chosen, access)
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
-        doubtful = self._retries.failures or not self._nodes.has_spoken(chosen)
+        doubtful = self._retries.failures or not self._nodes.is_confirmed(chosen)
         if doubtful:  # burn no term on a dead node
             await self._within(self._timing.ask_deadline_s, node.status)
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
         if balanced:
             meta = replace(meta, moved_ms=self._context.clock.wall_ms())
-        recorded = await self._ledger.save(before, meta)
+        recorded = await self._records.save(before, meta)
         self._note(recorded)
         for owner in meta.histories:
             await self._remove(owner)
@@ -242,13 +242,13 @@ class Placer(Actor[PlacementMessage]):
     ) -> None:
         """The node says that it serves this term; believed when that is what was agreed on."""
         now_ms = self._context.clock.wall_ms()
-        recorded = await self._ledger.change(
+        recorded = await self._records.change(
             self._name, lambda meta: served(meta, node, term, now_ms), before
         )
         meta = recorded.meta
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
             self._confirmed, self._host = term, self._nodes.find(node)
-            self._retries.went_on()
+            self._retries.succeeded()
             log.debug("owner confirmed", node=node)
         self._note(recorded)
         self._follow_up(self._timing.reopen_grace_s)
@@ -257,7 +257,7 @@ class Placer(Actor[PlacementMessage]):
         """The node has stopped serving; a word from a former owner, or a late one, does nothing."""
         self._doubt(term)
         self._note(
-            await self._ledger.change(
+            await self._records.change(
                 self._name, lambda meta: lost(meta, term) if meta.node == node else meta
             )
         )
@@ -266,8 +266,8 @@ class Placer(Actor[PlacementMessage]):
     async def _reported(self, term: Term) -> None:
         """A client found nobody at this term. The first to say so brings about a new owner."""
         self._doubt(term)
-        before = await self._ledger.read(self._name)
-        after = await self._ledger.save(before, lost(before.meta, term))
+        before = await self._records.read(self._name)
+        after = await self._records.save(before, lost(before.meta, term))
         self._note(after)
         self._follow_up(0.0 if after is not before else self._timing.reopen_grace_s)
 
@@ -340,7 +340,7 @@ class Placer(Actor[PlacementMessage]):
 
     def _plan(self, delay_s: float) -> None:
         if self._settling is None:
-            self._settling = self._context.after(delay_s, Settle())
+            self._settling = self._context.after(delay_s, EnsureServed())
 
     def _failed(self, error: Exception) -> None:
         self._retries.failed(str(error))

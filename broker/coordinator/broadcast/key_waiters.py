@@ -20,7 +20,7 @@ class _Wait:
     all_acked: bool
 
 
-class KeyWaits:
+class KeyWaiters:
     """At most `waits_max` at once."""
 
     def __init__(self, waits_max: int) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of assigner and placements see of them: the table, as a client follows it."""
+"""What the tests of assigner and reconcilers see of them: the table, as a client follows it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

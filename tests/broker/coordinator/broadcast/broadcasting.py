@@ -18,13 +18,13 @@ from actors import (
     System,
 )
 from actors.testing import VirtualClock
-from broker.coordinator.broadcast.book import BroadcasterLimits
 from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast.broadcast_task import BroadcastTiming
 from broker.coordinator.broadcast.messages import ListLocks, LockView, StartBroadcast
+from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.cuts.cut_lock import CutLock
-from broker.coordinator.cuts.messages import BROADCASTS, CUT_GATE
+from broker.coordinator.cuts.messages import BROADCASTS, CUT_LOCK
 from broker.core.cluster.broadcast_state import Task, TaskState
 from broker.core.naming import pchannel_of
 from broker.meta.memory_store import MemoryMetaStore
@@ -245,8 +245,8 @@ def cluster_parts(
         timing=timing or BroadcastTiming(),
         limits=limits or BroadcasterLimits(),
     )
-    gate = ChildSpec(CUT_GATE, lambda: CutLock((BROADCASTS,)), MailboxSpec(bound=1024))
-    children = (gate, broadcaster_tree(store, parts, "/root"))
+    cut_lock = ChildSpec(CUT_LOCK, lambda: CutLock((BROADCASTS,)), MailboxSpec(bound=1024))
+    children = (cut_lock, broadcaster_tree(store, parts, "/root"))
     spec = SupervisorSpec("root", REST_FOR_ONE, children)
     system = System(spec, clock=VirtualClock(), random=random.Random(1))
     return system, Cluster(system, store, logs, called)
