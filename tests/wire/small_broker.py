@@ -11,9 +11,9 @@ from actors import NoSuchActor, Ref, SupervisorSpec, System
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_votes import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
+from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
