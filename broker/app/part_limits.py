@@ -1,7 +1,7 @@
 """What each part may take and how fast it goes, from the settings. Owns the mapping only."""
 
 from broker.config import Settings
-from broker.core.cluster.balance import Rules
+from broker.core.cluster.balance import BalanceRules
 from broker.core.txn.txn_limits import TxnLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.node.state.node_limits import NodeLimits
@@ -37,9 +37,9 @@ def node_limits(settings: Settings) -> NodeLimits:
     )
 
 
-def balance_rules(settings: Settings) -> Rules:
+def balance_rules(settings: Settings) -> BalanceRules:
     """Of the layout of pchannels over nodes."""
-    return Rules(
+    return BalanceRules(
         allow_rebalance=settings.allow_rebalance,
         min_interval_ms=round(settings.min_rebalance_interval_s * 1000),
         lag_ms_max=settings.rebalance_lag_ms_max,

@@ -65,7 +65,7 @@ from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.collection import Collection
 from broker.model.cut import Cut
-from broker.model.measured import Choice, Step
+from broker.model.measured import SpanStep, TickChoice
 from broker.model.named_cursor import CursorView
 
 __all__ = [
@@ -92,7 +92,6 @@ __all__ = [
     "ChannelInfo",
     "ChannelNotExist",
     "ChannelTrouble",
-    "Choice",
     "Client",
     "ClosedClient",
     "Collection",
@@ -136,10 +135,11 @@ __all__ = [
     "ServerFailed",
     "ServerRefusal",
     "ServerStopping",
+    "SpanStep",
     "Stage",
     "StagedPart",
-    "Step",
     "TermMismatch",
+    "TickChoice",
     "Ticket",
     "TidemarkError",
     "TransactionExpired",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from broker.client.durability import Durability
 from broker.client.errors import ProtocolBroken
 from broker.client.message import KEY_PROPERTY, Received
-from broker.model.batch import Keys
+from broker.model.batch import BatchKeys
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from schemas.arrow.ipc import BadArrow
 from schemas.arrow.json_rows import rows_as_json
@@ -109,7 +109,7 @@ class MessageBatch:
             return [_key(tags) for tags in self.tags]
         if self.has_rows:
             return [None] * len(self)
-        keys = Keys(came.key_sizes, came.keys).split(len(came.sizes))
+        keys = BatchKeys(came.key_sizes, came.keys).split(len(came.sizes))
         return keys[came.first : came.end]
 
     @property

@@ -13,7 +13,7 @@ import anyio
 
 from broker.codec.owner_appends import Owners, append_at_owners
 from broker.core.cluster.resource_locks import locked_keys
-from broker.model.broadcast import Copy, ResourceKey
+from broker.model.broadcast import BroadcastCopy, ResourceKey
 from broker.model.failure import Refusal, Refused
 from broker.model.ids import BroadcastId, NodeId, PChannelName, TimeTick, VChannelName
 from broker.model.message import Appended, NewMessage
@@ -31,7 +31,7 @@ class NodeCopies:
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
 
-    async def append(self, copies: Sequence[Copy]) -> Sequence[Appended | Refusal]:
+    async def append(self, copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
         """See Copies."""
         return await append_at_owners(self._owners, [new_message(copy) for copy in copies])
 
@@ -57,7 +57,7 @@ class NodeCopies:
         return ticks
 
 
-def new_message(copy: Copy) -> NewMessage:
+def new_message(copy: BroadcastCopy) -> NewMessage:
     """One copy as an Appender takes it."""
     broadcast = copy.broadcast
     header = _header(copy.broadcast_id, broadcast.vchannels, broadcast.keys, broadcast.ack_sync_up)

@@ -19,24 +19,24 @@ class NodeStagedTxns:
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
 
-    async def say(
-        self, word: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
+    async def send(
+        self, command: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """See StagedTxns."""
-        mark = mark_of(commit) if word is TxnCommand.COMMIT else ""
-        messages = [_message(word, commit, txn, mark) for txn in txns]
+        mark = mark_of(commit) if command is TxnCommand.COMMIT else ""
+        messages = [_message(command, commit, txn, mark) for txn in txns]
         return dict(zip(txns, await append_at_owners(self._owners, messages), strict=True))
 
 
-def _message(word: TxnCommand, commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
-    match word:
+def _message(command: TxnCommand, commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
+    match command:
         case TxnCommand.PREPARE:
             return prepare(commit, txn)
         case TxnCommand.COMMIT:
             return make_visible(commit, txn, mark)
-        case TxnCommand.ROLL_BACK:
+        case TxnCommand.ABORT:
             return roll_back(commit, txn)
-        case TxnCommand.GIVE_UP:
+        case TxnCommand.ABORT_UNPREPARED:
             return give_up(txn)
         case _:
-            assert_never(word)
+            assert_never(command)

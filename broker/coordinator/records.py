@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.core.cluster.assignment import Owner, PChannelMeta
-from broker.core.cluster.node_leases import Member
+from broker.core.cluster.node_leases import NodeMember
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
@@ -171,7 +171,7 @@ def node_key(node: NodeId) -> str:
     return f"{NODE_PREFIX}{node}"
 
 
-def encode_member(member: Member) -> bytes:
+def encode_member(member: NodeMember) -> bytes:
     """The record of one node; how long its lease lasts is a matter of the coordinator's clock."""
     return _encode(
         {
@@ -184,11 +184,11 @@ def encode_member(member: Member) -> bytes:
     )
 
 
-def decode_member(key: str, value: bytes) -> Member:
+def decode_member(key: str, value: bytes) -> NodeMember:
     """The node, with a lease that is over; raises MetaError for what this version cannot read."""
     fields = _decode(key, value)
     try:
-        return Member(
+        return NodeMember(
             node=NodeId(fields["node"]),
             address=str(fields["address"]),
             pid=int(fields["pid"]),

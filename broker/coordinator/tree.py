@@ -28,7 +28,7 @@ from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_LOCK
 from broker.coordinator.leases.registrar import ConnectNode, Registrar
 from broker.coordinator.time.oracle import Oracle
 from broker.coordinator.time.tick_window import TickWindow
-from broker.core.cluster.balance import Rules
+from broker.core.cluster.balance import BalanceRules
 from broker.core.cluster.node_leases import StartupGrace
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
@@ -55,7 +55,7 @@ class CoordinatorParts:
     connect: ConnectNode | None = None
     lease_s: float = 5.0
     startup_grace: StartupGrace = StartupGrace()
-    rules: Rules = Rules()
+    rules: BalanceRules = BalanceRules()
     balance_s: float = 60.0
     timing: ReconcilerTiming = field(default_factory=ReconcilerTiming)
     pause_consumption: bool = False

@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 
-from broker.ports.meta import Conflict, Entry, MetaError
+from broker.ports.meta import Conflict, MetaEntry, MetaError
 
 
 class MemoryMetaStore:
     """A MetaStore (`broker/ports/meta.py`) whose "restart" is to hand the same object on."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, MetaEntry] = {}
         self._revision = 0
         self._closed = False
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         self._check_open()
         return self._entries.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         self._check_open()
         return sorted(
             ((key, entry) for key, entry in self._entries.items() if key.startswith(prefix)),
@@ -40,7 +40,7 @@ class MemoryMetaStore:
         for key in deletes:
             self._entries.pop(key, None)
         for key, value in puts.items():
-            self._entries[key] = Entry(value, self._revision)
+            self._entries[key] = MetaEntry(value, self._revision)
         return self._revision
 
     async def close(self) -> None:

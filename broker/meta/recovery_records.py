@@ -22,7 +22,7 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import AppendedInTxn
-from broker.model.producer_numbers import Produced
+from broker.model.producer_numbers import ProducedBatch
 from broker.model.snapshot import (
     FinishedTxn,
     SchemaStart,
@@ -252,7 +252,7 @@ def decode_finished(value: bytes) -> tuple[tuple[FinishedTxn, ...], TimeTick]:
     return _decode(value, parse)
 
 
-def encode_producers(runs: Iterable[Produced], tick: TimeTick) -> bytes:
+def encode_producers(runs: Iterable[ProducedBatch], tick: TimeTick) -> bytes:
     """What producers stored up to `tick`, one line for each run."""
     lines = [
         [each.producer, each.sequence, each.count, each.id, each.tick, each.last_confirmed_id]
@@ -261,12 +261,14 @@ def encode_producers(runs: Iterable[Produced], tick: TimeTick) -> bytes:
     return _encode({"tick": tick, "runs": lines})
 
 
-def decode_producers(value: bytes) -> tuple[tuple[Produced, ...], TimeTick]:
+def decode_producers(value: bytes) -> tuple[tuple[ProducedBatch, ...], TimeTick]:
     """The runs and the tick; raises Unreadable."""
 
-    def parse(fields: dict[str, Any]) -> tuple[tuple[Produced, ...], TimeTick]:
+    def parse(fields: dict[str, Any]) -> tuple[tuple[ProducedBatch, ...], TimeTick]:
         runs = tuple(
-            Produced(producer, sequence, count, MessageId(id), TimeTick(tick), MessageId(confirmed))
+            ProducedBatch(
+                producer, sequence, count, MessageId(id), TimeTick(tick), MessageId(confirmed)
+            )
             for producer, sequence, count, id, tick, confirmed in fields["runs"]
         )
         return runs, TimeTick(fields["tick"])

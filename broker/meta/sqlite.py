@@ -19,7 +19,7 @@ import anyio
 
 from broker.meta.sqlite_file import SqliteFile
 from broker.meta.sqlite_steps import Write
-from broker.ports.meta import Entry, MetaError
+from broker.ports.meta import MetaEntry, MetaError
 
 BUSY_TIMEOUT_MS = 5_000
 """How long a call waits for another process's transaction; those last milliseconds."""
@@ -64,10 +64,10 @@ class SqliteMetaStore:
             raise
         return store
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         return await self._in_turn(lambda: self._file.entry(key))
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         return await self._in_turn(lambda: self._file.entries(prefix))
 
     async def write(

@@ -23,7 +23,7 @@ from anyio import to_thread
 
 from broker.meta import sqlite_steps
 from broker.meta.sqlite_steps import LOOK_MS, Write, is_busy
-from broker.ports.meta import Entry
+from broker.ports.meta import MetaEntry
 
 RUN = "tidemark_run"
 """The SQL function; its argument is the number of what is to be done."""
@@ -71,18 +71,18 @@ class SqliteFile:
         """Idempotent."""
         await self._connection.close()
 
-    async def entry(self, key: str) -> Entry | None:
+    async def entry(self, key: str) -> MetaEntry | None:
         """The newest entry of a key."""
         return await self._in_one_go(lambda: sqlite_steps.entry(self._inner, key))
 
-    async def entries(self, prefix: str) -> list[tuple[str, Entry]]:
+    async def entries(self, prefix: str) -> list[tuple[str, MetaEntry]]:
         """In key order, from one moment."""
         end = _end_of_prefix(prefix)
         query = "SELECT key, value, revision FROM entries WHERE key >= ? "
         query += "ORDER BY key" if end is None else "AND key < ? ORDER BY key"
         bounds = (prefix,) if end is None else (prefix, end)
         rows = await self._patiently(lambda: self._connection.execute_fetchall(query, bounds))
-        return [(key, Entry(value, revision)) for key, value, revision in rows]
+        return [(key, MetaEntry(value, revision)) for key, value, revision in rows]
 
     async def apply(self, writes: Sequence[Write]) -> None:
         """One after the other in one transaction, durable when this returns.

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.ports.meta import Conflict, Entry, MetaError, UnknownSchema
+from broker.ports.meta import Conflict, MetaEntry, MetaError, UnknownSchema
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x5449_4445
@@ -60,10 +60,10 @@ def apply(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
             _try(connection, write)
 
 
-def entry(connection: sqlite3.Connection, key: str) -> Entry | None:
+def entry(connection: sqlite3.Connection, key: str) -> MetaEntry | None:
     """The newest entry of a key."""
     row = connection.execute(_ENTRY, (key,)).fetchone()
-    return None if row is None else Entry(row[0], row[1])
+    return None if row is None else MetaEntry(row[0], row[1])
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:

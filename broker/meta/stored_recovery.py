@@ -26,9 +26,9 @@ from broker.meta.recovery_records import (
     encode_vchannel,
 )
 from broker.model.ids import PChannelName, Term, TimeTick
-from broker.model.snapshot import Change, Snapshot
+from broker.model.snapshot import Snapshot, SnapshotChange
 from broker.ports.compare_and_set import retry_conflicts
-from broker.ports.meta import Conflict, Entry, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaStore
 from broker.ports.recovery_store import Superseded
 
 KEYS_A_WRITE_MAX = 100
@@ -87,7 +87,7 @@ class StoredClaim:
         self._head = head
         self._keys_a_write_max = keys_a_write_max
 
-    async def save(self, change: Change) -> None:
+    async def save(self, change: SnapshotChange) -> None:
         """See the port."""
         head = replace(self._head, checkpoint=change.checkpoint)
         puts = list(_puts(self._keys, change).items())
@@ -126,7 +126,7 @@ class _Found:
     """What a store has of one pchannel, and what of it cannot be read."""
 
     def __init__(
-        self, keys: SnapshotKeys, stored: Sequence[tuple[str, Entry]], head: Head, damage: str
+        self, keys: SnapshotKeys, stored: Sequence[tuple[str, MetaEntry]], head: Head, damage: str
     ) -> None:
         self.damage = [damage] if damage else []
         self.unreadable: list[str] = []
@@ -159,7 +159,7 @@ class _Found:
         return found
 
 
-def _head(keys: SnapshotKeys, entry: Entry | None) -> tuple[Head, str]:
+def _head(keys: SnapshotKeys, entry: MetaEntry | None) -> tuple[Head, str]:
     """The head, and what is wrong with it; one that cannot be read is as good as none."""
     nothing = Head(Term(0), 0, None)
     if entry is None:
@@ -170,7 +170,7 @@ def _head(keys: SnapshotKeys, entry: Entry | None) -> tuple[Head, str]:
         return nothing, f"{keys.head}: {error}"
 
 
-def _puts(keys: SnapshotKeys, change: Change) -> dict[str, bytes]:
+def _puts(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
     puts = {keys.vchannels + each.name: encode_vchannel(each) for each in change.vchannels}
     puts |= {f"{keys.segments}{each.id}": encode_segment(each) for each in change.segments}
     if change.finished is not None:
@@ -180,6 +180,6 @@ def _puts(keys: SnapshotKeys, change: Change) -> dict[str, bytes]:
     return puts
 
 
-def _deletes(keys: SnapshotKeys, change: Change) -> list[str]:
+def _deletes(keys: SnapshotKeys, change: SnapshotChange) -> list[str]:
     vchannels = [keys.vchannels + name for name in change.gone_vchannels]
     return vchannels + [f"{keys.segments}{id}" for id in change.gone_segments]

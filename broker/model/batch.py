@@ -29,7 +29,7 @@ class Durability(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class BatchKeys:
     """A key for each message of a batch, or none: `sizes[i]` is 0 for none, else its length + 1."""
 
     sizes: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class Keys:
         return keys
 
 
-NO_KEYS = Keys()
+NO_KEYS = BatchKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class BatchPart:
 
     properties: bytes
     codec: Codec = Codec.NONE
-    keys: Keys = NO_KEYS
+    keys: BatchKeys = NO_KEYS
     producer: ProducerPart | None = None
 
 

@@ -86,7 +86,7 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class BroadcastCopy:
     """The message of one broadcast for one of its vchannels."""
 
     broadcast_id: BroadcastId

@@ -49,7 +49,7 @@ class SetMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SpanStep:
     """Messages with ticks in [first_tick, tick]; none lie between two steps.
 
     `rows` and `bytes` are cumulative: all from the begin of the span to the end of this step.
@@ -62,7 +62,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastCopy:
+class AtomicMember:
     """One copy of a broadcast that has copies on `of` of the measured vchannels.
 
     Or one commit of a batch of staged rows that has `of` there: then the id is negative, and the
@@ -79,18 +79,18 @@ class BroadcastCopy:
 class MeasuredChannel:
     """`steps` say all there is with ticks up to `exact`; beyond, nobody has looked."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SpanStep, ...]
     exact: TimeTick
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSpan:
     """A span of ticks on some vchannels, (after, until], as far as it was looked at."""
 
     after: TimeTick
     until: TimeTick
     channels: Mapping[str, MeasuredChannel]
-    copies: tuple[BroadcastCopy, ...] = ()
+    copies: tuple[AtomicMember, ...] = ()
 
     @property
     def exact(self) -> TimeTick:
@@ -99,7 +99,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TickChoice:
     """A tick to stop at. `rows` and `bytes`: at most so many lie in (after, tick], everywhere."""
 
     tick: TimeTick

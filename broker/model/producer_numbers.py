@@ -16,7 +16,7 @@ class ProducerPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ProducedBatch:
     """Where `count` messages of a producer landed, those numbered from `sequence` on.
 
     Ids and ticks go on by one for each. `last_confirmed_id` equal to `id` says that each message

@@ -17,7 +17,7 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import AppendedInTxn
-from broker.model.producer_numbers import Produced
+from broker.model.producer_numbers import ProducedBatch
 
 
 class VChannelState(Enum):
@@ -123,13 +123,13 @@ class Snapshot:
     finished: tuple[FinishedTxn, ...] = ()
     finished_tick: TimeTick = TimeTick(0)
     """Every transaction that ended up to it is among `finished`, or was forgotten."""
-    producers: tuple[Produced, ...] = ()
+    producers: tuple[ProducedBatch, ...] = ()
     producers_tick: TimeTick = TimeTick(0)
     """All that producers stored up to it is among `producers`, or was forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SnapshotChange:
     """What a snapshot has that the one before it had not; all of it holds as of `checkpoint`.
 
     `gone_…` leave the store: an earlier change said that they are DROPPED or FLUSHED. `finished`
@@ -142,4 +142,4 @@ class Change:
     gone_vchannels: tuple[VChannelName, ...] = ()
     gone_segments: tuple[SegmentId, ...] = ()
     finished: tuple[FinishedTxn, ...] | None = None
-    producers: tuple[Produced, ...] | None = None
+    producers: tuple[ProducedBatch, ...] | None = None

@@ -13,7 +13,7 @@ from broker.model.ids import TimeTick, TxnId, VChannelName
 
 APP_BYTES_MAX: Final = 256
 NUMBER_MAX: Final = (1 << 63) - 1
-ONE_RUN: Final = "once:"
+ONE_RUN_PREFIX: Final = "once:"
 """So begins the name of an app that no later run has: nothing is staged for it a second time."""
 
 
@@ -42,7 +42,7 @@ class StageName:
                 return f"{what} is {number}; it must be 0 or more, and fit 63 bits"
         return ""
 
-    def outlives(self, other: "StageName") -> bool:
+    def supersedes(self, other: "StageName") -> bool:
         """Whether the other one was writing, in vain, what this one writes anew.
 
         So it is in an earlier life of the app, and with a smaller attempt in the same life. Nothing
@@ -83,14 +83,14 @@ class StagedTxn:
 class TxnCommand(Enum):
     """What the coordinator may say of a staged transaction.
 
-    GIVE_UP is a rollback of what no commit has taken hold of; ROLL_BACK is one of what may be
+    GIVE_UP is a rollback of what no commit has taken hold of; ABORT is one of what may be
     prepared, too.
     """
 
     PREPARE = "prepare"
     COMMIT = "commit"
-    ROLL_BACK = "roll back"
-    GIVE_UP = "give up"
+    ABORT = "abort"
+    ABORT_UNPREPARED = "abort unprepared"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from actors import Request
-from broker.core.segments.segment_sealing import Sealing
-from broker.core.txn.txn_lease import TxnView
+from broker.core.segments.segment_sealing import SealReason
+from broker.core.txn.txn_view import TxnView
 from broker.model.batch import Durability
 from broker.model.failure import Refusal
 from broker.model.ids import SegmentId, TimeTick
@@ -43,7 +43,7 @@ class SealSegments:
     """An Appender is to seal those of these that still grow."""
 
     ids: tuple[SegmentId, ...]
-    why: Sealing
+    why: SealReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from actors import (
     SupervisorSpec,
 )
 from broker.core.cluster.channel_lifetime import ServingState
-from broker.core.log.delivery import select
+from broker.core.log.delivery import selection_of
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
@@ -163,7 +163,9 @@ class ChannelController(Actor[ControllerMessage]):
             return
         request = start.request
         selection = replace(
-            select(request.vchannel, request.filters), among=request.among, whole=request.whole
+            selection_of(request.vchannel, request.filters),
+            among=request.among,
+            whole=request.whole,
         )
         spec = scanner_spec(
             next(self._numbers),

@@ -24,19 +24,19 @@ from actors import (
 from broker.core.cluster.actor_kinds import PAUSED
 from broker.core.cluster.channel_lifetime import (
     NEVER_SEEN,
-    Lifetime,
+    ChannelLifetime,
     NoAnswerYet,
     ServingState,
+    answer_for,
+    call_refusal,
     channel_refusal,
     closed,
     expect,
     failed,
-    locate,
     opened,
     read_only_refusal,
-    settle,
 )
-from broker.core.log.reader_start import starting_cursor
+from broker.core.log.reader_start import start_position
 from broker.core.naming import PCHANNELS_MAX, pchannel_name_refusal, pchannel_of
 from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
@@ -100,7 +100,7 @@ class Directory(Actor[_Message]):
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
-        self._lifetimes: dict[PChannelName, Lifetime] = {}
+        self._lifetimes: dict[PChannelName, ChannelLifetime] = {}
         self._waiting: dict[PChannelName, list[tuple[ServingState, _Envelope]]] = {}
         self._moving: dict[PChannelName, tuple[MoveTo, int]] = {}
         """What a ChannelController was told last, at its actor term, and has not done yet."""
@@ -295,7 +295,7 @@ class Directory(Actor[_Message]):
         """Answer those whose stage was reached, failed, or overtaken."""
         waiting: list[tuple[ServingState, _Envelope]] = []
         for stage, envelope in self._waiting.pop(name, []):
-            answer = settle(self._lifetime(name), stage)
+            answer = answer_for(self._lifetime(name), stage)
             if isinstance(answer, NoAnswerYet):
                 waiting.append((stage, envelope))
             else:
@@ -303,7 +303,7 @@ class Directory(Actor[_Message]):
         if waiting:
             self._waiting[name] = waiting
 
-    def _lifetime(self, name: PChannelName) -> Lifetime:
+    def _lifetime(self, name: PChannelName) -> ChannelLifetime:
         return self._lifetimes.get(name, NEVER_SEEN)
 
     async def _hand(self, name: PChannelName, message: ControllerMessage) -> Refusal | None:
@@ -334,7 +334,7 @@ class Directory(Actor[_Message]):
     def _find(self, name: PChannelName, term: Term | None) -> OpenChannel | Refusal:
         found = self._node.open_channels.find(name)
         serving = None if found is None else found.channel.term
-        refusal = locate(name, term, serving, closing=self._closing)
+        refusal = call_refusal(name, term, serving, closing=self._closing)
         if refusal is not None:
             return refusal
         assert found is not None
@@ -345,7 +345,7 @@ class Directory(Actor[_Message]):
         if isinstance(found, Refusal):
             envelope.reply(found)
             return
-        cursor = starting_cursor(request.policy, found.offsets())
+        cursor = start_position(request.policy, found.offsets())
         if isinstance(cursor, Refusal):
             envelope.reply(cursor)
             return

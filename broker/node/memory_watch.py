@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from actors import Actor, ActorError, Context, Envelope
-from broker.core.segments.segment_sealing import Sealing, largest_first, pressure
+from broker.core.segments.segment_sealing import SealReason, largest_first, memory_pressure
 from broker.model.ids import SegmentId
 from broker.node.appender_messages import SealSegments
 from broker.node.state.node_runtime import NodeRuntime
@@ -44,12 +44,12 @@ class MemoryWatch(Actor[LookAtMemory]):
         memory, limits = self._node.memory, self._node.limits
         growing_bytes = sum(it.shards.growing_bytes for it in channels)
         total_bytes, process_bytes = memory.total_bytes(), memory.process_bytes()
-        found = pressure(growing_bytes, process_bytes, total_bytes, limits.pressure)
+        found = memory_pressure(growing_bytes, process_bytes, total_bytes, limits.pressure)
         now_s = self._context.clock.monotonic_s()
-        if found is None or (found[0] is Sealing.NODE_MEMORY and now_s < self._quiet_until_s):
+        if found is None or (found[0] is SealReason.NODE_MEMORY and now_s < self._quiet_until_s):
             return
         why, growing_bytes_max = found
-        if why is Sealing.NODE_MEMORY:
+        if why is SealReason.NODE_MEMORY:
             self._quiet_until_s = now_s + limits.memory_pause_s
         self._seal(channels, why, growing_bytes_max)
 
@@ -57,7 +57,9 @@ class MemoryWatch(Actor[LookAtMemory]):
         """How many segments it asked to be sealed."""
         return {"sealed": self._sealed}
 
-    def _seal(self, channels: Sequence[OpenChannel], why: Sealing, growing_bytes_max: int) -> None:
+    def _seal(
+        self, channels: Sequence[OpenChannel], why: SealReason, growing_bytes_max: int
+    ) -> None:
         sizes: list[tuple[int, SegmentId]] = []
         for each in channels:
             sizes += [(it.size_bytes, it.id) for it in each.shards.growing()]

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from actors import Actor, Context, Envelope
 from broker.core.log.assembler import Assembler
-from broker.core.log.delivery import Picked, Selection, announce, deliver, prepare
+from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_up, deliver
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
 from broker.model.position import ReadPosition
@@ -193,7 +193,7 @@ class Scanner(Actor[_Message]):
             records = await self._records(assembler.next_id, READ_BYTES_MIN)
             if isinstance(records, Refusal):
                 return records
-            prepare(records, waiting.cursor, assembler)
+            catch_up(records, waiting.cursor, assembler)
         waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
         return assembler
 
@@ -211,7 +211,7 @@ class Scanner(Actor[_Message]):
             confirmed_id = records[0].last_confirmed_id
         return max(min(confirmed_id, next_id), self._channel.log.bounds().first_id)
 
-    def _violated(self, picked: Picked) -> Refusal:
+    def _violated(self, picked: DeliveryResult) -> Refusal:
         """What cannot be in a healthy log: said to the reader and to people, never passed over."""
         self._broken += 1
         if picked.disordered:
@@ -222,7 +222,7 @@ class Scanner(Actor[_Message]):
         log.error("%s", cause)
         return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
-    def _at_end(self, waiting: _Waiting, picked: Picked) -> Delivery | None:
+    def _at_end(self, waiting: _Waiting, picked: DeliveryResult) -> Delivery | None:
         """Everything is read: the tick that is closed now may be told as well.
 
         A storage that refuses closes no newer tick than that of its last message; who waits for it

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from actors import Request
-from broker.core.log.delivery import Item
+from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal
 from broker.model.message import ClosedTick
 from broker.model.position import ReadPosition
@@ -18,7 +18,7 @@ class Delivery:
     `cursor`: what to pull next.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[DeliveredItem, ...]
     tick: ClosedTick | None
     cursor: ReadPosition
 

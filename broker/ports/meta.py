@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MetaEntry:
     """A value and the revision that wrote it. Revisions grow over the whole store."""
 
     value: bytes
@@ -42,11 +42,11 @@ class MetaStore(Protocol):
     or gone raises MetaError after a bounded wait. A cancelled write is applied whole or not at all.
     """
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         """The newest entry of a key; None when it is absent. Raises MetaError."""
         ...
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         """Entries whose key starts with `prefix`, in key order, from one moment.
 
         Raises MetaError.

@@ -82,7 +82,7 @@ class ChannelObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class NodeLease:
     """The right to be a node for `lease_s` seconds, counted from before it was asked for.
 
     `moving`: the node is stopping, and its channels are being given to others.
@@ -95,18 +95,18 @@ class Lease:
     consumption_paused: bool = False
 
 
-class Enrolment(Protocol):
+class NodeRegistration(Protocol):
     """The coordinator, as a node that belongs to it sees it. Calls end within `deadline_s`.
 
     All raise Refused, with INNER when the coordinator cannot be reached: try again.
     """
 
-    async def register(self, deadline_s: float) -> Lease:
+    async def register(self, deadline_s: float) -> NodeLease:
         """Become the node. Refused(RESOURCE_ACQUIRED) while another process is the node of this id,
         Refused(INVALID_ARGUMENT) when this one cannot belong to the cluster."""
         ...
 
-    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
+    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
         """Stay it. Refused(IGNORED_OPERATION) when the session is over."""
         ...
 

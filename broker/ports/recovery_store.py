@@ -6,7 +6,7 @@ Implemented by `broker/meta/stored_recovery.py` over any metadata store.
 from typing import Protocol
 
 from broker.model.ids import PChannelName, Term
-from broker.model.snapshot import Change, Snapshot
+from broker.model.snapshot import Snapshot, SnapshotChange
 
 
 class Superseded(Exception):
@@ -34,7 +34,7 @@ class SnapshotClaim(Protocol):
         """What was left out, and why, one text for each; usually empty."""
         ...
 
-    async def save(self, change: Change) -> None:
+    async def save(self, change: SnapshotChange) -> None:
         """Store it: objects first, the checkpoint last; all is durable when the call returns.
 
         Every write holds the term, and is refused once a newer one was there: Superseded, and

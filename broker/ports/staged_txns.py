@@ -11,8 +11,8 @@ from broker.model.stage import BatchCommit, StagedTxn, TxnCommand
 class StagedTxns(Protocol):
     """Every call ends by itself within about a minute, raises nothing, and may be cancelled."""
 
-    async def say(
-        self, word: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
+    async def send(
+        self, command: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """Give each of these transactions, which are of `commit`, the same word, all at once.
 
@@ -27,8 +27,8 @@ class StagedTxns(Protocol):
 class NoStagedTxns:
     """Of a process that is no coordinator."""
 
-    async def say(
-        self, _word: TxnCommand, _commit: BatchCommit, txns: Sequence[StagedTxn], /
+    async def send(
+        self, _command: TxnCommand, _commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """See StagedTxns."""
         nobody = Refusal(StreamingCode.CHANNEL_NOT_EXIST, "this process is no coordinator")

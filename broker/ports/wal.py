@@ -46,7 +46,7 @@ class WriterFailed(WalError):
     """
 
 
-class Closed(WalError):
+class LogClosed(WalError):
     """The log object was closed before; it is of no more use."""
 
     def __init__(self, channel: str) -> None:

@@ -9,7 +9,7 @@ import anyio
 
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, TimeTick
-from broker.ports.nodes import Lease
+from broker.ports.nodes import NodeLease
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
 from broker.remote.calls import Calls, Unreachable
 from schemas.generated.tidemark import v1
@@ -84,7 +84,7 @@ class RemoteEnrolment:
             cluster_id=cluster_id,
         )
 
-    async def register(self, deadline_s: float) -> Lease:
+    async def register(self, deadline_s: float) -> NodeLease:
         """See Enrolment."""
         return _lease(
             await self._calls.call(
@@ -92,7 +92,7 @@ class RemoteEnrolment:
             )
         )
 
-    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
+    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
         """See Enrolment."""
         request = v1.RenewRequest(node_id=self._node, session=session, stopping=stopping)
         return _lease(
@@ -105,8 +105,10 @@ class RemoteEnrolment:
         await self._calls.call(SERVICE + "Leave", request, v1.LeaveResponse, deadline_s=deadline_s)
 
 
-def _lease(answer: v1.Lease) -> Lease:
+def _lease(answer: v1.Lease) -> NodeLease:
     if answer.session <= 0 or answer.lease_ms <= 0:
         cause = f"the coordinator gave session {answer.session} for {answer.lease_ms} ms"
         raise Refused(StreamingCode.INNER, cause)
-    return Lease(answer.session, answer.lease_ms / 1000, answer.moving, answer.consumption_paused)
+    return NodeLease(
+        answer.session, answer.lease_ms / 1000, answer.moving, answer.consumption_paused
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from broker.core.time.barrier import Barrier, HardList, HardMinimum, ReportVerdict, SoftMinimum
-from broker.core.time.barrier_peers import PeerLease, Peers
+from broker.core.time.barrier_peers import BarrierPeers, PeerLease
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import TimeTick
@@ -31,7 +31,7 @@ class Group:
         self.idle_since_s: float | None = None
         self.removals = 0
         self._rule = rule_of(kind, founders, interval)
-        self._peers = Peers()
+        self._peers = BarrierPeers()
         self._removed: dict[str, None] = {}
         self._history: deque[TimeTick] = deque(maxlen=HISTORY_MAX)
         for peer, lease in founders.items():

@@ -20,9 +20,9 @@ from broker.model.ids import (
 )
 from broker.model.record import Record
 from broker.ports.wal import (
-    Closed,
     Fenced,
     LogBounds,
+    LogClosed,
     OutOfRange,
     Retention,
     WalError,
@@ -254,7 +254,7 @@ class MemoryLog:
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise Closed(self._channel)
+            raise LogClosed(self._channel)
 
     def _fail(self, error: WalError) -> WalError:
         self._final = error

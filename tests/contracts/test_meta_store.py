@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
-from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 
 Opener = Callable[[], Awaitable[MetaStore]]
 
@@ -48,8 +48,8 @@ async def test_an_absent_key_has_no_entry(store: MetaStore) -> None:
 
 async def test_a_write_gives_the_revision_that_its_entries_have(store: MetaStore) -> None:
     revision = await store.write({"a": b"1", "b": b""})
-    assert await store.get("a") == Entry(b"1", revision)
-    assert await store.get("b") == Entry(b"", revision)
+    assert await store.get("a") == MetaEntry(b"1", revision)
+    assert await store.get("b") == MetaEntry(b"", revision)
 
 
 async def test_revisions_grow_over_the_whole_store(store: MetaStore) -> None:
@@ -57,13 +57,13 @@ async def test_revisions_grow_over_the_whole_store(store: MetaStore) -> None:
     second = await store.write({"b": b"2"})
     third = await store.write({}, deletes=["a"])
     assert 0 < first < second < third
-    assert await store.get("b") == Entry(b"2", second)
+    assert await store.get("b") == MetaEntry(b"2", second)
 
 
 async def test_compare_and_set_succeeds_at_the_expected_revision(store: MetaStore) -> None:
     first = await store.write({"a": b"1"}, expect={"a": 0})
     second = await store.write({"a": b"2"}, expect={"a": first})
-    assert await store.get("a") == Entry(b"2", second)
+    assert await store.get("a") == MetaEntry(b"2", second)
 
 
 async def test_a_conflict_names_the_key_and_where_it_is_and_changes_nothing(
@@ -75,7 +75,10 @@ async def test_a_conflict_names_the_key_and_where_it_is_and_changes_nothing(
             {"a": b"2", "b": b"2"}, deletes=["z"], expect={"z": 99, "a": revision, "b": 7}
         )
     assert (caught.value.key, caught.value.expected, caught.value.actual) == ("b", 7, 0)
-    assert await store.list("") == [("a", Entry(b"1", revision)), ("z", Entry(b"1", revision))]
+    assert await store.list("") == [
+        ("a", MetaEntry(b"1", revision)),
+        ("z", MetaEntry(b"1", revision)),
+    ]
 
 
 async def test_a_key_that_exists_is_not_expected_to_be_absent(store: MetaStore) -> None:
@@ -97,7 +100,7 @@ async def test_puts_and_deletes_are_one_step(store: MetaStore) -> None:
     await store.write({"a": b"1", "b": b"1"})
     revision = await store.write({"c": b"2"}, deletes=["a", "absent"])
     assert await store.get("a") is None
-    assert await store.get("c") == Entry(b"2", revision)
+    assert await store.get("c") == MetaEntry(b"2", revision)
     assert [key for key, _ in await store.list("")] == ["b", "c"]
 
 
@@ -180,9 +183,9 @@ class NaiveStore:
         self.rows += [(key, value, self.revision) for key, value in puts.items()]
         return True
 
-    def listed(self, prefix: str) -> list[tuple[str, Entry]]:
+    def listed(self, prefix: str) -> list[tuple[str, MetaEntry]]:
         found = sorted(row for row in self.rows if row[0][: len(prefix)] == prefix)
-        return [(key, Entry(value, revision)) for key, value, revision in found]
+        return [(key, MetaEntry(value, revision)) for key, value, revision in found]
 
 
 @settings(

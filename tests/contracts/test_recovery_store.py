@@ -22,14 +22,14 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import AppendedInTxn
-from broker.model.producer_numbers import Produced
+from broker.model.producer_numbers import ProducedBatch
 from broker.model.snapshot import (
-    Change,
     FinishedTxn,
     SchemaStart,
     SegmentSnapshot,
     SegmentState,
     Snapshot,
+    SnapshotChange,
     TxnEnd,
     VChannelSnapshot,
     VChannelState,
@@ -74,15 +74,15 @@ FINISHED = FinishedTxn(
     TxnEnd.COMMITTED,
     AppendedInTxn(MessageId(7), TimeTick(9), MessageId(3), TxnContext(TxnId(6), 500)),
 )
-PRODUCED = Produced("p", 4, 2, MessageId(8), TimeTick(10), MessageId(8))
-FIRST = Change(
+PRODUCED = ProducedBatch("p", 4, 2, MessageId(8), TimeTick(10), MessageId(8))
+FIRST = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),
     vchannels=(VCHANNEL,),
     segments=(SEGMENT,),
     finished=(FINISHED,),
     producers=(PRODUCED,),
 )
-SECOND = Change(
+SECOND = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(12), TimeTick(15)),
     segments=(replace(SEGMENT, id=SegmentId(14)),),
     gone_segments=(SEGMENT.id,),

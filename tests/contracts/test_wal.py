@@ -6,7 +6,7 @@ import random
 import pytest
 
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
-from broker.ports.wal import Closed, Fenced, OutOfRange, Retention
+from broker.ports.wal import Fenced, LogClosed, OutOfRange, Retention
 from tests.broker.wal.some_records import group, record, seek_in
 from tests.contracts.wal_drivers import CHANNEL, Driver, driver, read_all
 
@@ -325,9 +325,9 @@ async def test_a_closed_log_says_so(driver: Driver) -> None:
     await log.append(group(1, 2))
     await log.close()
     await log.close()
-    with pytest.raises(Closed):
+    with pytest.raises(LogClosed):
         await log.append(group(7, 1))
-    with pytest.raises(Closed):
+    with pytest.raises(LogClosed):
         await log.read(MessageId(1), 10)
 
 

@@ -12,7 +12,7 @@ from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.core.time.tick_choice import Interval, choose, extended, split
 from broker.model.ids import BroadcastId, TimeTick
-from broker.model.measured import BroadcastCopy, Choice, Measured, MeasuredChannel, Step
+from broker.model.measured import AtomicMember, MeasuredChannel, MeasuredSpan, SpanStep, TickChoice
 from schemas.generated.tidemark import v1
 
 _SERVICE = "/tidemark.v1.Log/"
@@ -42,8 +42,8 @@ class Measure:
     """
 
     after: TimeTick
-    choice: Choice
-    measured: Measured
+    choice: TickChoice
+    measured: MeasuredSpan
 
     @property
     def exact(self) -> TimeTick:
@@ -51,7 +51,7 @@ class Measure:
         return self.measured.exact
 
     @property
-    def steps(self) -> Mapping[str, tuple[Step, ...]]:
+    def steps(self) -> Mapping[str, tuple[SpanStep, ...]]:
         """By vchannel: how many rows and bytes there are up to which tick."""
         return {name: it.steps for name, it in self.measured.channels.items()}
 
@@ -75,14 +75,14 @@ class Measurements:
         after, until = TimeTick(span[0]), TimeTick(span[1])
         _check(channels, after, until, limits)
         nothing = MeasuredChannel((), after)
-        measured = Measured(after, until, dict.fromkeys(channels, nothing))
+        measured = MeasuredSpan(after, until, dict.fromkeys(channels, nothing))
         while True:
             measured = extended(measured, await self._further(measured, limits))
             choice = choose(measured, limits.rows, limits.bytes)
             if choice is not None and (limits.any or measured.exact >= until):
                 return Measure(after, choice, measured)
 
-    async def _further(self, measured: Measured, limits: MeasureLimits) -> Measured:
+    async def _further(self, measured: MeasuredSpan, limits: MeasureLimits) -> MeasuredSpan:
         """What lies beyond; only those channels that are behind are asked, at their owners."""
         least = measured.exact
         behind = [name for name, it in measured.channels.items() if it.exact == least]
@@ -109,7 +109,7 @@ class Measurements:
         answers = [answer for _, answer in await self._owners.ask(behind, ask)]
         found = {it.channel: _channel(it) for answer in answers for it in answer.channels}
         copies = [_copy(it) for answer in answers for it in answer.copies]
-        return Measured(least, measured.until, found, tuple(copies))
+        return MeasuredSpan(least, measured.until, found, tuple(copies))
 
 
 def _check(channels: Sequence[str], after: int, until: int, limits: MeasureLimits) -> None:
@@ -124,10 +124,10 @@ def _check(channels: Sequence[str], after: int, until: int, limits: MeasureLimit
 def _channel(it: v1.MeasuredChannel) -> MeasuredChannel:
     columns = zip(it.first_ticks, it.ticks, it.rows, it.bytes, strict=True)
     steps = [
-        Step(TimeTick(first), TimeTick(tick), rows, size) for first, tick, rows, size in columns
+        SpanStep(TimeTick(first), TimeTick(tick), rows, size) for first, tick, rows, size in columns
     ]
     return MeasuredChannel(tuple(steps), TimeTick(it.exact_tick))
 
 
-def _copy(it: v1.BroadcastCopy) -> BroadcastCopy:
-    return BroadcastCopy(BroadcastId(it.broadcast_id), it.vchannel, TimeTick(it.time_tick), it.of)
+def _copy(it: v1.BroadcastCopy) -> AtomicMember:
+    return AtomicMember(BroadcastId(it.broadcast_id), it.vchannel, TimeTick(it.time_tick), it.of)

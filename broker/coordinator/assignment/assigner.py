@@ -38,8 +38,8 @@ from broker.coordinator.assignment.streaming_version import (
 )
 from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel
 from broker.core.cluster.assignment import NodeAddress, PChannelMeta, tabulate
-from broker.core.cluster.balance import Carried, Rules, place
-from broker.core.cluster.node_leases import StartupGrace, must_gather
+from broker.core.cluster.balance import BalanceRules, PlacedChannel, best_node
+from broker.core.cluster.node_leases import StartupGrace, must_wait_for_nodes
 from broker.model.channel import Assignment, AssignmentVersion, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
@@ -89,8 +89,8 @@ class Assigner(Actor[AssignerMessage]):
         self._gathered = False
         self._first_s: float | None = None
         self._table = {name: PChannelMeta(name) for name in pchannels}
-        self._carried: dict[PChannelName, Carried] = {}
-        self._rules = Rules()
+        self._carried: dict[PChannelName, PlacedChannel] = {}
+        self._rules = BalanceRules()
         self._homes: dict[PChannelName, NodeId] = {}
         self._reconcilers: dict[PChannelName, Ref[ReconcilerMessage]] = {}
         self._watches: deque[AssignmentWatch] = deque()
@@ -234,15 +234,15 @@ class Assigner(Actor[AssignerMessage]):
         """The node where it costs least, counting what was chosen but is not served yet."""
         chosen = None
         if not self._is_gathering():
-            chosen = place(name, self._layout(), self._nodes.accepting(), self._rules)
+            chosen = best_node(name, self._layout(), self._nodes.accepting(), self._rules)
         if chosen is not None:
             self._homes[name] = chosen
         envelope.reply(chosen)
 
-    def _layout(self) -> list[Carried]:
+    def _layout(self) -> list[PlacedChannel]:
         """Where the channels are or are about to be, with what they carried at the last look."""
         return [
-            replace(self._carried.get(name, Carried(name, home)), node=home)
+            replace(self._carried.get(name, PlacedChannel(name, home)), node=home)
             for name, home in self._homes.items()
         ]
 
@@ -261,7 +261,9 @@ class Assigner(Actor[AssignerMessage]):
             )
             self._context.after(max(0.0, wait_s) + ROUNDING_S, NodesChanged())
         since_s = 0.0 if self._first_s is None else now_s - self._first_s
-        gathering = must_gather(self._startup_grace, here, owned, now_s - self._started_s, since_s)
+        gathering = must_wait_for_nodes(
+            self._startup_grace, here, owned, now_s - self._started_s, since_s
+        )
         self._gathered = not gathering
         return gathering
 

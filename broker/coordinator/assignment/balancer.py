@@ -28,12 +28,12 @@ from broker.coordinator.assignment.messages import (
 from broker.coordinator.catalog.messages import CatalogMessage, ListCollections
 from broker.core.cluster.assignment import PChannelMeta
 from broker.core.cluster.balance import (
-    Carried,
-    Relocation,
-    Rules,
-    carried,
-    is_rested,
+    BalanceRules,
+    ChannelMove,
+    PlacedChannel,
+    layout_of,
     may_move,
+    move_interval_over,
     rebalance,
 )
 from broker.core.naming import pchannel_of
@@ -62,7 +62,12 @@ class Balancer(Actor[BalancerMessage]):
     _context: Context[BalancerMessage]
 
     def __init__(
-        self, nodes: LiveNodes, catalog_path: str, assigner_path: str, rules: Rules, period_s: float
+        self,
+        nodes: LiveNodes,
+        catalog_path: str,
+        assigner_path: str,
+        rules: BalanceRules,
+        period_s: float,
     ) -> None:
         self._nodes = nodes
         self._catalog_path = catalog_path
@@ -124,7 +129,7 @@ class Balancer(Actor[BalancerMessage]):
         self._moves += len(moves)
         self._plan(pause_s)
 
-    async def _moves_now(self) -> tuple[tuple[Relocation, ...], float]:
+    async def _moves_now(self) -> tuple[tuple[ChannelMove, ...], float]:
         """What to move, and when to look again.
 
         Nothing while a channel has no owner: that comes first, and changes the layout.
@@ -142,7 +147,7 @@ class Balancer(Actor[BalancerMessage]):
         lagging = rested != layout and await self._weigh(rested)
         return (), min(LAGGING_S, self._period_s) if lagging else self._period_s
 
-    async def _weigh(self, layout: tuple[Carried, ...]) -> tuple[Relocation, ...]:
+    async def _weigh(self, layout: tuple[PlacedChannel, ...]) -> tuple[ChannelMove, ...]:
         rules, nodes = self._rules, self._nodes.accepting()
         if len(layout) * len(nodes) <= AT_ONCE:
             return rebalance(layout, nodes, rules)
@@ -152,7 +157,7 @@ class Balancer(Actor[BalancerMessage]):
         self,
         known: Sequence[PChannelMeta],
         vchannels: Sequence[tuple[PChannelName, CollectionId]],
-    ) -> tuple[tuple[Carried, ...], tuple[Carried, ...]]:
+    ) -> tuple[tuple[PlacedChannel, ...], tuple[PlacedChannel, ...]]:
         """With all movable that have rested; and with those that do not lag, either."""
         now_ms = self._context.clock.wall_ms()
         ticks = await self._ticks()
@@ -164,10 +169,12 @@ class Balancer(Actor[BalancerMessage]):
             and may_move(served[name].moved_ms, now_ms, mvcc, recovered, self._rules)
         ]
         rested = [
-            name for name, it in served.items() if is_rested(it.moved_ms, now_ms, self._rules)
+            name
+            for name, it in served.items()
+            if move_interval_over(it.moved_ms, now_ms, self._rules)
         ]
         owners = {name: it.node for name, it in served.items() if it.node is not None}
-        return carried(owners, vchannels, rested), carried(owners, vchannels, free)
+        return layout_of(owners, vchannels, rested), layout_of(owners, vchannels, free)
 
     async def _ticks(self) -> Mapping[PChannelName, tuple[TimeTick, TimeTick]]:
         """A channel of a node that does not answer is not movable."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from actors import Ref, Request
 from broker.core.cluster.assignment import PChannelMeta
-from broker.core.cluster.balance import Carried, Rules
+from broker.core.cluster.balance import BalanceRules, PlacedChannel
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId, PChannelName, Term
 
@@ -93,8 +93,8 @@ class ExpireWatches:
 class LayoutMeasured:
     """What each served channel carries, and what counts: for the choice of nodes from now on."""
 
-    layout: tuple[Carried, ...]
-    rules: Rules
+    layout: tuple[PlacedChannel, ...]
+    rules: BalanceRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from broker.coordinator.records import STREAMING_VERSION_KEY, decode_number, enc
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.model.failure import Refused, StreamingCode
 from broker.ports.compare_and_set import retry_conflicts
-from broker.ports.meta import Entry, MetaStore
+from broker.ports.meta import MetaEntry, MetaStore
 
 
 async def streaming_version(store: MetaStore) -> int:
@@ -37,7 +37,7 @@ async def raise_streaming_version(store: MetaStore, wanted: int) -> int:
     return await retry_conflicts(STREAMING_VERSION_KEY, attempt)
 
 
-def _version(entry: Entry | None) -> int:
+def _version(entry: MetaEntry | None) -> int:
     if entry is None:
         return STREAMING_VERSION
     return decode_number(STREAMING_VERSION_KEY, entry.value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.coordinator.counters import count_up
 from broker.coordinator.records import decode_number, encode_number
-from broker.core.cluster.broadcast_state import Task, TaskState
+from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
@@ -27,7 +27,7 @@ SEQUENCE_BITS = 32
 class RecordedBroadcast:
     """A task and the revision its record has."""
 
-    task: Task
+    task: BroadcastState
     revision: int
 
 
@@ -60,12 +60,12 @@ class BroadcastRecords:
             else RecordedBroadcast(decode_task(key, entry.value), entry.revision)
         )
 
-    async def create(self, tasks: Iterable[Task]) -> int:
+    async def create(self, tasks: Iterable[BroadcastState]) -> int:
         """Record new tasks, all or none; their revision. Conflict when one is there already."""
         puts = {task_key(task.name): encode_task(task) for task in tasks}
         return await self._store.write(puts, expect=dict.fromkeys(puts, 0))
 
-    async def save(self, before: RecordedBroadcast, task: Task) -> RecordedBroadcast:
+    async def save(self, before: RecordedBroadcast, task: BroadcastState) -> RecordedBroadcast:
         """Replace exactly `before`; Conflict when somebody else has the task by now."""
         key = task_key(task.name)
         revision = await self._store.write({key: encode_task(task)}, expect={key: before.revision})
@@ -79,7 +79,9 @@ class BroadcastRecords:
             for key, entry in entries
         }
 
-    async def forget(self, tasks: Iterable[Task], horizons: Mapping[str, BroadcastId]) -> None:
+    async def forget(
+        self, tasks: Iterable[BroadcastState], horizons: Mapping[str, BroadcastId]
+    ) -> None:
         """Remove the records, and remember how far other clusters' ones are forgotten."""
         await self._store.write(
             {HORIZON_PREFIX + origin: encode_number(id) for origin, id in horizons.items()},
@@ -92,7 +94,7 @@ def task_key(name: str) -> str:
     return TASK_PREFIX + (f"{int(name):020d}" if name.isdigit() else name)
 
 
-def encode_task(task: Task) -> bytes:
+def encode_task(task: BroadcastState) -> bytes:
     """The record of one task."""
     broadcast = task.broadcast
     fields = {
@@ -117,7 +119,7 @@ def encode_task(task: Task) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + broadcast.body
 
 
-def decode_task(key: str, value: bytes) -> Task:
+def decode_task(key: str, value: bytes) -> BroadcastState:
     """The task; raises MetaError for what this version cannot read."""
     line, _, body = value.partition(b"\n")
     try:
@@ -132,7 +134,7 @@ def decode_task(key: str, value: bytes) -> Task:
         raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
 
 
-def _task(fields: dict[str, Any], body: bytes) -> Task:
+def _task(fields: dict[str, Any], body: bytes) -> BroadcastState:
     broadcast = Broadcast(
         type=fields["type"],
         vchannels=tuple(VChannelName(name) for name in fields["vchannels"]),
@@ -147,9 +149,9 @@ def _task(fields: dict[str, Any], body: bytes) -> Task:
         ack_sync_up=fields["ack_sync_up"],
         pchannel_level=fields["pchannel_level"],
     )
-    return Task(
+    return BroadcastState(
         id=BroadcastId(fields["id"]),
-        state=TaskState[fields["state"]],
+        state=BroadcastPhase[fields["state"]],
         broadcast=broadcast,
         landed=tuple(None if it is None else _appended(*it) for it in fields["landed"]),
         acked=tuple(fields["acked"]),

@@ -40,21 +40,21 @@ from broker.coordinator.cuts.messages import BROADCASTS
 from broker.coordinator.cuts.shared_cut_lock import SharedCutLock
 from broker.coordinator.retries import Retries
 from broker.core.cluster.broadcast_state import (
-    Task,
-    TaskState,
-    TaskStep,
-    cured,
+    BroadcastPhase,
+    BroadcastState,
+    BroadcastStep,
+    advanced,
     poisoned,
-    stepped,
+    retried,
     with_ack,
-    with_landed,
+    with_appended,
 )
 from broker.core.naming import pchannel_of
-from broker.model.broadcast import Copy
+from broker.model.broadcast import BroadcastCopy
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
+from broker.ports.broadcast_appends import BroadcastAppends
 from broker.ports.callbacks import Callbacks, FailedForGood
-from broker.ports.copies import Copies
 from broker.ports.meta import Conflict, MetaError
 
 FINAL_CODES = frozenset(
@@ -88,7 +88,7 @@ class TaskParts:
     """What every task stands on. `node_acks`: whether owners of channels acknowledge for all."""
 
     records: BroadcastRecords
-    copies: Copies
+    copies: BroadcastAppends
     callbacks: Callbacks
     broadcaster_path: str
     cut_lock_path: str
@@ -103,7 +103,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     _context: Context[BroadcastTaskMessage]
     _cut_lock: SharedCutLock
     _recorded: RecordedBroadcast
-    _task: Task
+    _task: BroadcastState
 
     def __init__(self, name: str, parts: TaskParts, first: RecordedBroadcast | None = None) -> None:
         self._name = name
@@ -188,7 +188,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             await self._look()
         if self._may_finish and self._task.may_finish:
             await self._finish()
-        if self._task.state is TaskState.TOMBSTONE:
+        if self._task.state is BroadcastPhase.TOMBSTONE:
             await self._announce()
             self._context.stop()
         elif self._task is not before or self._announced is None:
@@ -207,7 +207,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     async def _append(self) -> None:
         """One try for each vchannel that is left. All that landed is recorded with one write."""
         task = self._task
-        copies = [Copy(task.id, vchannel, task.broadcast) for vchannel in task.to_append]
+        copies = [BroadcastCopy(task.id, vchannel, task.broadcast) for vchannel in task.to_append]
         outcomes = await self._parts.copies.append(copies)
         landed, refusals = {}, {}
         for copy, outcome in zip(copies, outcomes, strict=True):
@@ -215,7 +215,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 landed[copy.vchannel] = outcome
             else:
                 refusals[copy.vchannel] = outcome
-        self._task = with_landed(self._task, landed)
+        self._task = with_appended(self._task, landed)
         for vchannel, refusal in refusals.items():
             if refusal.code in FINAL_CODES:
                 self._task = poisoned(self._task, f"{vchannel} refuses its copy: {refusal.cause}")
@@ -257,7 +257,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             return
         if callback is not None:
             self._parts.meters.ack_callback.add(self._context.clock.monotonic_s() - began_s)
-        await self._save(stepped(self._task, TaskStep.FINISH, self._context.clock.wall_ms()))
+        await self._save(advanced(self._task, BroadcastStep.FINISH, self._context.clock.wall_ms()))
 
     async def _leave(self, skip: bool, asked: Envelope[BroadcasterMessage]) -> None:
         if not self._task.poison or not self._task.unfinished:
@@ -265,10 +265,10 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
         now_ms = self._context.clock.wall_ms()
-        after = stepped(self._task, TaskStep.FINISH, now_ms) if skip else cured(self._task)
+        after = advanced(self._task, BroadcastStep.FINISH, now_ms) if skip else retried(self._task)
         await self._changed_for(asked, after)
 
-    async def _changed_for(self, asked: Envelope[BroadcasterMessage], task: Task) -> None:
+    async def _changed_for(self, asked: Envelope[BroadcasterMessage], task: BroadcastState) -> None:
         """Record what somebody asked for, tell them, and go on."""
         try:
             await self._save(task)
@@ -279,7 +279,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         await self._announce()
         self._plan(0.0)
 
-    async def _save(self, task: Task) -> None:
+    async def _save(self, task: BroadcastState) -> None:
         """Make it durable, if it is not; this object knows it only afterwards."""
         if task is not self._recorded.task:
             self._recorded = await self._parts.records.save(self._recorded, task)

@@ -39,14 +39,21 @@ from broker.coordinator.broadcast.pending_broadcasts import (
     under_way,
 )
 from broker.coordinator.broadcast.views import lock_views, quarantined, running_view, waiting_view
-from broker.core.cluster.broadcast_state import Task, TaskState, forgettable, new_task, task_name
-from broker.core.cluster.resource_locks import ResourceLocks, Ticket
+from broker.core.cluster.broadcast_state import (
+    BroadcastPhase,
+    BroadcastState,
+    broadcast_name,
+    forgettable,
+    new_broadcast,
+)
+from broker.core.cluster.resource_locks import LockTicket, ResourceLocks
 from broker.model.broadcast import Broadcast
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import BroadcastId
 from broker.ports.meta import Conflict, MetaError
 
 START_S = 10.0
+KnownBroadcast = WaitingBroadcast | RunningBroadcast | BroadcastState
 log = structlog.get_logger(__name__)
 
 
@@ -63,12 +70,12 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._limits = limits
         self._tasks_path = tasks_path
         self._locks, self._order = ResourceLocks(), ResourceLocks()
-        self._granted: list[Ticket] = []
-        self._waiting: dict[Ticket, WaitingBroadcast] = {}
+        self._granted: list[LockTicket] = []
+        self._waiting: dict[LockTicket, WaitingBroadcast] = {}
         self._running: dict[str, RunningBroadcast] = {}
-        self._ordered: dict[Ticket, RunningBroadcast] = {}
-        self._done: dict[str, Task] = {}
-        self._by_key: dict[str, Ticket | str] = {}
+        self._ordered: dict[LockTicket, RunningBroadcast] = {}
+        self._done: dict[str, BroadcastState] = {}
+        self._by_key: dict[str, LockTicket | str] = {}
         self._key_waits = KeyWaiters(limits.key_waits_max)
         self._firsts: dict[str, RecordedBroadcast] = {}
         self._next_check_s = 0.0
@@ -150,7 +157,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if first.fingerprint != broadcast.fingerprint:
             cause = "this key was used for a broadcast with another content; use a new key"
             asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
-        elif isinstance(first, Task):
+        elif isinstance(first, BroadcastState):
             asked.reply(first.outcome())
         elif isinstance(first, RunningBroadcast) and first.task.poison:
             asked.fail(quarantined(first.task))
@@ -162,14 +169,13 @@ class Broadcaster(Actor[BroadcasterMessage]):
             asked.fail(self._too_many())
             return
         ticket = self._locks.request(broadcast.keys)
-        self._waiting[ticket] = WaitingBroadcast(
-            broadcast, [asked], self._context.clock.monotonic_s()
-        )
+        now_s = self._context.clock.monotonic_s()
+        self._waiting[ticket] = WaitingBroadcast(broadcast, [asked], now_s)
         self._by_key[broadcast.request_key] = ticket
         if self._locks.holds(ticket):
             self._granted.append(ticket)
 
-    def _known(self, known: Ticket | str) -> WaitingBroadcast | RunningBroadcast | Task:
+    def _known(self, known: LockTicket | str) -> KnownBroadcast:
         if isinstance(known, str):
             return self._running.get(known) or self._done[known]
         return self._waiting[known]
@@ -180,7 +186,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             tickets, self._granted = self._granted, []
             wanted = [ticket for ticket in tickets if self._still_wanted(ticket)]
             admitted = {ticket: self._waiting.pop(ticket) for ticket in wanted}
-            tasks = [new_task(self._take_id(), it.broadcast) for it in admitted.values()]
+            tasks = [new_broadcast(self._take_id(), it.broadcast) for it in admitted.values()]
             try:
                 revision = await self._parts.records.create(tasks) if tasks else 0
             except Conflict:
@@ -195,18 +201,18 @@ class Broadcaster(Actor[BroadcasterMessage]):
             for task in tasks:
                 await self._start_task(task.name)
 
-    def _still_wanted(self, ticket: Ticket) -> bool:
+    def _still_wanted(self, ticket: LockTicket) -> bool:
         if self._waiting[ticket].wanted:
             return True
         self._drop_waiting(ticket)
         return False
 
-    def _drop_waiting(self, ticket: Ticket) -> None:
+    def _drop_waiting(self, ticket: LockTicket) -> None:
         waiting = self._waiting.pop(ticket)
         del self._by_key[waiting.broadcast.request_key]
         self._granted += self._locks.release(ticket)
 
-    def _refuse(self, admitted: Mapping[Ticket, WaitingBroadcast], cause: str) -> None:
+    def _refuse(self, admitted: Mapping[LockTicket, WaitingBroadcast], cause: str) -> None:
         for ticket, waiting in admitted.items():
             for asked in waiting.callers:
                 asked.fail(Refused(StreamingCode.INNER, f"nothing was appended: {cause}"))
@@ -217,15 +223,12 @@ class Broadcaster(Actor[BroadcasterMessage]):
         taken, self._next_id = self._next_id, BroadcastId(self._next_id + 1)
         return taken
 
-    def _run(
-        self, recorded: RecordedBroadcast, ticket: Ticket | None, callers: list[Caller]
-    ) -> None:
-        task = recorded.task
-        self._running[task.name] = RunningBroadcast(task, ticket, callers)
-        self._firsts[task.name] = recorded
-        self._know_key(task)
+    def _run(self, it: RecordedBroadcast, ticket: LockTicket | None, callers: list[Caller]) -> None:
+        self._running[it.task.name] = RunningBroadcast(it.task, ticket, callers)
+        self._firsts[it.task.name] = it
+        self._know_key(it.task)
 
-    def _know_key(self, task: Task) -> None:
+    def _know_key(self, task: BroadcastState) -> None:
         if task.broadcast.request_key:  # what came from another cluster was not asked for here
             self._by_key[task.broadcast.request_key] = task.name
 
@@ -240,12 +243,12 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     def _remember(self, recorded: RecordedBroadcast) -> None:
         task = recorded.task
-        if task.state is TaskState.TOMBSTONE:
+        if task.state is BroadcastPhase.TOMBSTONE:
             self._done[task.name] = task
             self._know_key(task)
             return
         ticket = None
-        if task.state is TaskState.PENDING:
+        if task.state is BroadcastPhase.PENDING:
             ticket = self._locks.request(task.broadcast.keys)
             if not self._locks.holds(ticket):
                 log.error("two unfinished broadcasts have one key", broadcast=task.name)
@@ -271,7 +274,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         task = running.task = moved.task
         running.failures, running.last_error = moved.failures, moved.last_error
         self._key_waits.moved(task)
-        if task.state is TaskState.TOMBSTONE:
+        if task.state is BroadcastPhase.TOMBSTONE:
             self._finish(running)
             return
         if task.poison:
@@ -302,7 +305,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             self._granted += [ticket for ticket in freed if ticket in self._waiting]
 
     async def _ack(self, ack: AckBroadcast, asked: Caller) -> None:
-        name = task_name(ack.id, ack.origin)
+        name = broadcast_name(ack.id, ack.origin)
         if ack.copied is not None and self._is_new(name, ack):
             await self._copy(ack.id, ack.origin, ack.copied, asked)
         running = self._running.get(name)
@@ -326,7 +329,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if self._is_full():
             asked.fail(self._too_many())
             return
-        task = new_task(id, copied, origin)
+        task = new_broadcast(id, copied, origin)
         try:
             revision = await self._parts.records.create([task])
         except Conflict:

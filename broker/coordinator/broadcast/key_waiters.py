@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from actors import Envelope
 from broker.coordinator.broadcast.messages import BroadcasterMessage
-from broker.core.cluster.broadcast_state import Task
+from broker.core.cluster.broadcast_state import BroadcastState
 from broker.model.broadcast import ResourceKey
 from broker.model.failure import Refused, StreamingCode
 
@@ -30,7 +30,7 @@ class KeyWaiters:
     def ask(
         self,
         key: ResourceKey,
-        tasks: Iterable[Task],
+        tasks: Iterable[BroadcastState],
         asked: Envelope[BroadcasterMessage],
         *,
         all_acked: bool,
@@ -47,7 +47,7 @@ class KeyWaiters:
         else:
             self._waits.append(_Wait(asked, names, all_acked))
 
-    def moved(self, task: Task) -> None:
+    def moved(self, task: BroadcastState) -> None:
         """A task has come further."""
         for wait in self._waits:
             if task.name in wait.names and _done(task, wait.all_acked):
@@ -61,9 +61,9 @@ class KeyWaiters:
         self._waits = [wait for wait in self._waits if wait.asked.wanted()]
 
 
-def _holds(task: Task, key: ResourceKey) -> bool:
+def _holds(task: BroadcastState, key: ResourceKey) -> bool:
     return any((it.domain, it.key) == (key.domain, key.key) for it in task.keys)
 
 
-def _done(task: Task, all_acked: bool) -> bool:
+def _done(task: BroadcastState, all_acked: bool) -> bool:
     return task.all_acked if all_acked else any(task.acked)

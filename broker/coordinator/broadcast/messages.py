@@ -6,7 +6,7 @@ For the edge: the requests of the Broadcaster. Those that fail raise Refused.
 from dataclasses import dataclass
 
 from actors import Envelope, Request
-from broker.core.cluster.broadcast_state import Task
+from broker.core.cluster.broadcast_state import BroadcastState
 from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId, VChannelName
 from broker.model.message import Appended
@@ -114,7 +114,7 @@ class SkipBroadcast(Request[None]):
 class TaskChanged:
     """How a task stands, told by itself whenever that changed and from time to time."""
 
-    task: Task
+    task: BroadcastState
     failures: int
     last_error: str
 

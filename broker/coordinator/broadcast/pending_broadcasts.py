@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from actors import Envelope
 from broker.coordinator.broadcast.messages import BroadcasterMessage
 from broker.coordinator.cuts.messages import BROADCASTS, RestoreShared
-from broker.core.cluster.broadcast_state import Task
-from broker.core.cluster.resource_locks import Ticket
+from broker.core.cluster.broadcast_state import BroadcastState
+from broker.core.cluster.resource_locks import LockTicket
 from broker.model.broadcast import Broadcast
 
 Caller = Envelope[BroadcasterMessage]
@@ -54,10 +54,10 @@ class RunningBroadcast:
     `since_s`: when it was asked for; None for one that was read back.
     """
 
-    task: Task
-    ticket: Ticket | None
+    task: BroadcastState
+    ticket: LockTicket | None
     callers: list[Caller] = field(default_factory=list)
-    order: Ticket | None = None
+    order: LockTicket | None = None
     failures: int = 0
     last_error: str = ""
     since_s: float | None = None

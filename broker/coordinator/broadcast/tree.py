@@ -14,8 +14,8 @@ from broker.coordinator.broadcast.broadcast_task import BroadcastTiming, TaskPar
 from broker.coordinator.broadcast.broadcaster import Broadcaster
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.cuts.messages import CUT_LOCK
+from broker.ports.broadcast_appends import BroadcastAppends
 from broker.ports.callbacks import Callback
-from broker.ports.copies import Copies
 from broker.ports.meta import MetaStore
 
 BROADCASTER = "broadcaster"
@@ -29,7 +29,7 @@ TASK_RESTARTS_MAX = 1000
 class BroadcastParts:
     """What broadcasts stand on beside the store. `node_acks`: see TaskParts."""
 
-    copies: Copies
+    copies: BroadcastAppends
     callbacks: Mapping[int, Callback] = field(default_factory=dict)
     node_acks: bool = True
     timing: BroadcastTiming = BroadcastTiming()

@@ -6,8 +6,8 @@ Owns the picture only.
 from collections.abc import Mapping
 
 from broker.coordinator.broadcast.messages import BroadcastView, LockView
-from broker.core.cluster.broadcast_state import Task
-from broker.core.cluster.resource_locks import ResourceLocks, Ticket, locked_keys
+from broker.core.cluster.broadcast_state import BroadcastState
+from broker.core.cluster.resource_locks import LockTicket, ResourceLocks, locked_keys
 from broker.model.broadcast import Broadcast
 from broker.model.failure import Refused, StreamingCode
 
@@ -28,7 +28,7 @@ def waiting_view(broadcast: Broadcast) -> BroadcastView:
     )
 
 
-def running_view(task: Task, failures: int, last_error: str) -> BroadcastView:
+def running_view(task: BroadcastState, failures: int, last_error: str) -> BroadcastView:
     """One that has a record."""
     return BroadcastView(
         name=task.name,
@@ -45,7 +45,7 @@ def running_view(task: Task, failures: int, last_error: str) -> BroadcastView:
 
 
 def lock_views(
-    locks: ResourceLocks, owners: Mapping[Ticket | None, str]
+    locks: ResourceLocks, owners: Mapping[LockTicket | None, str]
 ) -> tuple[LockView, ...]:  # fmt: skip
     """The line for keys."""
     return tuple(
@@ -53,7 +53,7 @@ def lock_views(
     )  # fmt: skip
 
 
-def quarantined(task: Task) -> Refused:
+def quarantined(task: BroadcastState) -> Refused:
     """What those who asked for it are told."""
     missing = len(task.to_append)
     where = f"is not on {missing} vchannels yet" if missing else "is on every vchannel"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.core.txn.batch_commit import AppCommits, Attempt, CommitState, Done
+from broker.core.txn.batch_commit import AppRecord, CommitAttempt, CommitState, CommittedBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick, TxnId, VChannelName
 from broker.model.stage import BatchCommit, StagedTxn
@@ -22,7 +22,7 @@ APP_PREFIX: Final = "commit/app/"
 class RecordedApp:
     """What is remembered of an app, and the revision of its record; 0: there is none yet."""
 
-    known: AppCommits
+    known: AppRecord
     revision: int = 0
 
 
@@ -43,7 +43,7 @@ class CommitRecords:
         entry = await self._store.get(key)
         return None if entry is None else RecordedApp(decode_app(key, entry.value), entry.revision)
 
-    async def save(self, before: RecordedApp, known: AppCommits) -> RecordedApp:
+    async def save(self, before: RecordedApp, known: AppRecord) -> RecordedApp:
         """Replace exactly `before`; Conflict when somebody else has the app by now."""
         key = APP_PREFIX + known.app
         revision = await self._store.write({key: encode_app(known)}, expect={key: before.revision})
@@ -55,7 +55,7 @@ class CommitRecords:
         await self._store.write({}, deletes=list(expected), expect=expected)
 
 
-def encode_app(known: AppCommits) -> bytes:
+def encode_app(known: AppRecord) -> bytes:
     """The record of one app."""
     return json.dumps(
         {
@@ -68,7 +68,7 @@ def encode_app(known: AppCommits) -> bytes:
     ).encode()
 
 
-def decode_app(key: str, value: bytes) -> AppCommits:
+def decode_app(key: str, value: bytes) -> AppRecord:
     """What it says. MetaError for a record this version cannot read."""
     try:
         fields = json.loads(value)
@@ -77,7 +77,7 @@ def decode_app(key: str, value: bytes) -> AppCommits:
             raise MetaError(f"{key}: record version {found}; this program knows version {VERSION}")
         app = fields["app"]
         done, attempt = fields["done"], fields["attempt"]
-        return AppCommits(
+        return AppRecord(
             app,
             None if done is None else _done(done),
             None if attempt is None else _attempt(app, attempt),
@@ -86,16 +86,16 @@ def decode_app(key: str, value: bytes) -> AppCommits:
         raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
 
 
-def _done_fields(done: Done) -> Mapping[str, Any]:
+def _done_fields(done: CommittedBatch) -> Mapping[str, Any]:
     return {"batch": done.batch, "ticks": dict(done.ticks), "done_ms": done.done_ms}
 
 
-def _done(fields: Mapping[str, Any]) -> Done:
+def _done(fields: Mapping[str, Any]) -> CommittedBatch:
     ticks = {VChannelName(name): TimeTick(int(it)) for name, it in fields["ticks"].items()}
-    return Done(int(fields["batch"]), ticks, int(fields["done_ms"]))
+    return CommittedBatch(int(fields["batch"]), ticks, int(fields["done_ms"]))
 
 
-def _attempt_fields(attempt: Attempt) -> Mapping[str, Any]:
+def _attempt_fields(attempt: CommitAttempt) -> Mapping[str, Any]:
     refusal = attempt.refusal
     return {
         "batch": attempt.asked.batch,
@@ -106,7 +106,7 @@ def _attempt_fields(attempt: Attempt) -> Mapping[str, Any]:
     }
 
 
-def _attempt(app: str, fields: Mapping[str, Any]) -> Attempt:
+def _attempt(app: str, fields: Mapping[str, Any]) -> CommitAttempt:
     """Nobody has answered yet, as far as this incarnation knows."""
     txns = tuple(
         StagedTxn(VChannelName(vchannel), TxnId(int(txn_id)), int(part), int(attempt))
@@ -114,7 +114,7 @@ def _attempt(app: str, fields: Mapping[str, Any]) -> Attempt:
     )
     asked = BatchCommit(app, int(fields["batch"]), txns)
     refusal = fields["refusal"]
-    return Attempt(
+    return CommitAttempt(
         asked,
         CommitState[fields["state"]],
         frozenset(txns),

@@ -16,13 +16,13 @@ from broker.coordinator.cuts.messages import COMMITS
 from broker.coordinator.cuts.shared_cut_lock import SharedCutLock
 from broker.coordinator.retries import Retries
 from broker.core.txn.batch_commit import (
-    WORDS,
-    AppCommits,
-    Attempt,
+    COMMANDS,
+    AppRecord,
+    CommitAttempt,
     CommitState,
+    aborted,
+    advanced,
     finished,
-    gave_up,
-    heard,
 )
 from broker.model.failure import Refusal, Refused
 from broker.ports.meta import Conflict, MetaError
@@ -59,7 +59,7 @@ class CommitTask(Actor[CommitTaskMessage]):
     _context: Context[CommitTaskMessage]
     _cut_lock: SharedCutLock
     _recorded: RecordedApp
-    _attempt: Attempt
+    _attempt: CommitAttempt
 
     def __init__(
         self, name: str, app: str, parts: CommitParts, first: RecordedApp | None = None
@@ -87,7 +87,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         )
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._app)
-        recorded = recorded or RecordedApp(AppCommits(self._app))
+        recorded = recorded or RecordedApp(AppRecord(self._app))
         self._began_s = context.clock.monotonic_s()
         self._recorded = recorded
         if recorded.known.attempt is None:
@@ -149,8 +149,8 @@ class CommitTask(Actor[CommitTaskMessage]):
     async def _send_commands(self) -> None:
         before = self._attempt
         txns = sorted(before.left)
-        outcomes = await self._parts.txns.say(WORDS[before.state], before.asked, txns)
-        after = heard(before, outcomes)
+        outcomes = await self._parts.txns.send(COMMANDS[before.state], before.asked, txns)
+        after = advanced(before, outcomes)
         refusals = [it for it in outcomes.values() if isinstance(it, Refusal)]
         if after.left == before.left and after.state is before.state and refusals:
             self._retries.failed(f"{len(refusals)} refused; the first: {refusals[0].cause}")
@@ -162,10 +162,10 @@ class CommitTask(Actor[CommitTaskMessage]):
         waited_s = self._context.clock.monotonic_s() - self._began_s
         if after.state is CommitState.PREPARING and waited_s >= self._parts.timing.prepare_s:
             cause = f"batch {before.asked.batch} could not be prepared within {waited_s:.0f} s"
-            after = gave_up(after, f"{cause}: {self._retries.error}; nothing of it is committed")
+            after = aborted(after, f"{cause}: {self._retries.error}; nothing of it is committed")
         await self._decide(after)
 
-    async def _decide(self, after: Attempt) -> None:
+    async def _decide(self, after: CommitAttempt) -> None:
         """A new state is durable before it holds."""
         if after.state is not self._attempt.state:
             known = replace(self._recorded.known, attempt=after)

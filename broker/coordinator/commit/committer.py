@@ -27,13 +27,13 @@ from broker.coordinator.commit.messages import (
 from broker.coordinator.cuts.messages import COMMITS, ReleaseShared, RestoreShared
 from broker.core.naming import pchannel_of
 from broker.core.txn.batch_commit import (
-    AppCommits,
-    Attempt,
+    AppRecord,
+    CommitAttempt,
     CommitState,
-    asked_wrongly,
-    begun,
-    judged,
-    silent,
+    answer_at_once,
+    commit_problem,
+    expired_apps,
+    started,
 )
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName
@@ -144,12 +144,12 @@ class Committer(Actor[CommitterMessage]):
     # ---- beginning -----------------------------------------------------------------------------
 
     async def _commit(self, asked: BatchCommit, caller: Envelope[CommitterMessage]) -> None:
-        wrong = asked_wrongly(asked) or self._misplaced(asked)
+        wrong = commit_problem(asked) or self._misplaced(asked)
         if wrong:
             caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, wrong))
             return
-        recorded = self._apps.get(asked.app) or RecordedApp(AppCommits(asked.app))
-        verdict = judged(recorded.known, asked)
+        recorded = self._apps.get(asked.app) or RecordedApp(AppRecord(asked.app))
+        verdict = answer_at_once(recorded.known, asked)
         if isinstance(verdict, BatchCommitted):
             caller.reply(verdict)
         elif isinstance(verdict, Refusal):
@@ -167,7 +167,7 @@ class Committer(Actor[CommitterMessage]):
             caller.fail(Refused(StreamingCode.INNER, full))
             return
         try:
-            known = begun(recorded.known, asked, self._context.random.getrandbits(63))
+            known = started(recorded.known, asked, self._context.random.getrandbits(63))
             recorded = await self._parts.records.save(recorded, known)
         except Conflict:
             raise  # somebody else commits for our apps: the next incarnation reads how they stand
@@ -257,7 +257,7 @@ class Committer(Actor[CommitterMessage]):
     async def _forget(self) -> None:
         now_ms = self._context.clock.wall_ms()
         apps = [it.known for it in self._apps.values()]
-        old = silent(apps, now_ms, self._limits.app_age_ms)
+        old = expired_apps(apps, now_ms, self._limits.app_age_ms)
         if not old:
             return
         try:
@@ -294,7 +294,7 @@ class Committer(Actor[CommitterMessage]):
 
 
 def _answer(
-    asked: BatchCommit, known: AppCommits, ended: Attempt | None
+    asked: BatchCommit, known: AppRecord, ended: CommitAttempt | None
 ) -> BatchCommitted | Refused:
     if known.done is None or known.done.batch != asked.batch:
         refusal = ended and ended.refusal

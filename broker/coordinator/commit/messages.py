@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from actors import Request
 from broker.coordinator.commit.commit_records import RecordedApp
-from broker.core.txn.batch_commit import Attempt
+from broker.core.txn.batch_commit import CommitAttempt
 from broker.model.stage import BatchCommit, BatchCommitted
 
 # ---- Committer: one for all apps ---------------------------------------------------------------
@@ -59,7 +59,7 @@ class CommitChanged:
 
     task: str
     recorded: RecordedApp
-    ended: Attempt | None = None
+    ended: CommitAttempt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class CutLock(Actor[CutLockMessage]):
 
     async def started(self, context: Context[CutLockMessage]) -> None:
         self._context = context
-        self._rules.number_from(context.random.getrandbits(FIRST_ID_BITS))
+        self._rules.start_ids_after(context.random.getrandbits(FIRST_ID_BITS))
 
     async def receive(self, batch: Sequence[Caller]) -> None:
         for envelope in batch:
@@ -60,21 +60,21 @@ class CutLock(Actor[CutLockMessage]):
         self._turn()
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """Entries and holds now; cuts since the start, and holds that timed out (`in_vain`)."""
+        """Entries and holds now; cuts since the start, and holds that timed out (`timed_out`)."""
         rules = self._rules
         return {
             "under_way": rules.inside,
             "held_back": rules.waiting,
             "holds": rules.holds,
             "cuts": self._held,
-            "in_vain": self._in_vain,
+            "timed_out": self._in_vain,
         }
 
     def _take(self, envelope: Caller) -> None:
         rules = self._rules
         match envelope.message:
             case RestoreShared(party, entries):
-                rules.under_way(party, entries)
+                rules.register_party(party, entries)
                 self._fail_acquiring(party)
                 envelope.reply(None)
             case AcquireShared(party, name, vchannels):
@@ -102,7 +102,7 @@ class CutLock(Actor[CutLockMessage]):
     def _turn(self) -> None:
         """Grant and refuse what the messages of the batch, or the time, have made possible."""
         turn = self._rules.turn(self._now_s())
-        for id_, waited_for in turn.in_vain.items():
+        for id_, waited_for in turn.timed_out.items():
             self._in_vain += 1
             names = ", ".join(f"{it.party} {it.name}" for it in waited_for) or "the start"
             cause = f"the cut waited {WAIT_S} s for {names}; try again"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from broker.coordinator.counters import count_up
-from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 
 LEADER_KEY = "leader"
 LOOK_S = 1.0
@@ -43,15 +43,15 @@ class LedStore:
             await self._look()
 
     async def leads(self) -> bool:
-        """See Lead (`broker/ports/lead.py`)."""
+        """See Lead (`broker/ports/leader_check.py`)."""
         entry = await self._store.get(LEADER_KEY)
         return entry is not None and entry.revision == self._revision
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         """See MetaStore."""
         return await self._store.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         """See MetaStore."""
         return await self._store.list(prefix)
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from actors import Request
 from broker.model.ids import NodeId
-from broker.ports.nodes import Lease
+from broker.ports.nodes import NodeLease
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterNode(Request[Lease]):
+class RegisterNode(Request[NodeLease]):
     """A process becomes a node. Refused: see `Enrolment.register`."""
 
     node: NodeId
@@ -19,7 +19,7 @@ class RegisterNode(Request[Lease]):
 
 
 @dataclass(frozen=True, slots=True)
-class RenewLease(Request[Lease]):
+class RenewLease(Request[NodeLease]):
     """It is still there. Refused(IGNORED_OPERATION) when its session is over."""
 
     node: NodeId

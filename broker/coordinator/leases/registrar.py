@@ -34,11 +34,11 @@ from broker.coordinator.records import (
     encode_member,
     node_key,
 )
-from broker.core.cluster.node_leases import Member, admit, overdue, renewed
+from broker.core.cluster.node_leases import NodeMember, admit, expired, renewed
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.nodes import Lease, NodeControl
+from broker.ports.nodes import NodeControl, NodeLease
 
 CHECKS_PER_LEASE = 20
 
@@ -69,7 +69,7 @@ class Registrar(Actor[RegistrarMessage]):
         self._assigner_path = assigner_path
         self._lease_s = lease_s
         self._granted = GrantedLeases(store, lease_s)
-        self._members: dict[NodeId, Member] = {}
+        self._members: dict[NodeId, NodeMember] = {}
         self._closing = False
         self._came = self._left = self._lost = 0
 
@@ -134,7 +134,7 @@ class Registrar(Actor[RegistrarMessage]):
             )
             envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
-        newcomer = Member(
+        newcomer = NodeMember(
             node=request.node,
             address=request.address,
             pid=request.pid,
@@ -154,7 +154,7 @@ class Registrar(Actor[RegistrarMessage]):
         self._nodes.heard(request.node)
         envelope.reply(self._lease(self._members[request.node]))
 
-    async def _enter(self, newcomer: Member) -> None:
+    async def _enter(self, newcomer: NodeMember) -> None:
         """The session's number is durable, with its holder, before anybody hears of it."""
 
         def record(session: int) -> Mapping[str, bytes]:
@@ -188,7 +188,7 @@ class Registrar(Actor[RegistrarMessage]):
             self._left += 1
             await self._remove([member])
 
-    async def _absent(self, is_meant: Callable[[Member], bool]) -> None:
+    async def _absent(self, is_meant: Callable[[NodeMember], bool]) -> None:
         gone = [member for member in self._members.values() if is_meant(member)]
         for member in gone:
             if self._closing or member.stopping:
@@ -202,14 +202,14 @@ class Registrar(Actor[RegistrarMessage]):
 
     async def _check(self) -> None:
         now_s = self._context.clock.monotonic_s()
-        late = overdue(self._members.values(), now_s)
+        late = expired(self._members.values(), now_s)
         for member in late:
             log.warning("node lost: its lease ran out", node=member.node, address=member.address)
         self._lost += len(late)
         await self._remove(late)
         await self._granted.shorten(now_s)
 
-    async def _remove(self, gone: Sequence[Member]) -> None:
+    async def _remove(self, gone: Sequence[NodeMember]) -> None:
         """First for everybody who places channels, then for a successor of this coordinator."""
         if not gone:
             return
@@ -228,7 +228,7 @@ class Registrar(Actor[RegistrarMessage]):
         except ActorError:
             pass  # it looks for itself when it is back
 
-    def _way_to(self, member: Member) -> NodeControl:
+    def _way_to(self, member: NodeMember) -> NodeControl:
         ears, gone = self._context.self, NodeAbsent(member.node, member.session)
 
         def absent() -> None:
@@ -239,10 +239,10 @@ class Registrar(Actor[RegistrarMessage]):
 
         return self._connect(member.node, member.address, absent)
 
-    def _lease(self, member: Member) -> Lease:
+    def _lease(self, member: NodeMember) -> NodeLease:
         moving = member.stopping and not self._closing and bool(self._nodes.accepting())
         paused = bool(self._nodes.consumption_paused)
-        return Lease(member.session, self._lease_s, moving, paused)
+        return NodeLease(member.session, self._lease_s, moving, paused)
 
     def _until_s(self) -> float:
         return self._granted.until_s(self._context.clock.monotonic_s())

@@ -79,7 +79,7 @@ class Oracle(Actor[OracleMessage]):
 
     def _reserve(self, count: int, envelope: Envelope[OracleMessage]) -> None:
         match tso.reserve(self._hybrid, count, self._context.clock.wall_ms()):
-            case tso.Reserved(after, first):
+            case tso.ReservedTicks(after, first):
                 self._hybrid = after
                 envelope.reply(TickRange(first, count))
             case tso.SaveFirst(bound_ms):

@@ -16,7 +16,7 @@ from broker.model.ids import BroadcastId, TimeTick, VChannelName
 from broker.model.message import Appended
 
 
-class TaskState(Enum):
+class BroadcastPhase(Enum):
     """Where a broadcast is in its life. DONE is never stored: the record is gone then."""
 
     PENDING = "pending"
@@ -25,25 +25,25 @@ class TaskState(Enum):
     DONE = "done"
 
 
-class TaskStep(Enum):
+class BroadcastStep(Enum):
     """What moves a broadcast from one state to the next."""
 
     FINISH = "every vchannel has acknowledged and the callback took effect"
     FORGET = "the tombstone is old enough, or there are too many"
 
 
-TRANSITIONS: Mapping[tuple[TaskState, TaskStep], TaskState] = {
-    (TaskState.PENDING, TaskStep.FINISH): TaskState.TOMBSTONE,
-    (TaskState.REPLICATED, TaskStep.FINISH): TaskState.TOMBSTONE,
-    (TaskState.TOMBSTONE, TaskStep.FORGET): TaskState.DONE,
+TRANSITIONS: Mapping[tuple[BroadcastPhase, BroadcastStep], BroadcastPhase] = {
+    (BroadcastPhase.PENDING, BroadcastStep.FINISH): BroadcastPhase.TOMBSTONE,
+    (BroadcastPhase.REPLICATED, BroadcastStep.FINISH): BroadcastPhase.TOMBSTONE,
+    (BroadcastPhase.TOMBSTONE, BroadcastStep.FORGET): BroadcastPhase.DONE,
 }
 """Every step there is; there is none back, and none that gives up."""
 
-UNFINISHED = frozenset({TaskState.PENDING, TaskState.REPLICATED})
+UNFINISHED = frozenset({BroadcastPhase.PENDING, BroadcastPhase.REPLICATED})
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class BroadcastState:
     """`landed[i]` and `acked[i]` are of `broadcast.vchannels[i]`; what is acked has landed.
 
     `origin` is the cluster it was copied from, empty for one of our own; together with the id it is
@@ -51,7 +51,7 @@ class Task:
     """
 
     id: BroadcastId
-    state: TaskState
+    state: BroadcastPhase
     broadcast: Broadcast
     landed: tuple[Appended | None, ...]
     acked: tuple[bool, ...]
@@ -63,7 +63,7 @@ class Task:
     @property
     def name(self) -> str:
         """Unique over all clusters; the last part of its actor's path."""
-        return task_name(self.id, self.origin)
+        return broadcast_name(self.id, self.origin)
 
     @property
     def fingerprint(self) -> str:
@@ -76,7 +76,7 @@ class Task:
     @property
     def to_append(self) -> tuple[VChannelName, ...]:
         """Where no copy is known to be; a copied task was appended by somebody else."""
-        if self.state is not TaskState.PENDING:
+        if self.state is not BroadcastPhase.PENDING:
             return ()
         pairs = zip(self.broadcast.vchannels, self.landed, strict=True)
         return tuple(vchannel for vchannel, landed in pairs if landed is None)
@@ -125,19 +125,21 @@ class Task:
         return Broadcasted(self.id, {name: landed for name, landed in pairs if landed})
 
 
-def task_name(broadcast_id: BroadcastId, origin: str) -> str:
+def broadcast_name(broadcast_id: BroadcastId, origin: str) -> str:
     """Ids of another cluster never meet our own."""
     return f"{origin}~{broadcast_id}" if origin else str(broadcast_id)
 
 
-def new_task(broadcast_id: BroadcastId, broadcast: Broadcast, origin: str = "") -> Task:
+def new_broadcast(
+    broadcast_id: BroadcastId, broadcast: Broadcast, origin: str = ""
+) -> BroadcastState:
     """A task as it is stored before anything is appended."""
     count = len(broadcast.vchannels)
-    state = TaskState.REPLICATED if origin else TaskState.PENDING
-    return Task(broadcast_id, state, broadcast, (None,) * count, (False,) * count, origin)
+    state = BroadcastPhase.REPLICATED if origin else BroadcastPhase.PENDING
+    return BroadcastState(broadcast_id, state, broadcast, (None,) * count, (False,) * count, origin)
 
 
-def with_landed(task: Task, results: Mapping[VChannelName, Appended]) -> Task:
+def with_appended(task: BroadcastState, results: Mapping[VChannelName, Appended]) -> BroadcastState:
     """Copies became durable. That is the acknowledgement too, unless more was asked for."""
     landed, acked = list(task.landed), list(task.acked)
     for index, vchannel in enumerate(task.broadcast.vchannels):
@@ -147,7 +149,9 @@ def with_landed(task: Task, results: Mapping[VChannelName, Appended]) -> Task:
     return _changed(task, landed, acked)
 
 
-def with_ack(task: Task, vchannel: VChannelName, where: Appended | None) -> Task:
+def with_ack(
+    task: BroadcastState, vchannel: VChannelName, where: Appended | None
+) -> BroadcastState:
     """Somebody has processed the copy on one vchannel; the first to say so counts.
 
     Without `where` it counts only if the copy is known: else it is appended once more anyhow.
@@ -161,17 +165,17 @@ def with_ack(task: Task, vchannel: VChannelName, where: Appended | None) -> Task
     return _changed(task, landed, acked)
 
 
-def poisoned(task: Task, cause: str) -> Task:
+def poisoned(task: BroadcastState, cause: str) -> BroadcastState:
     """Its callback failed for good; an operator decides."""
     return replace(task, poison=cause or "it did not say why")
 
 
-def cured(task: Task) -> Task:
+def retried(task: BroadcastState) -> BroadcastState:
     """Its callback is to be tried again."""
     return replace(task, poison="") if task.poison else task
 
 
-def stepped(task: Task, step: TaskStep, now_ms: int) -> Task:
+def advanced(task: BroadcastState, step: BroadcastStep, now_ms: int) -> BroadcastState:
     """The task after a step that the table has; a finished one keeps no body."""
     state = TRANSITIONS[task.state, step]
     bare = replace(task.broadcast, body=b"")
@@ -179,8 +183,8 @@ def stepped(task: Task, step: TaskStep, now_ms: int) -> Task:
 
 
 def forgettable(
-    tombstones: Sequence[Task], now_ms: int, count_max: int, age_ms_max: int
-) -> tuple[Task, ...]:
+    tombstones: Sequence[BroadcastState], now_ms: int, count_max: int, age_ms_max: int
+) -> tuple[BroadcastState, ...]:
     """The tombstones to forget: the oldest beyond `count_max`, and all older than `age_ms_max`.
 
     One from the future, because the clock went back, counts as new.
@@ -194,6 +198,8 @@ def forgettable(
     )
 
 
-def _changed(task: Task, landed: list[Appended | None], acked: list[bool]) -> Task:
+def _changed(
+    task: BroadcastState, landed: list[Appended | None], acked: list[bool]
+) -> BroadcastState:
     after = replace(task, landed=tuple(landed), acked=tuple(acked))
     return task if after == task else after

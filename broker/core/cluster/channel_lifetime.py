@@ -23,7 +23,7 @@ class ServingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetime:
+class ChannelLifetime:
     """`failure` is why `current`'s term could not be opened; then it is burnt."""
 
     expected: ServingState
@@ -31,7 +31,7 @@ class Lifetime:
     failure: Refusal | None = None
 
 
-NEVER_SEEN = Lifetime(ServingState(Term(-1), True), ServingState(Term(-1), True))
+NEVER_SEEN = ChannelLifetime(ServingState(Term(-1), True), ServingState(Term(-1), True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NoAnswerYet:
     """No answer yet."""
 
 
-def expect(lifetime: Lifetime, asked: ServingState) -> Lifetime | Refusal:
+def expect(lifetime: ChannelLifetime, asked: ServingState) -> ChannelLifetime | Refusal:
     """Take a new expectation if it is later than the newest one."""
     if asked > lifetime.expected:
         return replace(lifetime, expected=asked)
@@ -51,7 +51,7 @@ def expect(lifetime: Lifetime, asked: ServingState) -> Lifetime | Refusal:
     )
 
 
-def opened(lifetime: Lifetime, term: Term) -> Lifetime:
+def opened(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
     """The channel serves at `term`; higher than expected when it restarted by itself.
 
     It may have failed at this very term before: the storage came back.
@@ -59,10 +59,10 @@ def opened(lifetime: Lifetime, term: Term) -> Lifetime:
     now = ServingState(term, removed=False)
     if term < lifetime.current.term:
         return lifetime
-    return Lifetime(expected=max(lifetime.expected, now), current=now)
+    return ChannelLifetime(expected=max(lifetime.expected, now), current=now)
 
 
-def failed(lifetime: Lifetime, term: Term, failure: Refusal) -> Lifetime:
+def failed(lifetime: ChannelLifetime, term: Term, failure: Refusal) -> ChannelLifetime:
     """The channel could not be opened at `term`, or lost it; nobody can assign that term again.
 
     It stays expected, so that a Remove at the same term still finds something to confirm.
@@ -72,12 +72,12 @@ def failed(lifetime: Lifetime, term: Term, failure: Refusal) -> Lifetime:
     return replace(lifetime, current=ServingState(term, removed=True), failure=failure)
 
 
-def closed(lifetime: Lifetime, term: Term) -> Lifetime:
+def closed(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
     """The channel was released; nothing up to `term` serves here any more."""
     return replace(lifetime, current=max(lifetime.current, ServingState(term, removed=True)))
 
 
-def settle(lifetime: Lifetime, asked: ServingState) -> NoAnswerYet | Refusal | None:
+def answer_for(lifetime: ChannelLifetime, asked: ServingState) -> NoAnswerYet | Refusal | None:
     """What to answer whoever asked for a stage that was taken; None is success."""
     superseded = lifetime.expected.term > asked.term
     if asked.removed:
@@ -106,7 +106,9 @@ def channel_refusal(name: str, term: int | None) -> Refusal | None:
     return None
 
 
-def locate(name: str, asked: Term | None, serving: Term | None, *, closing: bool) -> Refusal | None:
+def call_refusal(
+    name: str, asked: Term | None, serving: Term | None, *, closing: bool
+) -> Refusal | None:
     """The checks before a handler call, in their order; None lets it through.
 
     `asked` None takes any term. `serving` None: the pchannel is not open here.

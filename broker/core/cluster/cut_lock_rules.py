@@ -29,7 +29,7 @@ class SharedHolder(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LockGrants:
+class LockChanges:
     """What became possible: who may append, which holds are granted, which ones waited in vain.
 
     With each of the last come some that it waited for; none: for parties that have said nothing.
@@ -37,7 +37,7 @@ class LockGrants:
 
     admitted: tuple[SharedHolder, ...]
     granted: tuple[int, ...]
-    in_vain: Mapping[int, tuple[SharedHolder, ...]]
+    timed_out: Mapping[int, tuple[SharedHolder, ...]]
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class CutLockRules:
         self._holds: dict[int, _Hold] = {}
         self._last_id = 0
 
-    def number_from(self, id_: int) -> None:
+    def start_ids_after(self, id_: int) -> None:
         """Ids of holds are above this one. Who held a turnstile that is gone may ask for its hold
         here, and must not find somebody else's."""
         self._last_id = id_
@@ -94,7 +94,7 @@ class CutLockRules:
         """Granted or not."""
         return len(self._holds)
 
-    def under_way(self, party: str, entrants: Mapping[str, tuple[str, ...]]) -> None:
+    def register_party(self, party: str, entrants: Mapping[str, tuple[str, ...]]) -> None:
         """A party has started: these of its entrants may have appended something.
 
         Of a party that is known already, those alone that had got in: who was waiting has
@@ -156,13 +156,13 @@ class CutLockRules:
         """When the next hold ends by itself; None without any."""
         return min((hold.until_s for hold in self._holds.values()), default=None)
 
-    def turn(self, now_s: float) -> LockGrants:
+    def turn(self, now_s: float) -> LockChanges:
         """End what is over, and let in and grant what can be; each is told once."""
-        in_vain: dict[int, tuple[SharedHolder, ...]] = {}
+        timed_out: dict[int, tuple[SharedHolder, ...]] = {}
         for id_, hold in list(self._holds.items()):
             if hold.until_s <= now_s:
                 if not hold.granted:
-                    in_vain[id_] = tuple(sorted(hold.waits_for)[:SHOWN_MAX])
+                    timed_out[id_] = tuple(sorted(hold.waits_for)[:SHOWN_MAX])
                 self._end(id_)
         admitted = [it for it, waiting in self._waiting.items() if not waiting.waits_for]
         for entrant in admitted:
@@ -171,7 +171,7 @@ class CutLockRules:
         for id_ in granted:
             self._holds[id_].granted = True
             self._holds[id_].until_s = now_s + self._lease_s
-        return LockGrants(tuple(admitted), tuple(granted), in_vain)
+        return LockChanges(tuple(admitted), tuple(granted), timed_out)
 
     def _may_grant(self, hold: _Hold) -> bool:
         return not (hold.granted or hold.waits_for or self._unknown)

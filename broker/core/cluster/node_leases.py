@@ -13,7 +13,7 @@ from broker.model.ids import NodeId
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NodeMember:
     """The process that is a node now; `until_s` is a time of the coordinator's clock.
 
     `incarnation` is its own, made at its start; "" of an older program. Its pid is for people: in a
@@ -29,7 +29,7 @@ class Member:
     stopping: bool = False
 
 
-def admit(holder: Member | None, newcomer: Member, now_s: float) -> Member | Refusal:
+def admit(holder: NodeMember | None, newcomer: NodeMember, now_s: float) -> NodeMember | Refusal:
     """The member that the id has from now on.
 
     The same process asking again, because the answer was lost, gets the session it has. Another
@@ -48,13 +48,13 @@ def admit(holder: Member | None, newcomer: Member, now_s: float) -> Member | Ref
     )
 
 
-def _process(member: Member) -> tuple[str, int, str]:
+def _process(member: NodeMember) -> tuple[str, int, str]:
     return member.address, member.pid, member.incarnation
 
 
 def renewed(
-    holder: Member | None, session: int, until_s: float, *, stopping: bool
-) -> Member | Refusal:
+    holder: NodeMember | None, session: int, until_s: float, *, stopping: bool
+) -> NodeMember | Refusal:
     """The member with its lease prolonged; once it is stopping it stays so."""
     if holder is None or holder.session != session:
         return Refusal(
@@ -77,7 +77,7 @@ class StartupGrace:
     grace_s: float = 0.0
 
 
-def must_gather(
+def must_wait_for_nodes(
     patience: StartupGrace,
     here: frozenset[NodeId],
     owned: frozenset[NodeId],
@@ -96,6 +96,6 @@ def must_gather(
     return not (owned and owned <= here) and first_s < patience.grace_s
 
 
-def overdue(members: Iterable[Member], now_s: float) -> tuple[Member, ...]:
+def expired(members: Iterable[NodeMember], now_s: float) -> tuple[NodeMember, ...]:
     """Those whose lease is over."""
     return tuple([member for member in members if member.until_s <= now_s])

@@ -17,7 +17,7 @@ from typing import NewType
 
 from broker.model.broadcast import ResourceDomain, ResourceKey
 
-Ticket = NewType("Ticket", int)
+LockTicket = NewType("LockTicket", int)
 """A request's place in the line; larger ones came later."""
 
 ANY_OF_CLUSTER = ResourceKey(ResourceDomain.CLUSTER, "", shared=True)
@@ -36,10 +36,10 @@ def locked_keys(keys: Iterable[ResourceKey]) -> tuple[ResourceKey, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LockRequest:
     """One place in the line, for people and tests to look at."""
 
-    ticket: Ticket
+    ticket: LockTicket
     keys: tuple[ResourceKey, ...]
     held: bool
 
@@ -48,11 +48,11 @@ class Request:
 class _Line:
     """Everybody who named one key, held or waiting, in order."""
 
-    waiting: "OrderedDict[Ticket, None]" = field(default_factory=OrderedDict)
-    exclusive: "OrderedDict[Ticket, None]" = field(default_factory=OrderedDict)
-    everybody: "OrderedDict[Ticket, None]" = field(default_factory=OrderedDict)
+    waiting: "OrderedDict[LockTicket, None]" = field(default_factory=OrderedDict)
+    exclusive: "OrderedDict[LockTicket, None]" = field(default_factory=OrderedDict)
+    everybody: "OrderedDict[LockTicket, None]" = field(default_factory=OrderedDict)
 
-    def lets(self, ticket: Ticket, *, shared: bool) -> bool:
+    def lets(self, ticket: LockTicket, *, shared: bool) -> bool:
         """Whether nobody before this ticket is in its way."""
         if not shared:
             return next(iter(self.everybody)) == ticket
@@ -63,25 +63,25 @@ class ResourceLocks:
     """See the module. `request` and `release` are all there is to it."""
 
     def __init__(self) -> None:
-        self._last = Ticket(0)
+        self._last = LockTicket(0)
         self._lines: dict[tuple[ResourceDomain, str], _Line] = {}
-        self._requests: dict[Ticket, Request] = {}
+        self._requests: dict[LockTicket, LockRequest] = {}
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[LockRequest]:
         """Everybody, in the order they came."""
         return tuple(self._requests.values())
 
-    def holds(self, ticket: Ticket) -> bool:
+    def holds(self, ticket: LockTicket) -> bool:
         """Whether the request has its keys now."""
         return ticket in self._requests and self._requests[ticket].held
 
-    def request(self, keys: Iterable[ResourceKey]) -> Ticket:
+    def request(self, keys: Iterable[ResourceKey]) -> LockTicket:
         """Stand in line for these; ask `holds` whether they were free at once."""
-        ticket = self._last = Ticket(self._last + 1)
-        request = Request(ticket, locked_keys(keys), held=False)
+        ticket = self._last = LockTicket(self._last + 1)
+        request = LockRequest(ticket, locked_keys(keys), held=False)
         self._requests[ticket] = request
         for key in request.keys:
             line = self._lines.setdefault((key.domain, key.key), _Line())
@@ -92,7 +92,7 @@ class ResourceLocks:
         self._grant([ticket])
         return ticket
 
-    def release(self, ticket: Ticket) -> tuple[Ticket, ...]:
+    def release(self, ticket: LockTicket) -> tuple[LockTicket, ...]:
         """Let go, or stop waiting; gives those who got all of their keys by it, oldest first.
 
         A ticket that is not known any more releases nothing.
@@ -100,7 +100,7 @@ class ResourceLocks:
         request = self._requests.pop(ticket, None)
         if request is None:
             return ()
-        touched: set[Ticket] = set()
+        touched: set[LockTicket] = set()
         for key in request.keys:
             name = (key.domain, key.key)
             line = self._lines[name]
@@ -111,7 +111,7 @@ class ResourceLocks:
             touched.update(self._next_in(line))
         return self._grant(sorted(touched))
 
-    def _next_in(self, line: _Line) -> Iterable[Ticket]:
+    def _next_in(self, line: _Line) -> Iterable[LockTicket]:
         """Those who wait and whom this key does not stop: one, or all shared ones in front."""
         first_exclusive = next(iter(line.exclusive), None)
         for ticket in line.waiting:
@@ -121,13 +121,13 @@ class ResourceLocks:
                 return
             yield ticket
 
-    def _grant(self, tickets: Iterable[Ticket]) -> tuple[Ticket, ...]:
-        granted: list[Ticket] = []
+    def _grant(self, tickets: Iterable[LockTicket]) -> tuple[LockTicket, ...]:
+        granted: list[LockTicket] = []
         for ticket in tickets:
             request = self._requests[ticket]
             if all(self._lines[key.domain, key.key].lets(ticket, shared=key.shared)
                    for key in request.keys):  # fmt: skip
-                self._requests[ticket] = Request(ticket, request.keys, held=True)
+                self._requests[ticket] = LockRequest(ticket, request.keys, held=True)
                 for key in request.keys:
                     self._lines[key.domain, key.key].waiting.pop(ticket)
                 granted.append(ticket)

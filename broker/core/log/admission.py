@@ -27,7 +27,7 @@ _TXN_STEPS = frozenset({MessageType.BEGIN_TXN, PREPARE_TXN, *TXN_ENDS})
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmissionPolicy:
     """What one pchannel accepts now. `closed`: the answer to everything, when it is not None.
 
     A record's limits keep what a reader must hold at once small; one message may exceed them.
@@ -40,7 +40,9 @@ class Admission:
     closed: Refusal | None = None
 
 
-def refusal_of(message: NewMessage, first_tick: TimeTick, admission: Admission) -> Refusal | None:
+def admission_refusal(
+    message: NewMessage, first_tick: TimeTick, admission: AdmissionPolicy
+) -> Refusal | None:
     """Every reason to say no that lies in the message, in order."""
     if admission.closed is not None:
         return admission.closed

@@ -11,7 +11,7 @@ Next: broker/core/log/txn_members.py
 
 from dataclasses import dataclass, field
 
-from broker.core.log.txn_members import Members, members_of
+from broker.core.log.txn_members import TxnMembers, members_of
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import PREPARE_TXN, MessageType
 from broker.model.record import Record
@@ -25,7 +25,7 @@ class _Building:
     begin: Record
     bodies: list[Record] = field(default_factory=list)
     count: int = 0
-    members: Members | None = None
+    members: TxnMembers | None = None
 
 
 class Assembler:
@@ -78,7 +78,7 @@ class Assembler:
             case _:
                 return self._absorb_bodies(part, record)
 
-    def committed(self, record: Record, kinds: frozenset[int] | None) -> Members | str | None:
+    def committed(self, record: Record, kinds: frozenset[int] | None) -> TxnMembers | str | None:
         """The messages of a transaction whose commit this is; None when it is none of our business.
 
         Stays known until `absorb` is given the commit. A text says what is missing.

@@ -19,14 +19,14 @@ from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageTyp
 from broker.model.position import DeliverFilter, MessageTypes, ReadPosition, TimeTickGt, TimeTickGte
 from broker.model.record import Record, RecordSlice
 
-Item = Delivered | ClosedTick | RecordSlice
+DeliveredItem = Delivered | ClosedTick | RecordSlice
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
 
-    `among`: of all vchannels only these. `whole`: a record is one RecordSlice; without it only a
+    `among`: of all vchannels only these. `whole`: a record comes as one Slice; without it only a
     batch does, as far as it fits, and of the rest each message by itself.
     """
 
@@ -46,20 +46,20 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class DeliveryResult:
     """`items` in tick order; `cursor` is where to go on.
 
     `broken` says what cannot be in a healthy log at the cursor; nothing beyond may be read.
     `disordered`: that is a tick which does not grow, and not a transaction that does not add up.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[DeliveredItem, ...]
     cursor: ReadPosition
     broken: str = ""
     disordered: bool = False
 
 
-def select(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
+def selection_of(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
     """All filters hold at once. System types pass every type filter."""
     floor, kinds = TimeTick(0), None
     for each in filters:
@@ -82,12 +82,12 @@ def deliver(
     selection: Selection,
     bytes_max: int,
     assembler: Assembler,
-) -> Picked:
+) -> DeliveryResult:
     """What the consumer sees of consecutive records, the first of which holds `cursor.next_id`.
 
     Stops at about `bytes_max`, inside a record or a transaction too, but gives one message at least
     if there is one. Records of other vchannels cost one comparison each; those with vchannel "" go
-    to everybody. `assembler` must have been brought to the cursor (`prepare`).
+    to everybody. `assembler` must have been brought to the cursor (`catch_up`).
     """
     assert assembler.next_id == cursor.next_id, (assembler.next_id, cursor.next_id)
     delivery = _Delivery(cursor, selection, bytes_max, assembler)
@@ -107,7 +107,7 @@ def deliver(
     return delivery.picked()
 
 
-def prepare(records: Sequence[Record], cursor: ReadPosition, assembler: Assembler) -> None:
+def catch_up(records: Sequence[Record], cursor: ReadPosition, assembler: Assembler) -> None:
     """Bring an assembler nearer to a cursor: absorb what is open, hand nothing over.
 
     The records go on where the assembler is, or begin with the one that holds that id. Bodies are
@@ -140,7 +140,7 @@ class _Delivery:
         self._next_id, self._tick, self._inside = cursor.next_id, cursor.tick, cursor.inside
         self._partial = cursor.partial
         self._room = bytes_max
-        self._items: list[Item] = []
+        self._items: list[DeliveredItem] = []
         self._broken = ""
         self._disordered = False
 
@@ -188,11 +188,11 @@ class _Delivery:
             self._next_id = record.next_id
         return not self._broken
 
-    def picked(self) -> Picked:
+    def picked(self) -> DeliveryResult:
         self._assembler.next_id = self._next_id
         open_id = self._assembler.open_id(self._next_id)
         cursor = ReadPosition(self._next_id, self._tick, open_id, self._inside, self._partial)
-        return Picked(tuple(self._items), cursor, self._broken, self._disordered)
+        return DeliveryResult(tuple(self._items), cursor, self._broken, self._disordered)
 
     def _take_committed(self, commit: Record) -> bool:
         members = self._assembler.committed(commit, self._selection.kinds)
@@ -220,7 +220,7 @@ def announce(closed: ClosedTick, cursor: ReadPosition, selection: Selection) -> 
     return closed
 
 
-def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[Item]:
+def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[DeliveredItem]:
     if record.kind != MessageType.TIME_TICK:
         if whole or record.batch is not None:
             return [RecordSlice(record, first, first + count)]

@@ -14,8 +14,8 @@ Next: broker/core/log/recovery_objects.py
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from broker.core.log.numbered_producers import ProducerLimits, Producers
-from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, Objects
+from broker.core.log.numbered_producers import NumberedProducers, ProducerLimits
+from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, RecoveryObjects
 from broker.core.naming import is_control_channel
 from broker.core.segments.segment_table import DROPPED_MAX
 from broker.core.txn.finished_txns import FinishedTxns
@@ -30,9 +30,15 @@ from broker.model.ids import (
     VChannelName,
 )
 from broker.model.message import BODY_TYPES, PREPARE_TXN, MessageType
-from broker.model.producer_numbers import Produced
+from broker.model.producer_numbers import ProducedBatch
 from broker.model.record import Record
-from broker.model.snapshot import Change, SegmentState, Snapshot, VChannelState, WalCheckpoint
+from broker.model.snapshot import (
+    SegmentState,
+    Snapshot,
+    SnapshotChange,
+    VChannelState,
+    WalCheckpoint,
+)
 
 EffectOf = Callable[[int, bytes], Effect | str | None]
 """What a message of this type and stored form means; a text says why it cannot be read."""
@@ -72,15 +78,15 @@ class RecoveryState:
         producers: ProducerLimits | None = None,
     ) -> None:
         self.checkpoint = snapshot.checkpoint or _NEVER
-        self.objects = Objects(snapshot.vchannels, snapshot.segments)
+        self.objects = RecoveryObjects(snapshot.vchannels, snapshot.segments)
         self.finished = FinishedTxns(txns or TxnLimits(), snapshot.finished, snapshot.finished_tick)
-        self.producers = Producers(producers, snapshot.producers, snapshot.producers_tick)
+        self.producers = NumberedProducers(producers, snapshot.producers, snapshot.producers_tick)
         self.dirty = 0
         self.wrong = 0
         self._effect_of = effect_of
         self._pending: dict[TxnId, _Pending] = {}
         self._saved_producers_tick = self.producers.tick
-        self._gone = Gone()
+        self._gone = _Removals()
         self._bury(self.checkpoint)
 
     def observe(self, record: Record) -> list[str]:
@@ -118,10 +124,10 @@ class RecoveryState:
             producers_tick=self.checkpoint.tick,
         )
 
-    def take(self) -> Change:
+    def take(self) -> SnapshotChange:
         """What a store needs to come up to here; the next one begins where this one ends."""
         objects, gone = self.objects, self._gone
-        change = Change(
+        change = SnapshotChange(
             checkpoint=self.checkpoint,
             vchannels=tuple([objects.vchannels[name] for name in objects.changed_vchannels]),
             segments=tuple([objects.segments[id] for id in objects.changed_segments]),
@@ -136,11 +142,11 @@ class RecoveryState:
         objects.changed_segments.clear()
         self.finished.changed = False
         self._saved_producers_tick = self.producers.tick
-        self._gone = Gone()
+        self._gone = _Removals()
         self.dirty = 0
         return change
 
-    def saved(self, change: Change) -> None:
+    def saved(self, change: SnapshotChange) -> None:
         """The store has it: what is dropped or flushed, and known as such, leaves the memory."""
         self._bury(change.checkpoint)
 
@@ -219,7 +225,7 @@ class RecoveryState:
 
     # ---- snapshots --------------------------------------------------------------------------
 
-    def _changed_producers(self) -> tuple[Produced, ...] | None:
+    def _changed_producers(self) -> tuple[ProducedBatch, ...] | None:
         return None if self.producers.tick == self._saved_producers_tick else self.producers.runs()
 
     def _bury(self, saved: WalCheckpoint) -> None:
@@ -248,7 +254,7 @@ class RecoveryState:
 
 
 @dataclass(slots=True)
-class Gone:
+class _Removals:
     """What the store still has and nobody needs."""
 
     vchannels: list[VChannelName] = field(default_factory=list)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
 from broker.model.message import Appended
-from broker.model.producer_numbers import OutOfSequence, Produced, ProducerPart
+from broker.model.producer_numbers import OutOfSequence, ProducedBatch, ProducerPart
 from broker.model.record import Record
 
 PRODUCER_LENGTH_MAX = 64
@@ -30,7 +30,7 @@ class ProducerLimits:
     silent_ms_max: int = 600_000
 
 
-class Producers:
+class NumberedProducers:
     """See the module. Learning the log again, from wherever, changes nothing.
 
     Not to be used any more once a write of what was learnt has failed. `tick`: everything up to it
@@ -40,13 +40,13 @@ class Producers:
     def __init__(
         self,
         limits: ProducerLimits | None = None,
-        remembered: Iterable[Produced] = (),
+        remembered: Iterable[ProducedBatch] = (),
         tick: TimeTick = TimeTick(0),
     ) -> None:
         """`remembered` and `tick`: what `runs` and `tick` gave before."""
         self.tick = TimeTick(0)
         self._limits = limits or ProducerLimits()
-        self._runs: dict[str, deque[Produced]] = {}
+        self._runs: dict[str, deque[ProducedBatch]] = {}
         for run in remembered:
             self._add(run)
         self.tick = tick
@@ -65,7 +65,7 @@ class Producers:
             return None if part.sequence == 0 else _unknown(part)
         return _next_or_known(part, count, runs[-1].next_sequence, runs)
 
-    def learn(self, run: Produced) -> None:
+    def learn(self, run: ProducedBatch) -> None:
         """It was stored. What was learnt before is passed over; a gap begins the producer anew."""
         if run.last_tick > self.tick:
             self._add(run)
@@ -78,11 +78,11 @@ class Producers:
         if run is not None:
             self.learn(run)
 
-    def runs(self) -> tuple[Produced, ...]:
+    def runs(self) -> tuple[ProducedBatch, ...]:
         """Everything that is remembered, the producer longest silent first."""
         return tuple([run for runs in self._runs.values() for run in runs])
 
-    def _add(self, run: Produced) -> None:
+    def _add(self, run: ProducedBatch) -> None:
         runs = self._runs.pop(run.producer, None)
         if runs is None or run.sequence > runs[-1].next_sequence:
             runs = deque(maxlen=self._limits.runs_max)
@@ -100,10 +100,10 @@ class Producers:
             del self._runs[oldest]
 
 
-class GroupNumbers:
+class GroupSequences:
     """The numbers of one group of appends, on top of what the log has: placed they are later."""
 
-    def __init__(self, producers: Producers) -> None:
+    def __init__(self, producers: NumberedProducers) -> None:
         self._producers = producers
         self._first: dict[ProducerPart, tuple[int, int]] = {}  # index in the group, messages
         self._next: dict[str, int] = {}
@@ -127,12 +127,12 @@ class GroupNumbers:
         self._next[part.producer] = part.sequence + count
 
 
-def produced_by(record: Record) -> Produced | None:
+def produced_by(record: Record) -> ProducedBatch | None:
     """What a record says of its producer, if it has one."""
     part = None if record.batch is None else record.batch.producer
     if part is None:
         return None
-    return Produced(
+    return ProducedBatch(
         part.producer,
         part.sequence,
         len(record.sizes),
@@ -143,7 +143,7 @@ def produced_by(record: Record) -> Produced | None:
 
 
 def _next_or_known(
-    part: ProducerPart, count: int, expected: int, runs: Iterable[Produced]
+    part: ProducerPart, count: int, expected: int, runs: Iterable[ProducedBatch]
 ) -> Appended | Refusal | None:
     if part.sequence == expected:
         return None

@@ -19,7 +19,7 @@ from broker.model.position import (
 )
 
 
-def starting_cursor(policy: DeliverPolicy, offsets: ChannelOffsets) -> ReadPosition | Refusal:
+def start_position(policy: DeliverPolicy, offsets: ChannelOffsets) -> ReadPosition | Refusal:
     """The cursor of the first Pull; UNRECOVERABLE below the range, INVALID_ARGUMENT above it."""
     match policy:
         case FromAll():

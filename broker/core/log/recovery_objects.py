@@ -46,7 +46,7 @@ SCHEMAS_MAX = 256
 """Of one vchannel, however often its schema changes: all are saved with each of its changes."""
 
 
-class Objects:
+class RecoveryObjects:
     """See the module. `changed_…`: what is not as it was when it was last saved."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Objects:
 class _Step:
     """One message, or all members of a transaction: it sees the objects as of before its tick."""
 
-    def __init__(self, objects: Objects, vchannel: VChannelName, tick: TimeTick) -> None:
+    def __init__(self, objects: RecoveryObjects, vchannel: VChannelName, tick: TimeTick) -> None:
         self.wrong: list[str] = []
         self._objects = objects
         self._name = vchannel

@@ -20,7 +20,7 @@ Part = RecordSliceInTxn | tuple[Delivered, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenMembers:
     """What fitted: so many members, as items for the reader, and the bytes they take."""
 
     items: tuple[Delivered | RecordSliceInTxn, ...]
@@ -29,13 +29,13 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class TxnMembers:
     """`count` members: one for each message in the parts."""
 
     parts: tuple[Part, ...]
     count: int
 
-    def take(self, first: int, room: int, *, whole: bool, one_at_least: bool) -> Taken:
+    def take(self, first: int, room: int, *, whole: bool, one_at_least: bool) -> TakenMembers:
         """The members from `first` on, as many as fit into `room` bytes in one piece.
 
         `whole`: a batch travels as it is, so it fits as a whole or not at all.
@@ -59,12 +59,12 @@ class Members:
             used += more_bytes
             if inside + more < size:
                 break
-        return Taken(tuple(items), count, used)
+        return TakenMembers(tuple(items), count, used)
 
 
 def members_of(
     begin: Record, bodies: Sequence[Record], commit: Record, kinds: frozenset[int] | None
-) -> Members:
+) -> TxnMembers:
     """Of the bodies only those of these kinds; None for all."""
     part, (end,) = begin.txn, commit.messages()
     assert part is not None
@@ -79,7 +79,7 @@ def members_of(
         else:
             parts.append(tuple([_member(each, end, None) for each in record.messages()]))
     parts.append((end,))
-    return Members(tuple(parts), sum(map(_count, parts)))
+    return TxnMembers(tuple(parts), sum(map(_count, parts)))
 
 
 def fitting(sizes: Sequence[int], first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:

@@ -13,39 +13,39 @@ from broker.model.effect import Deleted, Inserted, SegmentLevel
 from broker.model.ids import SegmentId, TxnId
 from broker.model.snapshot import SegmentSnapshot, SegmentState, VChannelSnapshot, VChannelState
 
-Pending = Mapping[TxnId, tuple[str, Iterable[Inserted | Deleted]]]
+PendingEffects = Mapping[TxnId, tuple[str, Iterable[Inserted | Deleted]]]
 """Of each open transaction: its vchannel, and what it has added so far."""
 
 
-def recovered_shards(
+def recovered_segments(
     vchannels: Iterable[VChannelSnapshot],
     segments: Iterable[SegmentSnapshot],
-    pending: Pending,
+    pending: PendingEffects,
     limits: SegmentLimits,
     *,
     required: bool,
 ) -> SegmentTable:
     """What `vchannels` and `segments`, which know of no open transaction, come to with them."""
-    shards = SegmentTable(limits, required=required)
+    table = SegmentTable(limits, required=required)
     for each in vchannels:
         version = each.schemas[-1].version if each.schemas else 0
-        shards.create_collection(each.name, each.collection_id, each.partition_ids, version)
-    grown = {
+        table.create_collection(each.name, each.collection_id, each.partition_ids, version)
+    growing = {
         each.id: _segment(each)
         for each in sorted(segments, key=lambda it: it.id)
-        if each.state is SegmentState.GROWING and each.vchannel in shards.collections
+        if each.state is SegmentState.GROWING and each.vchannel in table.collections
     }
     for txn_id, (vchannel, effects) in pending.items():
         for effect in effects:
-            for segment in _of(effect, vchannel, grown):
+            for segment in _of(effect, vchannel, growing):
                 size_bytes = effect.size_bytes if isinstance(effect, Inserted) else 0
                 segment.add(effect.rows, size_bytes, txn_id)
-    for segment in grown.values():
-        shards.restore(segment)
+    for segment in growing.values():
+        table.restore(segment)
     for each in sorted(vchannels, key=lambda it: it.tick):  # the oldest is forgotten first
         if each.state is VChannelState.DROPPED:
-            shards.drop_collection(each.name)
-    return shards
+            table.drop_collection(each.name)
+    return table
 
 
 def _segment(saved: SegmentSnapshot) -> GrowingSegment:
@@ -65,14 +65,14 @@ def _segment(saved: SegmentSnapshot) -> GrowingSegment:
 
 
 def _of(
-    effect: Inserted | Deleted, vchannel: str, grown: Mapping[SegmentId, GrowingSegment]
+    effect: Inserted | Deleted, vchannel: str, growing: Mapping[SegmentId, GrowingSegment]
 ) -> list[GrowingSegment]:
     """Deletes name no segment: whichever gathers those of the vchannel may have got them."""
     if isinstance(effect, Inserted):
-        found = grown.get(effect.segment_id)
+        found = growing.get(effect.segment_id)
         return [] if found is None else [found]
     return [
         segment
-        for segment in grown.values()
+        for segment in growing.values()
         if segment.vchannel == vchannel and segment.level is SegmentLevel.DELETES
     ]

@@ -22,7 +22,7 @@ from broker.model.ids import (
 MIB = 1024 * 1024
 
 
-class Sealing(Enum):
+class SealReason(Enum):
     """Why a segment takes no more rows."""
 
     CAPACITY = "capacity"
@@ -90,7 +90,7 @@ class GrowingSegment:
     rows: int = 0
     size_bytes: int = 0
     binlogs: int = 0
-    sealed: Sealing | None = None
+    sealed: SealReason | None = None
     held_by: dict[TxnId, tuple[int, int]] = field(default_factory=dict)
 
     def takes(self, rows: int, size_bytes: int) -> bool:
@@ -106,22 +106,22 @@ class GrowingSegment:
             self.held_by[txn_id] = held_rows + rows, held_bytes + size_bytes
 
 
-def overdue(segment: GrowingSegment, tick: TimeTick, limits: SegmentLimits) -> Sealing | None:
+def overdue(segment: GrowingSegment, tick: TimeTick, limits: SegmentLimits) -> SealReason | None:
     """Why a segment should be sealed at this tick, if it should."""
     deletes = segment.level is SegmentLevel.DELETES
     if segment.binlogs > limits.binlogs_max:
-        return Sealing.BINLOGS
+        return SealReason.BINLOGS
     life_ms_max = limits.deletes_life_ms_max if deletes else limits.life_ms_max
     if _ms(segment.created_tick, tick) >= life_ms_max:
-        return Sealing.LIFETIME
+        return SealReason.LIFETIME
     idle = _ms(segment.modified_tick, tick) >= limits.idle_ms_max
     if idle and segment.size_bytes > limits.idle_bytes_min:
-        return Sealing.IDLE
+        return SealReason.IDLE
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Pressure:
+class MemoryShares:
     """Shares of the node's memory. Above `…_high`: segments are sealed until below `low`."""
 
     growing_high: float = 0.2
@@ -129,14 +129,14 @@ class Pressure:
     low: float = 0.1
 
 
-def pressure(
-    growing_bytes: int, process_bytes: int, memory_bytes: int, shares: Pressure
-) -> tuple[Sealing, int] | None:
+def memory_pressure(
+    growing_bytes: int, process_bytes: int, memory_bytes: int, shares: MemoryShares
+) -> tuple[SealReason, int] | None:
     """Why the node should seal, and down to how many growing bytes; None when there is room."""
     if growing_bytes > shares.growing_high * memory_bytes:
-        return Sealing.GROWING_BYTES, int(shares.low * memory_bytes)
+        return SealReason.GROWING_BYTES, int(shares.low * memory_bytes)
     if process_bytes > shares.process_high * memory_bytes:
-        return Sealing.NODE_MEMORY, int(shares.low * memory_bytes)
+        return SealReason.NODE_MEMORY, int(shares.low * memory_bytes)
     return None
 
 

@@ -8,14 +8,14 @@ has failed. It never reads or writes a header.
 Why no fence is kept: a pchannel has one writer, which places one message after the other. What a
 flush fences is gone from here when the next insert is placed, so that insert has a larger tick and
 another segment.
-Next: broker/core/segments/segment_turn.py
+Next: broker/core/segments/segment_assigner.py
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from broker.core.segments.segment_sealing import GrowingSegment, Sealing, SegmentLimits, overdue
+from broker.core.segments.segment_sealing import GrowingSegment, SealReason, SegmentLimits, overdue
 from broker.model.channel import SegmentCounts
 from broker.model.effect import ALL_PARTITIONS, SegmentLevel
 from broker.model.failure import Refusal, StreamingCode
@@ -56,7 +56,7 @@ class SegmentTable:
         """They wait for their Flush, in the order in which they were sealed."""
         self.growing_bytes = 0
         self.created_count = 0
-        self.flushed_by: Counter[Sealing] = Counter()
+        self.flushed_by: Counter[SealReason] = Counter()
         """Segments created, and flushed by what had them sealed, since this state was made."""
         self._dropped: dict[str, CollectionId] = {}
         self._held: dict[TxnId, list[GrowingSegment]] = {}
@@ -127,7 +127,7 @@ class SegmentTable:
 
     def drop_collection(self, vchannel: str) -> tuple[SegmentId, ...]:
         """Gives the segments that this flushes."""
-        flushed = self.flush(vchannel, why=Sealing.COLLECTION_REMOVED)
+        flushed = self.flush(vchannel, why=SealReason.COLLECTION_REMOVED)
         self._dropped[vchannel] = self.collections.pop(vchannel).id
         if len(self._dropped) > DROPPED_MAX:
             del self._dropped[next(iter(self._dropped))]
@@ -136,7 +136,7 @@ class SegmentTable:
     def drop_partition(self, vchannel: str, partition_id: PartitionId) -> tuple[SegmentId, ...]:
         """Gives the segments that this flushes."""
         self.collections[vchannel].partition_ids.discard(partition_id)
-        return self.flush(vchannel, partition_id, why=Sealing.PARTITION_REMOVED)
+        return self.flush(vchannel, partition_id, why=SealReason.PARTITION_REMOVED)
 
     # ---- segments ---------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class SegmentTable:
         segment = self.collections[vchannel].growing.get(partition_id)
         if segment is None or segment.takes(rows, size_bytes):
             return segment
-        self.seal(segment, Sealing.CAPACITY)
+        self.seal(segment, SealReason.CAPACITY)
         return None
 
     def create_segment(
@@ -197,7 +197,7 @@ class SegmentTable:
                 segment.size_bytes -= size_bytes
                 self.growing_bytes -= 0 if segment.sealed else size_bytes
 
-    def seal(self, segment: GrowingSegment, why: Sealing) -> None:
+    def seal(self, segment: GrowingSegment, why: SealReason) -> None:
         """It takes no more rows, and is flushed once no transaction holds it."""
         segment.sealed = why
         self.growing_bytes -= segment.size_bytes
@@ -211,7 +211,7 @@ class SegmentTable:
             if why is not None:
                 self.seal(segment, why)
 
-    def seal_some(self, ids: Sequence[SegmentId], why: Sealing) -> None:
+    def seal_some(self, ids: Sequence[SegmentId], why: SealReason) -> None:
         """Seal those of them that still grow."""
         chosen = frozenset(ids)
         for segment in self.growing():
@@ -222,7 +222,7 @@ class SegmentTable:
         self,
         vchannel: str | None = None,
         partition_id: PartitionId | None = None,
-        why: Sealing = Sealing.FENCED,
+        why: SealReason = SealReason.FENCED,
     ) -> tuple[SegmentId, ...]:
         """Everything of a scope is flushed by a message that is placed now; gives what it was.
 
@@ -247,7 +247,7 @@ class SegmentTable:
         collection = self.collections[segment.vchannel]
         older = collection.growing.get(segment.partition_id)
         if older is not None:
-            self.seal(older, Sealing.RECOVERED)
+            self.seal(older, SealReason.RECOVERED)
         collection.growing[segment.partition_id] = segment
         self.growing_bytes += segment.size_bytes
         for txn_id in segment.held_by:

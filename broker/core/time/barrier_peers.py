@@ -28,7 +28,7 @@ class PeerLease:
         return now_s - self.heard_s > self.lease_s
 
 
-class Peers:
+class BarrierPeers:
     """The members of one barrier, in the order of joining."""
 
     def __init__(self) -> None:

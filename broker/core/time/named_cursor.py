@@ -24,7 +24,7 @@ ALL_CHANNELS_MAX: Final = 65_536
 AHEAD_MS_MAX: Final = 10_000
 """What is closed may be so much older than what will be, soon: after a change of owner."""
 
-Closed = Mapping[PChannelName, TimeTick]
+ClosedByPChannel = Mapping[PChannelName, TimeTick]
 
 
 def name_refusal(name: str) -> Refusal | None:
@@ -71,7 +71,9 @@ def move_refusal(
     return None
 
 
-def future_refusal(channels: tuple[str, ...], tick: int, closed: Closed) -> Refusal | None:
+def future_refusal(
+    channels: tuple[str, ...], tick: int, closed: ClosedByPChannel
+) -> Refusal | None:
     """Why `tick` cannot be processed on all channels yet; None when it is closed on each.
 
     INVALID_ARGUMENT: it lies ahead of everything. INNER: it may be closed soon, or nobody serves a
@@ -112,7 +114,7 @@ def room_refusal(others: Collection[NamedCursor], after: NamedCursor) -> Refusal
     return None
 
 
-def view(cursor: NamedCursor, closed: Closed, now_ms: int) -> CursorView:
+def view(cursor: NamedCursor, closed: ClosedByPChannel, now_ms: int) -> CursorView:
     """The cursor beside what is closed now."""
     ticks = [closed.get(name, TimeTick(0)) for name in map(pchannel_of, cursor.channels)]
     closed_tick = min(ticks)

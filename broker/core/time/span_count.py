@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.model.ids import TimeTick, TxnId
-from broker.model.measured import MeasuredChannel, RecordHead, Step
+from broker.model.measured import MeasuredChannel, RecordHead, SpanStep
 from broker.model.message import PREPARE_TXN, SYSTEM_TYPES, MessageType
 
 
 @dataclass(frozen=True, slots=True)
-class Grain:
+class StepSize:
     """A step ends when it has so many rows or bytes; when there would be more than `steps_max` of
     a channel, two become one. 0 bytes: whatever they take."""
 
@@ -25,7 +25,7 @@ class Grain:
 
 
 @dataclass(frozen=True, slots=True)
-class Enough:
+class SpanLimit:
     """Stop behind the record with which there are more rows or bytes than these; 0: no limit."""
 
     rows: int = 0
@@ -43,8 +43,8 @@ class SpanCount:
         self,
         channels: Sequence[str],
         span: tuple[TimeTick, TimeTick],
-        grain: Grain,
-        enough: Enough,
+        grain: StepSize,
+        enough: SpanLimit,
         whole: str = "",
     ) -> None:
         """`span`: ticks in (after, until]. `whole`: the name of the pchannel."""
@@ -124,10 +124,10 @@ class SpanCount:
 class _Steps:
     """The steps of one channel; the last one may be growing yet."""
 
-    def __init__(self, grain: Grain) -> None:
+    def __init__(self, grain: StepSize) -> None:
         self._grain_rows, self._grain_bytes = grain.rows, grain.bytes
         self._steps_max = grain.steps_max
-        self._steps: list[Step] = []
+        self._steps: list[SpanStep] = []
         self._closed = True
 
     def add(self, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
@@ -155,10 +155,10 @@ class _Steps:
         return max(1, room)
 
     def _grow(self, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
-        before = self._steps[-1] if self._steps else Step(first, first, 0, 0)
+        before = self._steps[-1] if self._steps else SpanStep(first, first, 0, 0)
         if not self._closed:
             first = self._steps.pop().first_tick
-        self._steps.append(Step(first, last, before.rows + rows, before.bytes + size))
+        self._steps.append(SpanStep(first, last, before.rows + rows, before.bytes + size))
         grown_rows, grown_bytes = self._grown()
         self._closed = grown_rows >= self._grain_rows or 0 < self._grain_bytes <= grown_bytes
         if len(self._steps) > self._steps_max:
@@ -174,7 +174,7 @@ class _Steps:
 
     def _coarsen(self) -> None:
         pairs = zip(self._steps[::2], [*self._steps[1::2], self._steps[-1]], strict=False)
-        self._steps = [Step(a.first_tick, b.tick, b.rows, b.bytes) for a, b in pairs]
+        self._steps = [SpanStep(a.first_tick, b.tick, b.rows, b.bytes) for a, b in pairs]
         self._grain_rows *= 2
         self._grain_bytes *= 2
         self._closed = False

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from broker.model.ids import BroadcastId, TimeTick
-from broker.model.measured import BroadcastCopy, Choice, Measured, MeasuredChannel, Step
+from broker.model.measured import AtomicMember, MeasuredChannel, MeasuredSpan, SpanStep, TickChoice
 
 Interval = tuple[TimeTick, TimeTick]
 """Ticks from the first one on and below the second one."""
 
 
-def choose(measured: Measured, rows_max: int, bytes_max: int) -> Choice | None:
+def choose(measured: MeasuredSpan, rows_max: int, bytes_max: int) -> TickChoice | None:
     """The largest tick with at most so many rows and bytes up to it (0: no limit).
 
     It splits no broadcast and no batch of staged rows: of each all copies, or commits, lie up to
@@ -35,13 +35,13 @@ def choose(measured: Measured, rows_max: int, bytes_max: int) -> Choice | None:
     return _choice(ticks[max(beyond - 1, 0)], steps)
 
 
-def splitting(measured: Measured) -> list[Interval]:
+def splitting(measured: MeasuredSpan) -> list[Interval]:
     """Where a cut has some copies of a broadcast and not the others, for each broadcast.
 
     One that is not seen whole goes on beyond what was looked at. If all was looked at, the rest of
     it lies before the span: that is a copy which its coordinator appended twice.
     """
-    firsts: dict[BroadcastId, dict[str, BroadcastCopy]] = {}
+    firsts: dict[BroadcastId, dict[str, AtomicMember]] = {}
     for copy in sorted(measured.copies, key=lambda it: it.tick):
         firsts.setdefault(copy.id, {}).setdefault(copy.vchannel, copy)
     complete = measured.exact >= measured.until
@@ -71,33 +71,33 @@ def split(channel: MeasuredChannel, span: Interval, parts: int) -> list[Interval
     return list(pairwise([*bounds, until]))
 
 
-def extended(before: Measured, more: Measured) -> Measured:
+def extended(before: MeasuredSpan, more: MeasuredSpan) -> MeasuredSpan:
     """Both as one: on each of its channels `more` begins where `before` ends being exact."""
     channels = dict(before.channels)
     for name, further in more.channels.items():
         known = channels[name]
-        last = known.steps[-1] if known.steps else Step(before.after, before.after, 0, 0)
+        last = known.steps[-1] if known.steps else SpanStep(before.after, before.after, 0, 0)
         steps = [
-            Step(it.first_tick, it.tick, last.rows + it.rows, last.bytes + it.bytes)
+            SpanStep(it.first_tick, it.tick, last.rows + it.rows, last.bytes + it.bytes)
             for it in further.steps
         ]
         channels[name] = MeasuredChannel((*known.steps, *steps), further.exact)
-    return Measured(before.after, before.until, channels, (*before.copies, *more.copies))
+    return MeasuredSpan(before.after, before.until, channels, (*before.copies, *more.copies))
 
 
 def _is_over(
-    tick: TimeTick, steps: Sequence[Sequence[Step]], rows_max: int, bytes_max: int
+    tick: TimeTick, steps: Sequence[Sequence[SpanStep]], rows_max: int, bytes_max: int
 ) -> bool:
     found = _choice(tick, steps)
     return 0 < rows_max < found.rows or 0 < bytes_max < found.bytes
 
 
-def _choice(tick: TimeTick, steps: Sequence[Sequence[Step]]) -> Choice:
+def _choice(tick: TimeTick, steps: Sequence[Sequence[SpanStep]]) -> TickChoice:
     reached = [it for it in (_reached(each, tick) for each in steps) if it is not None]
-    return Choice(tick, sum(it.rows for it in reached), sum(it.bytes for it in reached))
+    return TickChoice(tick, sum(it.rows for it in reached), sum(it.bytes for it in reached))
 
 
-def _reached(steps: Sequence[Step], tick: TimeTick) -> Step | None:
+def _reached(steps: Sequence[SpanStep], tick: TimeTick) -> SpanStep | None:
     """The last step that has anything up to the tick."""
     at = bisect_right(steps, tick, key=lambda it: it.first_tick)
     return steps[at - 1] if at else None
@@ -118,6 +118,6 @@ def _in(tick: TimeTick, intervals: Sequence[Interval]) -> bool:
     return at >= 0 and tick < intervals[at][1]
 
 
-def _rows_to(steps: Sequence[Step], tick: TimeTick) -> int:
+def _rows_to(steps: Sequence[SpanStep], tick: TimeTick) -> int:
     reached = _reached(steps, tick)
     return reached.rows if reached else 0

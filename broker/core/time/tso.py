@@ -28,7 +28,7 @@ COUNT_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Hybrid:
+class HybridClock:
     """The newest millisecond, its next logical value, and the durable bound (exclusive)."""
 
     physical_ms: int
@@ -37,10 +37,10 @@ class Hybrid:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class ReservedTicks:
     """`first`, `first + 1`, … are the caller's; `after` is the state to keep."""
 
-    after: Hybrid
+    after: HybridClock
     first: TimeTick
 
 
@@ -51,13 +51,13 @@ class SaveFirst:
     bound_ms: int
 
 
-def started(saved_ms: int, bound_ms: int) -> Hybrid:
+def started(saved_ms: int, bound_ms: int) -> HybridClock:
     """The state of a new holder whose `bound_ms` is durable.
 
     `saved_ms` is the bound that was durable before, 0 when there was none.
     """
     assert bound_ms > saved_ms + GUARD_MS, (saved_ms, bound_ms)
-    return Hybrid(physical_ms=saved_ms + GUARD_MS, next_logical=0, bound_ms=bound_ms)
+    return HybridClock(physical_ms=saved_ms + GUARD_MS, next_logical=0, bound_ms=bound_ms)
 
 
 def first_bound(saved_ms: int, now_ms: int) -> int:
@@ -65,7 +65,7 @@ def first_bound(saved_ms: int, now_ms: int) -> int:
     return max(now_ms, saved_ms + GUARD_MS) + WINDOW_MS
 
 
-def granted(hybrid: Hybrid, saved_ms: int, bound_ms: int) -> Hybrid:
+def granted(hybrid: HybridClock, saved_ms: int, bound_ms: int) -> HybridClock:
     """The state when `bound_ms` has become durable over `saved_ms`.
 
     When somebody else saved `saved_ms` meanwhile, the rest of the old window is given up.
@@ -76,7 +76,7 @@ def granted(hybrid: Hybrid, saved_ms: int, bound_ms: int) -> Hybrid:
     return started(saved_ms, bound_ms)
 
 
-def reserve(hybrid: Hybrid, count: int, now_ms: int) -> Reserved | SaveFirst:
+def reserve(hybrid: HybridClock, count: int, now_ms: int) -> ReservedTicks | SaveFirst:
     """`count` contiguous ticks, 1 <= count <= COUNT_MAX, at `now_ms` or as near above as can be."""
     assert 1 <= count <= COUNT_MAX, count
     physical_ms, logical = hybrid.physical_ms, hybrid.next_logical
@@ -86,13 +86,13 @@ def reserve(hybrid: Hybrid, count: int, now_ms: int) -> Reserved | SaveFirst:
         physical_ms, logical = physical_ms + 1, 0
     if physical_ms >= hybrid.bound_ms:
         return SaveFirst(physical_ms + WINDOW_MS)
-    return Reserved(
+    return ReservedTicks(
         after=replace(hybrid, physical_ms=physical_ms, next_logical=logical + count),
         first=compose(physical_ms, logical),
     )
 
 
-def bound_due(hybrid: Hybrid, now_ms: int) -> int | None:
+def bound_due(hybrid: HybridClock, now_ms: int) -> int | None:
     """The bound to save now, ahead of need; None while more than half of the window is left."""
     ahead_ms = max(now_ms, hybrid.physical_ms)
     if hybrid.bound_ms - ahead_ms > WINDOW_MS // 2:

@@ -39,7 +39,7 @@ from typing import Final
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.model.stage import ONE_RUN, BatchCommit, BatchCommitted, StagedTxn, TxnCommand
+from broker.model.stage import ONE_RUN_PREFIX, BatchCommit, BatchCommitted, StagedTxn, TxnCommand
 
 TXNS_MAX: Final = 8192
 """In one commit; a record of them has about half a megabyte."""
@@ -57,10 +57,10 @@ class CommitState(Enum):
     ABORTING = "aborting"
 
 
-WORDS: Final[Mapping[CommitState, TxnCommand]] = {
+COMMANDS: Final[Mapping[CommitState, TxnCommand]] = {
     CommitState.PREPARING: TxnCommand.PREPARE,
     CommitState.COMMITTING: TxnCommand.COMMIT,
-    CommitState.ABORTING: TxnCommand.ROLL_BACK,
+    CommitState.ABORTING: TxnCommand.ABORT,
 }
 """What each transaction is told in each state."""
 
@@ -73,7 +73,7 @@ FINAL: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CommitAttempt:
     """A commit under way. `left`: who has not answered yet in this state; it is never stored.
 
     `token` tells it from an earlier one of the same transactions. `refusal`: why it is aborting.
@@ -101,7 +101,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommittedBatch:
     """The newest batch of an app that took effect, and where. `done_ms`: when."""
 
     batch: int
@@ -110,12 +110,12 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class AppCommits:
+class AppRecord:
     """What is remembered of one app: its newest batch, and the commit that is under way."""
 
     app: str
-    done: Done | None = None
-    attempt: Attempt | None = None
+    done: CommittedBatch | None = None
+    attempt: CommitAttempt | None = None
 
     def outcome(self, *, already: bool) -> BatchCommitted:
         """What is told of the newest batch."""
@@ -123,7 +123,7 @@ class AppCommits:
         return BatchCommitted(self.app, self.done.batch, self.done.ticks, already)
 
 
-def asked_wrongly(asked: BatchCommit) -> str:
+def commit_problem(asked: BatchCommit) -> str:
     """Why such a commit can never be; empty when it can."""
     if asked.problem:
         return asked.problem
@@ -145,7 +145,7 @@ def asked_wrongly(asked: BatchCommit) -> str:
     return ""
 
 
-def judged(known: AppCommits, asked: BatchCommit) -> BatchCommitted | Refusal | None:
+def answer_at_once(known: AppRecord, asked: BatchCommit) -> BatchCommitted | Refusal | None:
     """What to answer at once; None: it is begun, or it is the one that is under way."""
     if known.done is not None and asked.batch <= known.done.batch:
         return known.outcome(already=True)
@@ -162,14 +162,16 @@ def judged(known: AppCommits, asked: BatchCommit) -> BatchCommitted | Refusal | 
     return attempt.refusal
 
 
-def begun(known: AppCommits, asked: BatchCommit, token: int) -> AppCommits:
+def started(known: AppRecord, asked: BatchCommit, token: int) -> AppRecord:
     """The app with this commit, as it is recorded before anything is done."""
     assert known.attempt is None, known
     left = frozenset(asked.txns)
-    return replace(known, attempt=Attempt(asked, CommitState.PREPARING, left, token=token))
+    return replace(known, attempt=CommitAttempt(asked, CommitState.PREPARING, left, token=token))
 
 
-def heard(attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | Refusal]) -> Attempt:
+def advanced(
+    attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
+) -> CommitAttempt:
     """What transactions answered to the word of this state; it may bring the next state.
 
     The next state holds when it is recorded, and not before.
@@ -182,7 +184,7 @@ def heard(attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | Refusal]) ->
     return replace(attempt, left=attempt.left.difference(over))
 
 
-def gave_up(attempt: Attempt, cause: str) -> Attempt:
+def aborted(attempt: CommitAttempt, cause: str) -> CommitAttempt:
     """It could not be prepared in time; a decision to commit is never given up.
 
     What was staged is rolled back, so that asking again with the same would be of no use.
@@ -191,7 +193,7 @@ def gave_up(attempt: Attempt, cause: str) -> Attempt:
     return _aborting(attempt, Refusal(_GONE, cause))
 
 
-def finished(known: AppCommits, now_ms: int) -> AppCommits | None:
+def finished(known: AppRecord, now_ms: int) -> AppRecord | None:
     """What is remembered when the attempt is over; None: nothing."""
     attempt = known.attempt
     assert attempt is not None, known
@@ -200,21 +202,23 @@ def finished(known: AppCommits, now_ms: int) -> AppCommits | None:
         return None if known.done is None else replace(known, attempt=None)
     told = {name: it for name, it in attempt.ticks.items() if name not in attempt.unknown}
     ticks = told if len(told) <= TICKS_MAX else {}
-    return AppCommits(known.app, Done(attempt.asked.batch, ticks, now_ms))
+    return AppRecord(known.app, CommittedBatch(attempt.asked.batch, ticks, now_ms))
 
 
-def silent(apps: Sequence[AppCommits], now_ms: int, age_ms_max: int) -> tuple[AppCommits, ...]:
+def expired_apps(apps: Sequence[AppRecord], now_ms: int, age_ms_max: int) -> tuple[AppRecord, ...]:
     """The apps that have committed nothing for so long that they are forgotten."""
     idle = [it for it in apps if it.attempt is None and it.done is not None]
     return tuple(it for it in idle if it.done and now_ms - it.done.done_ms > _kept(it, age_ms_max))
 
 
-def _kept(known: AppCommits, age_ms_max: int) -> int:
+def _kept(known: AppRecord, age_ms_max: int) -> int:
     """Each of them has a name of its own, so that many would leave no room for others."""
-    return min(age_ms_max, ONE_RUN_MS) if known.app.startswith(ONE_RUN) else age_ms_max
+    return min(age_ms_max, ONE_RUN_MS) if known.app.startswith(ONE_RUN_PREFIX) else age_ms_max
 
 
-def _heard_preparing(attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | Refusal]) -> Attempt:
+def _heard_preparing(
+    attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
+) -> CommitAttempt:
     for txn, outcome in outcomes.items():
         if isinstance(outcome, Refusal) and outcome.code in FINAL:
             where = f"transaction {txn.txn_id} of {txn.vchannel}"
@@ -228,8 +232,8 @@ def _heard_preparing(attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | R
 
 
 def _heard_committing(
-    attempt: Attempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
-) -> Attempt:
+    attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
+) -> CommitAttempt:
     ticks, unknown, lost = dict(attempt.ticks), set(attempt.unknown), list(attempt.lost)
     left = set(attempt.left)
     for txn, outcome in outcomes.items():
@@ -251,7 +255,7 @@ def _heard_committing(
     )
 
 
-def _aborting(attempt: Attempt, refusal: Refusal) -> Attempt:
+def _aborting(attempt: CommitAttempt, refusal: Refusal) -> CommitAttempt:
     left = frozenset(attempt.asked.txns)
     return replace(attempt, state=CommitState.ABORTING, left=left, refusal=refusal)
 

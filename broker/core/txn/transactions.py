@@ -13,18 +13,19 @@ Next: broker/core/log/sequencer.py
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from broker.core.naming import is_physical
-from broker.core.txn.txn_lease import TxnView, later
+from broker.core.txn.txn_lease import tick_after
 from broker.core.txn.txn_limits import TxnLimits
 from broker.core.txn.txn_session import (
     TxnSession,
     finished_session,
-    gone,
     outcome_of,
-    refusal_of,
     replayed_end,
-    word_refusal,
+    sender_refusal,
+    state_refusal,
+    unknown_txn,
 )
 from broker.core.txn.txn_state import TxnEvent, TxnState, after
+from broker.core.txn.txn_view import TxnView
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import (
@@ -66,10 +67,10 @@ class Transactions:
         self._open: dict[TxnId, TxnSession] = {}
         self._prepared: dict[TxnId, TxnSession] = {}
         self._ended: dict[TxnId, TxnSession] = {}
-        self._dead: list[TxnSession] = []
+        self._expired: list[TxnSession] = []
         self._placed: list[TxnSession] = []
-        self._turned: dict[TxnId, TxnSession] = {}
-        self._moved: dict[TxnId, TxnSession] = {}
+        self._begun_or_ended: dict[TxnId, TxnSession] = {}
+        self._grown: dict[TxnId, TxnSession] = {}
         self._open_bytes = 0
         self._beginning = 0
 
@@ -120,7 +121,7 @@ class Transactions:
             return self._admit_begin(message.vchannel, message.txn.keepalive_ms)
         session = self.find(message.txn.id)
         if session is None:
-            return gone(message.txn.id, "is not known: it ended, or never began here")
+            return unknown_txn(message.txn.id, "is not known: it ended, or never began here")
         if session.vchannel != message.vchannel:
             return _bad(
                 f"transaction {message.txn.id} is on vchannel {session.vchannel!r},"
@@ -131,7 +132,7 @@ class Transactions:
         event = _EVENT_OF.get(message.type)
         if event is None:
             return self._admit_body(session, message)
-        return self._admit_word(session, message, event)
+        return self._admit_command(session, message, event)
 
     def prepared_in(self, vchannel: str) -> TxnSession | None:
         """One that waits for the coordinator's word in this scope ("": all), if there is any.
@@ -151,16 +152,16 @@ class Transactions:
             session.state = after(session.state, TxnEvent.EXCLUDE)
         return failed
 
-    def outlive(self, begin: NewMessage) -> list[TxnSession]:
+    def supersede(self, begin: NewMessage) -> list[TxnSession]:
         """Fail what an app has staged in vain for what it stages anew.
 
         Nobody commits it any more: who has decided to commit has prepared all of it. Their rollback
         records belong before the begin.
         """
-        outlived = self._outlived(begin)
-        for session in outlived:
+        superseded = self._superseded(begin)
+        for session in superseded:
             session.state = after(session.state, TxnEvent.EXCLUDE)
-        return outlived
+        return superseded
 
     def expire(self, tick: TimeTick) -> None:
         """End what is overdue at this tick."""
@@ -173,20 +174,20 @@ class Transactions:
 
         What an exclusive message fails must end in the same group. So must what is found to have
         expired by a message of its own: the refusal holds, whoever owns the log tomorrow. And so
-        does what a begin outlives, so that there is room for its bodies.
+        does what a begin supersedes, so that there is room for its bodies.
         """
         if not self._open:
             return 0
         if not EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
             return len(self._open)
         of_txns = [message for message in messages if message.txn is not None]
-        outlived = [it for each in of_txns if each.stage for it in self._outlived(each)]
-        return min(len(self._open), len(self._dead) + len(of_txns) + len(outlived))
+        superseded = [it for each in of_txns if each.stage for it in self._superseded(each)]
+        return min(len(self._open), len(self._expired) + len(of_txns) + len(superseded))
 
-    def take_dead(self, count_max: int) -> list[TxnSession]:
+    def take_expired(self, count_max: int) -> list[TxnSession]:
         """Those that get a rollback record now; they stay open until it is placed."""
-        dead = self._dead[:count_max]
-        del self._dead[:count_max]
+        dead = self._expired[:count_max]
+        del self._expired[:count_max]
         return dead
 
     # ---- placement and durability -----------------------------------------------------------
@@ -200,7 +201,7 @@ class Transactions:
             keepalive_ms = self.limits.stage_idle_ms
         context = TxnContext(TxnId(tick), keepalive_ms)
         session = TxnSession(context, message.vchannel, id, tick, stage=message.stage)
-        self._open[context.id] = self._turned[context.id] = session
+        self._open[context.id] = self._begun_or_ended[context.id] = session
         self._beginning -= 1
         return session
 
@@ -208,13 +209,13 @@ class Transactions:
         """Bodies that were let in got their places, the last of them at `tick`."""
         session.bodies += bodies
         session.last_tick = tick
-        self._moved[session.context.id] = session
+        self._grown[session.context.id] = session
 
     def prepared(self, session: TxnSession, outcome: AppendedInTxn) -> None:
         """The prepare that was let in got its place."""
         session.prepared = outcome
         session.last_tick = outcome.tick
-        self._moved[session.context.id] = session
+        self._grown[session.context.id] = session
 
     def ended(self, session: TxnSession, outcome: AppendedInTxn) -> None:
         """The commit or the rollback got its place: the transaction is resolved."""
@@ -222,8 +223,8 @@ class Transactions:
         session.last_tick = outcome.tick
         del self._open[session.context.id]
         self._open_bytes -= session.size_bytes
-        self._ended[session.context.id] = self._turned[session.context.id] = session
-        self._moved.pop(session.context.id, None)
+        self._ended[session.context.id] = self._begun_or_ended[session.context.id] = session
+        self._grown.pop(session.context.id, None)
         self._prepared.pop(session.context.id, None)
         self._placed.append(session)
         self._forget(outcome.tick)
@@ -236,27 +237,29 @@ class Transactions:
         return tuple(resolved)
 
     @property
-    def moved_count(self) -> int:
-        """Open transactions that have got bodies since the last `take_moved`."""
-        return len(self._moved)
+    def grown_count(self) -> int:
+        """Open transactions that have got bodies since the last `take_grown`."""
+        return len(self._grown)
 
-    def take_turned(self) -> tuple[TxnView, ...]:
+    def take_begun_or_ended(self) -> tuple[TxnView, ...]:
         """The transactions that began or ended since the last call."""
-        if not self._turned:
+        if not self._begun_or_ended:
             return ()
-        turned, self._turned = self._turned, {}
+        turned, self._begun_or_ended = self._begun_or_ended, {}
         return tuple([session.view() for session in turned.values()])
 
-    def take_moved(self) -> tuple[TxnView, ...]:
+    def take_grown(self) -> tuple[TxnView, ...]:
         """The open transactions that have got bodies since the last call."""
-        moved, self._moved = self._moved, {}
+        moved, self._grown = self._grown, {}
         return tuple([session.view() for session in moved.values()])
 
-    def _outlived(self, message: NewMessage) -> list[TxnSession]:
+    def _superseded(self, message: NewMessage) -> list[TxnSession]:
         stage = message.stage
         if stage is None or message.type != MessageType.BEGIN_TXN:
             return []
-        return [it for it in self._in_flight() if it.stage is not None and stage.outlives(it.stage)]
+        return [
+            it for it in self._in_flight() if it.stage is not None and stage.supersedes(it.stage)
+        ]
 
     def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
         if is_physical(vchannel):
@@ -277,7 +280,7 @@ class Transactions:
     def _admit_body(self, session: TxnSession, message: NewMessage) -> Refusal | None:
         if message.type not in BODY_TYPES:
             return _bad(f"a message of type {message.type} cannot be part of a transaction")
-        refusal = refusal_of(session, TxnEvent.BODY)
+        refusal = state_refusal(session, TxnEvent.BODY)
         if refusal is not None:
             return refusal
         if session.size_bytes + message.size > self.limits.txn_bytes_max:
@@ -300,10 +303,10 @@ class Transactions:
             " or raise TIDEMARK_OPEN_TXN_BYTES_MAX",
         )
 
-    def _admit_word(
+    def _admit_command(
         self, session: TxnSession, message: NewMessage, event: TxnEvent
     ) -> Refusal | TxnSession | None:
-        refusal = word_refusal(session, message) or refusal_of(session, event)
+        refusal = sender_refusal(session, message) or state_refusal(session, event)
         if refusal is not None:
             return refusal
         before, session.state = session.state, after(session.state, event)
@@ -316,7 +319,7 @@ class Transactions:
 
     def _expire(self, session: TxnSession) -> None:
         session.state = after(session.state, TxnEvent.EXPIRE)
-        self._dead.append(session)
+        self._expired.append(session)
 
     def _in_flight(self) -> Iterator[TxnSession]:
         return (it for it in self._open.values() if it.state is TxnState.IN_FLIGHT)
@@ -326,7 +329,7 @@ class Transactions:
         ended, limits = self._ended, self.limits
         while True:
             oldest = next(iter(ended.values()))
-            fresh = tick < later(oldest.last_tick, limits.finished_ms)
+            fresh = tick < tick_after(oldest.last_tick, limits.finished_ms)
             if fresh and len(ended) <= max(1, limits.finished_max):
                 return
             del ended[oldest.context.id]
@@ -368,9 +371,9 @@ class Transactions:
     def remember(self, finished: Iterable[FinishedTxn]) -> None:
         """Exactly these have ended, as far as anybody remembers, in this order."""
         self._ended = {each.outcome.txn.id: finished_session(each) for each in finished}
-        self._turned.clear()
+        self._begun_or_ended.clear()
 
-    def give_up(self, txn_ids: Iterable[TxnId]) -> None:
+    def abort(self, txn_ids: Iterable[TxnId]) -> None:
         """These may have lost bodies: whichever is in flight is rolled back, and soon.
 
         One that is prepared is not ours to end. If it has lost something, its readers will see that

@@ -7,8 +7,9 @@ Next: broker/core/txn/transactions.py
 
 from dataclasses import dataclass
 
-from broker.core.txn.txn_lease import TxnView, over
+from broker.core.txn.txn_lease import is_over
 from broker.core.txn.txn_state import NEXT, TxnEvent, TxnState
+from broker.core.txn.txn_view import TxnView
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import PREPARE_TXN, AppendedInTxn, MessageType, NewMessage
@@ -46,7 +47,7 @@ class TxnSession:
 
     def overdue(self, tick: TimeTick, age_ms_max: int) -> bool:
         """Whether its lease, or its life, is over at this tick."""
-        return over(self.context, self.last_tick, tick, age_ms_max)
+        return is_over(self.context, self.last_tick, tick, age_ms_max)
 
     def answer_to(self, message: NewMessage) -> AppendedInTxn | None:
         """Where the first of what is being repeated has landed, once it has a place."""
@@ -65,7 +66,7 @@ class TxnSession:
         )
 
 
-def refusal_of(session: TxnSession, event: TxnEvent) -> Refusal | None:
+def state_refusal(session: TxnSession, event: TxnEvent) -> Refusal | None:
     """What the table of states has against this event."""
     code = NEXT[session.state][event]
     if not isinstance(code, StreamingCode):
@@ -74,7 +75,7 @@ def refusal_of(session: TxnSession, event: TxnEvent) -> Refusal | None:
     return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
 
 
-def word_refusal(session: TxnSession, message: NewMessage) -> Refusal | None:
+def sender_refusal(session: TxnSession, message: NewMessage) -> Refusal | None:
     """Why whoever sent this may not prepare or end the transaction.
 
     Of one that has ended the table of states says all there is to say.
@@ -104,7 +105,7 @@ def _client_refusal(session: TxnSession, message: NewMessage) -> Refusal | None:
     return None
 
 
-def waits_for_word(session: TxnSession) -> Refusal:
+def undecided_refusal(session: TxnSession) -> Refusal:
     """Why an exclusive message may not come now."""
     return Refusal(
         StreamingCode.RESOURCE_ACQUIRED,
@@ -140,7 +141,7 @@ def replayed_end(record: Record) -> TxnState:
     return TxnState.ROLLED_BACK if record.body else TxnState.EXPIRED
 
 
-def gone(txn_id: TxnId, why: str) -> Refusal:
+def unknown_txn(txn_id: TxnId, why: str) -> Refusal:
     """It cannot be committed any more, or was long ago."""
     return Refusal(StreamingCode.TRANSACTION_EXPIRED, f"transaction {txn_id} {why}")
 

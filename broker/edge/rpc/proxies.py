@@ -11,7 +11,7 @@ import anyio
 
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
 from broker.model.failure import Refusal, Refused
-from broker.ports.lead import Lead, NoLead
+from broker.ports.leader_check import LeaderCheck, NeverLeader
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 
@@ -69,4 +69,4 @@ class Proxies:
     consumption: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
-    lead: Lead = NoLead()
+    lead: LeaderCheck = NeverLeader()

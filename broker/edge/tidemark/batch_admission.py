@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.core.naming import belongs_to
 from broker.edge.milvus.message_admission import PLAIN_TYPES
-from broker.model.batch import BatchPart, Codec, Durability, Keys, NewBatch
+from broker.model.batch import BatchKeys, BatchPart, Codec, Durability, NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import MessageType
@@ -89,7 +89,7 @@ class BatchAdmission:
         if more:
             properties += shared_properties(more.items())
         producer = ProducerPart(batch.producer, batch.sequence) if batch.producer else None
-        keys = Keys(batch.key_sizes, batch.keys)
+        keys = BatchKeys(batch.key_sizes, batch.keys)
         return NewBatch(
             batch.vchannel,
             kind,
@@ -113,7 +113,7 @@ class BatchAdmission:
 
 def _wrong_sizes(batch: ScannedBatch) -> str:
     """What was meant as a negative size is, without its sign, far more than the body has."""
-    keys = Keys(batch.key_sizes, batch.keys)
+    keys = BatchKeys(batch.key_sizes, batch.keys)
     count, unpacked = len(batch.sizes), sum(batch.sizes)
     if not 0 < count <= BATCH_MESSAGES_MAX:
         return f"a batch of {count} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"

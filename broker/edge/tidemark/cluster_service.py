@@ -16,7 +16,7 @@ from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
-from broker.ports.nodes import Lease
+from broker.ports.nodes import NodeLease
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Cluster/"
@@ -92,7 +92,7 @@ class ClusterService:
         return v1.ReportChannelsResponse()
 
 
-def _encoded(lease: Lease) -> v1.Lease:
+def _encoded(lease: NodeLease) -> v1.Lease:
     return v1.Lease(
         session=lease.session,
         lease_ms=round(lease.lease_s * 1000),

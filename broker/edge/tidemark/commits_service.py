@@ -10,7 +10,7 @@ import anyio
 from grpclib.const import Handler
 
 from broker.coordinator.commit.messages import CommitBatch, CommitView, ListCommits
-from broker.core.txn.batch_commit import asked_wrongly
+from broker.core.txn.batch_commit import commit_problem
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -60,7 +60,7 @@ class CommitsService:
     async def abort(self, request: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
         """INVALID_ARGUMENT for what can be no batch; what is not given up expires."""
         asked = _asked(request)
-        wrong = asked_wrongly(asked)
+        wrong = commit_problem(asked)
         if wrong:
             raise Refused(StreamingCode.INVALID_ARGUMENT, wrong)
         outcomes = await self._give_up(asked)
@@ -84,7 +84,9 @@ class CommitsService:
     async def _give_up(self, asked: BatchCommit) -> Sequence[Appended | Refusal]:
         """What became of those that could be told in time."""
         with anyio.move_on_after(GIVE_UP_S):
-            return tuple((await self._txns.say(TxnCommand.GIVE_UP, asked, asked.txns)).values())
+            return tuple(
+                (await self._txns.send(TxnCommand.ABORT_UNPREPARED, asked, asked.txns)).values()
+            )
         return ()
 
 

@@ -13,7 +13,7 @@ from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refused, StreamingCode
 from broker.node.queries.cut_channels import CHANNELS_MAX
-from broker.ports.lead import Lead
+from broker.ports.leader_check import LeaderCheck
 from broker.ports.meta import MetaError
 from schemas.generated.tidemark import v1
 
@@ -23,7 +23,7 @@ SERVICE = "/tidemark.v1.TimeSync/"
 class HoldsService:
     """HoldBroadcasts, ReleaseBroadcasts."""
 
-    def __init__(self, middleware: Middleware, cut_lock: Proxy, lead: Lead) -> None:
+    def __init__(self, middleware: Middleware, cut_lock: Proxy, lead: LeaderCheck) -> None:
         self._middleware = middleware
         self._cut_lock = cut_lock
         self._lead = lead

@@ -9,7 +9,7 @@ from grpclib.const import Handler
 
 from broker.codec.stored_headers import StoredHeaders
 from broker.core.naming import pchannel_of
-from broker.core.time.span_count import Enough
+from broker.core.time.span_count import SpanLimit
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.append_batches import serve_append
@@ -93,7 +93,7 @@ class LogService:
             request.channels,
             afters * len(request.channels) if len(afters) == 1 else afters,
             TimeTick(request.until_tick),
-            Enough(request.rows_max, request.bytes_max),
+            SpanLimit(request.rows_max, request.bytes_max),
             (request.step_rows, request.step_bytes),
             request.together,
         )

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from actors import ActorDied, StaleTerm
-from broker.core.log.delivery import Item
+from broker.core.log.delivery import DeliveredItem
 from broker.core.naming import belongs_to
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
@@ -148,7 +148,7 @@ class ReadStream:
         responses.append(read_response(last, closed, _position(delivery.cursor)))
         return _frames(responses), False
 
-    def _batches(self, items: Sequence[Item]) -> tuple[list[Sequence[bytes]], bool]:
+    def _batches(self, items: Sequence[DeliveredItem]) -> tuple[list[Sequence[bytes]], bool]:
         """Each batch in parts, as far as they are wanted, and whether one is beyond that."""
         found: list[Sequence[bytes]] = []
         members: list[DeliveredInTxn] = []

@@ -15,21 +15,14 @@ from dataclasses import dataclass, replace
 
 from actors import Actor, Context, Envelope, PlannedRestart
 from broker.core.cluster.channel_lifetime import read_only_refusal
-from broker.core.log.admission import Admission
+from broker.core.log.admission import AdmissionPolicy
 from broker.core.log.backlog import Backlog
+from broker.core.log.log_end import LogEnd, closed_tick, end_after, time_tick_record
 from broker.core.log.mvcc import MvccTicks
-from broker.core.log.sequencer import (
-    Known,
-    LogEnd,
-    Sequenced,
-    barrier_of,
-    closed_tick,
-    end_after,
-    sequence,
-    time_tick_record,
-)
-from broker.core.segments.segment_turn import SegmentTurn
-from broker.core.txn.txn_lease import staged_among
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import Sequenced, barrier_of, sequence
+from broker.core.segments.segment_assigner import SegmentAssigner
+from broker.core.txn.txn_view import staged_usage
 from broker.model.batch import ticks_of
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -88,7 +81,7 @@ class Appender(Actor[_Message]):
     _log: Log
     _tail: Tail
     _end: LogEnd
-    _known: Known
+    _known: WriterState
     _news: TxnReports
     _mvcc: MvccTicks
     _saved: Saved
@@ -102,7 +95,7 @@ class Appender(Actor[_Message]):
         self._node = node
         self._limits = node.limits
         self._meter = node.meters.of(name)
-        self._admission = Admission(name, node.limits.message_bytes_max)
+        self._admission = AdmissionPolicy(name, node.limits.message_bytes_max)
         if access is AccessMode.READ_ONLY:
             self._admission = replace(self._admission, closed=read_only_refusal(name))
         self._backlog = Backlog(node.limits.backlog_bytes_max)
@@ -167,7 +160,7 @@ class Appender(Actor[_Message]):
         serving = self._node.open_channels.find(self._name)
         if serving is None:
             return {}
-        staged = staged_among(self._known.transactions.views())
+        staged = staged_usage(self._known.transactions.views())
         return {
             "next_id": self._end.next_id,
             "closed_tick": serving.tail.closed.tick,
@@ -201,7 +194,7 @@ class Appender(Actor[_Message]):
         log.debug("log opened")
         recovered = await taken_over(self._name, self._log, self._node)
         log.debug("recovered")
-        self._known = Known(recovered.transactions, recovered.producers)
+        self._known = WriterState(recovered.transactions, recovered.producers)
         self._saved = Saved(recovered.saved)
         oldest_id = recovered.transactions.oldest_begin_id
         end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
@@ -262,17 +255,17 @@ class Appender(Actor[_Message]):
             answers.settled([self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
-        turn = self._shards.turn(messages)
+        assigner = self._shards.assigner_for(messages)
         due = self._known.transactions.rollbacks_due(messages)
         count = sum(map(ticks_of, messages)) + due + closes
-        count += 0 if turn is None else turn.ticks_due
+        count += 0 if assigner is None else assigner.ticks_needed
         try:
             first_tick = await self._take(count, barrier_of(messages))
         except Refused as error:
             answers.settled([error.refusal] * len(messages))
             return
         tick = TimeTick(first_tick + count - 1) if closes else None
-        sequenced = self._sequence(messages, first_tick, turn)
+        sequenced = self._sequence(messages, first_tick, assigner)
         records = self._with_tick(sequenced, tick)
         try:
             await self._store(records, sequenced, answers)
@@ -286,12 +279,12 @@ class Appender(Actor[_Message]):
         self._news.stored()
 
     def _sequence(
-        self, messages: Sequence[NewMessage], first_tick: TimeTick, turn: SegmentTurn | None
+        self, messages: Sequence[NewMessage], first_tick: TimeTick, assigner: SegmentAssigner | None
     ) -> Sequenced:
-        if turn is not None:
-            first_tick = turn.begin(first_tick)
+        if assigner is not None:
+            first_tick = assigner.begin(first_tick)
         end, admission = self._end, self._admission
-        return sequence(messages, first_tick, end, admission, self._known, turn)
+        return sequence(messages, first_tick, end, admission, self._known, assigner)
 
     def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
         """The group's records, and one for the tick when messages came since the last stored one.

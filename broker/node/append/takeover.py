@@ -9,8 +9,8 @@ import logging
 from dataclasses import dataclass
 
 from broker.core.log.log_recovery import RecoveryState
-from broker.core.log.numbered_producers import Producers
-from broker.core.segments.segment_recovery import recovered_shards
+from broker.core.log.numbered_producers import NumberedProducers
+from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_table import SegmentTable
 from broker.core.txn.transactions import Transactions
 from broker.model.failure import Refused, StreamingCode
@@ -32,7 +32,7 @@ class RecoveredChannel:
 
     transactions: Transactions
     shards: SegmentTable
-    producers: Producers
+    producers: NumberedProducers
     saved: WalCheckpoint | None
 
 
@@ -67,7 +67,7 @@ def _shards(state: RecoveryState, transactions: Transactions, limits: NodeLimits
         for txn_id, effects in state.pending().items()
         if (session := transactions.find(txn_id)) is not None
     }
-    return recovered_shards(
+    return recovered_segments(
         tuple(state.objects.vchannels.values()),
         tuple(state.objects.segments.values()),
         pending,

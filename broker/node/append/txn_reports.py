@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 
 from actors import ActorError, Context, Envelope
 from broker.core.txn.transactions import Transactions
-from broker.core.txn.txn_lease import TxnView
+from broker.core.txn.txn_view import TxnView
 from broker.model.ids import TimeTick
 from broker.node.appender_messages import (
     ExpireTxns,
@@ -58,9 +58,9 @@ class TxnReports:
         A TxnMonitor that is away hears of it later, or finds out for itself if that is too much.
         """
         transactions = self._transactions
-        turned = self._untold + transactions.take_turned()
-        due = beats or transactions.moved_count >= MOVED_MAX
-        moved = transactions.take_moved() if due else ()
+        turned = self._untold + transactions.take_begun_or_ended()
+        due = beats or transactions.grown_count >= MOVED_MAX
+        moved = transactions.take_grown() if due else ()
         if not (turned or moved):
             return
         try:

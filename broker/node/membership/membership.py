@@ -19,7 +19,7 @@ from broker.node.directory_messages import CloseAllChannels, DirectoryMessage
 from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.state.pause import ConsumptionPause
 from broker.node.state.write_lease import WriteLease
-from broker.ports.nodes import Enrolment, Lease
+from broker.ports.nodes import NodeLease, NodeRegistration
 
 BEATS_PER_LEASE = 5
 LEASE_SHARE = 0.9
@@ -56,7 +56,7 @@ class Membership(Actor[MembershipMessage]):
     def __init__(
         self,
         node: NodeId,
-        enrolment: Enrolment,
+        enrolment: NodeRegistration,
         write_lease: WriteLease,
         pause: ConsumptionPause,
         join: ClusterJoin,
@@ -68,7 +68,7 @@ class Membership(Actor[MembershipMessage]):
         self._pause = pause
         self._join = join
         self._directory = directory
-        self._lease: Lease | None = None
+        self._lease: NodeLease | None = None
         self._stopping = self._lost = False
         self._failures = self._sessions = 0
         self._began_s = 0.0
@@ -121,14 +121,14 @@ class Membership(Actor[MembershipMessage]):
         except Refused as error:
             self._failed(error.refusal)
 
-    async def _ask(self) -> Lease:
+    async def _ask(self) -> NodeLease:
         if self._lease is None:
             return await self._enrolment.register(FIRST_CALL_S)
         return await self._enrolment.renew(
             self._lease.session, self._call_s(), stopping=self._stopping
         )
 
-    def _take(self, lease: Lease, asked_s: float) -> None:
+    def _take(self, lease: NodeLease, asked_s: float) -> None:
         if self._failures:
             log.warning("the coordinator answers again", node=self._node, failures=self._failures)
         if self._lease is None:

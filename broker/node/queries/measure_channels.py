@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 
 from broker.core.naming import pchannel_of
-from broker.core.time.span_count import Enough, Grain, SpanCount
+from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.model.failure import invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
-from broker.model.measured import BroadcastCopy, MeasuredChannel, RecordHead, SetMark
+from broker.model.measured import AtomicMember, MeasuredChannel, RecordHead, SetMark
 from broker.node.directory_messages import Located
 from broker.node.queries.cut_channels import CHANNELS_MAX, LocateChannel, close_up_to
 from broker.ports.headers import Headers
@@ -44,7 +44,7 @@ class Question:
     channels: Sequence[str]
     afters: Sequence[TimeTick]
     until: TimeTick
-    enough: Enough
+    enough: SpanLimit
     step: tuple[int, int]
     together: Collection[str]
 
@@ -54,7 +54,7 @@ class Answer:
     """What the walks have counted so far."""
 
     channels: dict[str, MeasuredChannel] = field(default_factory=dict)
-    copies: list[BroadcastCopy] = field(default_factory=list)
+    copies: list[AtomicMember] = field(default_factory=list)
 
 
 async def measure_channels(locate: LocateChannel, headers: Headers, question: Question) -> Answer:
@@ -71,7 +71,7 @@ async def measure_channels(locate: LocateChannel, headers: Headers, question: Qu
     together = frozenset(question.together) or frozenset(question.channels)
     deadline_s = anyio.current_time() + MEASURE_S
     steps_max = STEPS_MAX // len(question.channels)
-    grain = Grain(
+    grain = StepSize(
         question.step[0] or ROWS_UNLIMITED,
         question.step[1],
         max(STEPS_OF_ONE_MIN, min(STEPS_OF_ONE_MAX, steps_max)),
@@ -124,7 +124,7 @@ class _Walk:
     def __init__(
         self, place: Located, measuring: SpanCount, headers: Headers, together: frozenset[str]
     ) -> None:
-        self.copies: list[BroadcastCopy] = []
+        self.copies: list[AtomicMember] = []
         self.copies_max = COPIES_MAX
         self._view = place.view
         self._measuring = measuring
@@ -188,7 +188,7 @@ class _Walk:
         if self._is_in_span(tick):
             counts = [count for it, count in mark.counts.items() if self._is_together(it)]
             of = sum(counts) if mark.counts else mark.total
-            self.copies.append(BroadcastCopy(BroadcastId(number), place, tick, of))
+            self.copies.append(AtomicMember(BroadcastId(number), place, tick, of))
 
     def _is_together(self, vchannel: str) -> bool:
         return vchannel in self._together or pchannel_of(vchannel) in self._together

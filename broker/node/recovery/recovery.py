@@ -19,7 +19,7 @@ import anyio
 from actors import Actor, Context, Envelope
 from broker.model.ids import PChannelName
 from broker.model.record import Record
-from broker.model.snapshot import Change
+from broker.model.snapshot import SnapshotChange
 from broker.node.recovery.replay import READ_BYTES, Replay, begin, tell
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -62,7 +62,7 @@ class Recovery(Actor[RecoveryMessage]):
         self._node = node
         self._limits = node.limits
         self._replay: Replay | None = None
-        self._change: Change | None = None
+        self._change: SnapshotChange | None = None
         self._saves = self._failures = self._in_a_row = 0
         self._saved_s = 0.0
 

@@ -90,7 +90,7 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
         transactions.stored()
         tell(replay.observe(records))
     transactions.remember(replay.state.finished.all())
-    transactions.give_up(doubtful)
+    transactions.abort(doubtful)
 
 
 def effect_of(headers: Headers) -> EffectOf:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from broker.core.log.numbered_producers import ProducerLimits
-from broker.core.segments.segment_sealing import Pressure, SegmentLimits
+from broker.core.segments.segment_sealing import MemoryShares, SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.ports.wal import Retention
 
@@ -54,7 +54,7 @@ class NodeLimits:
     """Rows for a vchannel on which no collection was created are refused."""
     seal_check_s: float = 60.0
     """Between two looks for segments that are too old, or idle."""
-    pressure: Pressure = Pressure()
+    pressure: MemoryShares = MemoryShares()
     memory_look_s: float = 5.0
     """Between two looks at what grows on all pchannels together."""
     memory_pause_s: float = 30.0

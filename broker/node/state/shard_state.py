@@ -1,15 +1,15 @@
 """The shard state of one pchannel with what it needs of the outside: headers read, chances drawn.
 
 It owns no decision: what a message means is read here, what follows from it is decided in the core.
-Next: broker/core/segments/segment_turn.py
+Next: broker/core/segments/segment_assigner.py
 """
 
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import assert_never
 
+from broker.core.segments.segment_assigner import DecodedEffect, SegmentAssigner, segment_assigner
 from broker.core.segments.segment_table import SegmentTable
-from broker.core.segments.segment_turn import SegmentTurn, Verdict, turn_of
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
 from broker.model.batch import NewBatch
@@ -28,9 +28,9 @@ class ShardState:
         self._headers = headers
         self._chances: Iterator[float] = iter(random.random, None)
 
-    def turn(self, messages: Sequence[NewMessage]) -> SegmentTurn | None:
-        """The turn of a group; None, at next to no cost, when it concerns no segment."""
-        return turn_of(self.shards, messages, self._read, self._headers, self._chances)
+    def assigner_for(self, messages: Sequence[NewMessage]) -> SegmentAssigner | None:
+        """The segment assigner of a group; None, at almost no cost, if no message needs one."""
+        return segment_assigner(self.shards, messages, self._read, self._headers, self._chances)
 
     def seal(self, about: SealOverdue | SealSegments, tick: TimeTick) -> None:
         """Their Flush goes with the next group, or with the next tick."""
@@ -48,7 +48,7 @@ class ShardState:
             committed = each.state is TxnState.COMMITTED
             self.shards.release(each.context.id, committed=committed)
 
-    def _read(self, message: NewMessage) -> Verdict:
+    def _read(self, message: NewMessage) -> DecodedEffect:
         """UNRECOVERABLE when nobody could: older clients repeat any other refusal for ever."""
         if isinstance(message, NewBatch):
             return Refusal(

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.node.appender_messages import AppendOutcome
 from broker.ports.wal import (
-    Closed,
     Corrupt,
     Fenced,
+    LogClosed,
     OutOfRange,
     UnknownFormat,
     WriterFailed,
@@ -33,7 +33,7 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(StreamingCode.CHANNEL_FENCED, str(error))
         case WriterFailed():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"storage refused: {error}")
-        case Closed():
+        case LogClosed():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"{error}; locate the channel again")
         case Corrupt() | UnknownFormat():
             return Refusal(StreamingCode.UNRECOVERABLE, str(error))

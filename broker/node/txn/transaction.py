@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope
-from broker.core.txn.txn_lease import TxnView, lease_left_ms
+from broker.core.txn.txn_lease import lease_left_ms
+from broker.core.txn.txn_view import TxnView
 from broker.model.ids import PChannelName
 from broker.node.appender_messages import ExpireTxns, ShowTxns
 from broker.node.state.node_runtime import NodeRuntime

@@ -24,8 +24,8 @@ from actors import (
     Ref,
     Restart,
 )
-from broker.core.txn.txn_lease import TxnView
 from broker.core.txn.txn_state import TxnState
+from broker.core.txn.txn_view import TxnView
 from broker.model.ids import PChannelName, TxnId
 from broker.node.appender_messages import ShowTxns
 from broker.node.state.node_runtime import NodeRuntime

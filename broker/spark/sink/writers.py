@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from broker.client import StagedPart
-from broker.model.stage import ONE_RUN, StageName
+from broker.model.stage import ONE_RUN_PREFIX, StageName
 from broker.spark.refusals import NotSupported, told_to_spark
 from broker.spark.sink.sink_options import SinkOptions
 from broker.spark.sink.staged_rows import abort, commit, stage
@@ -80,7 +80,7 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise NotSupported("mode overwrite: a log is not overwritten; use append")
         self._options = options
-        self._app = options.app or f"{ONE_RUN}spark-batch-{uuid4()}"
+        self._app = options.app or f"{ONE_RUN_PREFIX}spark-batch-{uuid4()}"
         self._run = _new_run()
 
     @told_to_spark()

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.record import Record
-from broker.ports.wal import Closed, LogBounds, Retention, WalError
+from broker.ports.wal import LogBounds, LogClosed, Retention, WalError
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.log_opening import FIRST_SUFFIX, mark_name
 from broker.wal.segmented.reader import Reader
@@ -98,7 +98,7 @@ class SegmentedLog:
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise Closed(self._claim.channel)
+            raise LogClosed(self._claim.channel)
 
 
 def _call_back(loop: asyncio.AbstractEventLoop, when_written: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
-from broker.model.batch import NO_KEYS, BatchPart, Codec, Keys
+from broker.model.batch import NO_KEYS, BatchKeys, BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
@@ -242,7 +242,7 @@ def _batch_at(buffer: bytes, at: int, offset: int, version: int) -> BatchPart:
     return BatchPart(
         buffer[at + _BATCH.size : producer_at],
         Codec(codec),
-        Keys(sizes, buffer[body_at : body_at + key_bytes]) if keys else NO_KEYS,
+        BatchKeys(sizes, buffer[body_at : body_at + key_bytes]) if keys else NO_KEYS,
         numbered,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
 from broker.ports.files import File, Files
-from broker.ports.wal import Closed, Fenced, LogBounds, Retention, WalError
+from broker.ports.wal import Fenced, LogBounds, LogClosed, Retention, WalError
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.preallocation import PreallocatedFile, Preallocator, commit
@@ -153,7 +153,7 @@ class Writer:
 
     def close(self) -> None:
         """Seal, so that the next opening need not scan. Errors are of no account: it can."""
-        failed, self._final = self._final, self._final or Closed(self._claim.channel)
+        failed, self._final = self._final, self._final or LogClosed(self._claim.channel)
         try:
             self._blanks.discard()
             if failed is None:

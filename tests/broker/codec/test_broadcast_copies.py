@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.codec.broadcast_copies import NodeCopies, new_message
-from broker.model.broadcast import Broadcast, Copy, ResourceKey
+from broker.model.broadcast import Broadcast, BroadcastCopy, ResourceKey
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import (
@@ -28,7 +28,7 @@ GONE = Refusal(StreamingCode.ON_SHUTDOWN, "the node is stopping")
 
 
 def test_a_copy_is_the_shared_message_with_its_vchannel_and_the_keys_that_are_held() -> None:
-    copies = [new_message(Copy(BroadcastId(7), vchannel, ASKED)) for vchannel in V]
+    copies = [new_message(BroadcastCopy(BroadcastId(7), vchannel, ASKED)) for vchannel in V]
     for vchannel, copy in zip(V, copies, strict=True):
         stored = common.ImmutableMessage.parse(copy.body)
         header = read_broadcast_header(stored.properties.pop("_bh"))
@@ -78,8 +78,8 @@ def copies_at(**nodes: Node) -> NodeCopies:
     return NodeCopies(owners)
 
 
-def copy(vchannel: str, size: int = 9) -> Copy:
-    return Copy(BroadcastId(7), VChannelName(vchannel), replace(ASKED, size=size))
+def copy(vchannel: str, size: int = 9) -> BroadcastCopy:
+    return BroadcastCopy(BroadcastId(7), VChannelName(vchannel), replace(ASKED, size=size))
 
 
 async def test_each_node_gets_the_copies_of_its_pchannels_and_outcomes_keep_the_order() -> None:

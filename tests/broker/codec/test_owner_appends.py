@@ -8,7 +8,7 @@ import pytest
 
 from broker.codec.owner_appends import append_at_owners
 from broker.codec.staged_votes import NodeStagedTxns
-from broker.core.txn.batch_commit import FINAL, AppCommits, CommitState, begun, heard
+from broker.core.txn.batch_commit import FINAL, AppRecord, CommitState, advanced, started
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TxnId, VChannelName
 from broker.model.message import Appended, MessageType, NewMessage
@@ -54,9 +54,9 @@ async def test_a_commit_goes_on_after_a_refused_call_whatever_its_code(
     code: StreamingCode, state: CommitState
 ) -> None:
     asked = BatchCommit("app", 3, (StagedTxn(V, TxnId(1), 0, 0),))
-    attempt = begun(AppCommits("app"), asked, 1).attempt
+    attempt = started(AppRecord("app"), asked, 1).attempt
     assert attempt is not None
     owners = Node(Refusal(code, "no request came within 30 s"), each=False).owners
-    outcomes = await NodeStagedTxns(owners).say(TxnCommand.COMMIT, asked, asked.txns)
+    outcomes = await NodeStagedTxns(owners).send(TxnCommand.COMMIT, asked, asked.txns)
     before = replace(attempt, state=state)
-    assert heard(before, outcomes) == before
+    assert advanced(before, outcomes) == before

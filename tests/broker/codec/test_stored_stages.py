@@ -87,15 +87,15 @@ def test_a_begin_of_no_possible_stage_is_refused(text: str) -> None:
     [
         (TxnCommand.PREPARE, PREPARE_TXN, NAME),
         (TxnCommand.COMMIT, MessageType.COMMIT_TXN, NAME),
-        (TxnCommand.ROLL_BACK, MessageType.ROLLBACK_TXN, NAME),
-        (TxnCommand.GIVE_UP, MessageType.ROLLBACK_TXN, None),
+        (TxnCommand.ABORT, MessageType.ROLLBACK_TXN, NAME),
+        (TxnCommand.ABORT_UNPREPARED, MessageType.ROLLBACK_TXN, None),
     ],
 )
 async def test_a_word_is_a_message_to_the_owner(
     word: TxnCommand, kind: int, authority: StageName | None
 ) -> None:
     node = Node()
-    outcomes = await NodeStagedTxns(node.owners).say(word, COMMIT, COMMIT.txns)
+    outcomes = await NodeStagedTxns(node.owners).send(word, COMMIT, COMMIT.txns)
     assert list(outcomes) == [TXN_OF]
     (sent,) = node.appended
     assert sent.txn is not None
@@ -108,5 +108,5 @@ async def test_a_word_is_a_message_to_the_owner(
 
 
 async def test_a_process_that_is_no_coordinator_gives_no_word() -> None:
-    (outcome,) = (await NoStagedTxns().say(TxnCommand.PREPARE, COMMIT, COMMIT.txns)).values()
+    (outcome,) = (await NoStagedTxns().send(TxnCommand.PREPARE, COMMIT, COMMIT.txns)).values()
     assert isinstance(outcome, Refusal)

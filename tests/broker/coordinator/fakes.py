@@ -17,7 +17,7 @@ from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, NewMessage
-from broker.ports.meta import Conflict, Entry, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 
 ROOT = "/coordinator"
 NAMES = pchannel_names("by-dev", 4)
@@ -34,11 +34,11 @@ class ShakyStore:
         self.delay_s = 0.0
         self._clock = clock
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         await self._pass()
         return await self.inner.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         await self._pass()
         return await self.inner.list(prefix)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from broker.ports.meta import Entry, MetaError, MetaStore
+from broker.ports.meta import MetaEntry, MetaError, MetaStore
 
 
 class Flaky:
@@ -17,10 +17,10 @@ class Flaky:
         self.writes_left: int | None = None
         self.writes = 0
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         return await self._store.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         return await self._store.list(prefix)
 
     async def write(

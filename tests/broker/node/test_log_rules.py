@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.log.delivery import select
+from broker.core.log.delivery import selection_of
 from broker.core.txn.txn_limits import TxnLimits
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TxnId
@@ -172,8 +172,8 @@ def test_whatever_happens_the_log_keeps_its_promises(
             for reader in (lived.early, fresh, deletes):
                 check_events(reader.events)
             assert lived.early.messages == fresh.messages
-            assert seen(fresh) == [it for it in naive(records, select("", ())) if it[3]]
-            narrow = naive(records, select(f"{PCHANNEL}_7v0", DELETES))
+            assert seen(fresh) == [it for it in naive(records, selection_of("", ())) if it[3]]
+            narrow = naive(records, selection_of(f"{PCHANNEL}_7v0", DELETES))
             assert seen(deletes) == [it for it in narrow if it[3]]
             assert deletes.ticks
             assert deletes.ticks[-1].tick >= records[-1].last_tick

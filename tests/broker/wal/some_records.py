@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.model.batch import BatchPart, Codec, Keys
+from broker.model.batch import BatchKeys, BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
@@ -46,7 +46,7 @@ def in_txn(plain: Record) -> Record:
 def batched(plain: Record) -> Record:
     """The same as a batch of payloads, with everything that one can have."""
     count = len(plain.sizes)
-    keys = Keys((0, *[3] * (count - 1)), b"ab" * (count - 1))
+    keys = BatchKeys((0, *[3] * (count - 1)), b"ab" * (count - 1))
     producer = ProducerPart("p", plain.base_id)
     return replace(plain, batch=BatchPart(b"shared", Codec.NONE, keys, producer))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.batch import BatchPart, Codec, Keys
+from broker.model.batch import BatchKeys, BatchPart, Codec
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at
@@ -34,8 +34,10 @@ PARTS = st.builds(
     properties=st.binary(max_size=50),
     codec=st.sampled_from(Codec),
     keys=st.one_of(
-        st.just(Keys()),
-        st.builds(Keys, st.lists(st.integers(0, 9), min_size=1).map(tuple), st.binary(max_size=9)),
+        st.just(BatchKeys()),
+        st.builds(
+            BatchKeys, st.lists(st.integers(0, 9), min_size=1).map(tuple), st.binary(max_size=9)
+        ),
     ),
     producer=st.one_of(
         st.none(),

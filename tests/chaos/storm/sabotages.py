@@ -16,8 +16,8 @@ from broker.client.read.batch_subscription import BatchSubscription
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.codec.broadcast_copies import NodeCopies
 from broker.core.cluster.resource_locks import ResourceLocks
-from broker.core.log import assembler, sequencer
-from broker.core.log.numbered_producers import GroupNumbers
+from broker.core.log import assembler, record_drafts
+from broker.core.log.numbered_producers import GroupSequences
 from broker.core.time import tso
 from broker.model.ids import TimeTick
 from broker.model.message import MessageType
@@ -71,7 +71,7 @@ def planted_in_clients(name: str) -> Iterator[None]:
 
 
 def _stores_repeats() -> Sequence[Patch]:
-    return [(GroupNumbers, "look_up", lambda *_: None)]
+    return [(GroupSequences, "look_up", lambda *_: None)]
 
 
 def _numbers_anew() -> Sequence[Patch]:
@@ -177,14 +177,14 @@ def _syncs_later() -> Sequence[Patch]:
 
 
 def _commits_what_is_rolled_back() -> Sequence[Patch]:
-    record = sequencer._record
+    record = record_drafts._record
 
     def committed(*given: Any) -> Any:
         made = record(*given)
         ends = made.kind == MessageType.ROLLBACK_TXN
         return replace(made, kind=MessageType.COMMIT_TXN) if ends else made
 
-    return [(sequencer, "_record", committed)]
+    return [(record_drafts, "_record", committed)]
 
 
 def _leaves_a_body_out() -> Sequence[Patch]:
@@ -203,9 +203,11 @@ def _leaves_a_body_out() -> Sequence[Patch]:
 def _reserves_twice() -> Sequence[Patch]:
     reserve, calls, given = tso.reserve, itertools.count(1), list[TimeTick]()
 
-    def again(hybrid: tso.Hybrid, count: int, now_ms: int) -> tso.Reserved | tso.SaveFirst:
+    def again(
+        hybrid: tso.HybridClock, count: int, now_ms: int
+    ) -> tso.ReservedTicks | tso.SaveFirst:
         made = reserve(hybrid, count, now_ms)
-        if not isinstance(made, tso.Reserved):
+        if not isinstance(made, tso.ReservedTicks):
             return made
         given.append(made.first)
         return made if next(calls) % EVERY else replace(made, first=given[-2])
@@ -216,7 +218,7 @@ def _reserves_twice() -> Sequence[Patch]:
 def _goes_back() -> Sequence[Patch]:
     started = tso.started
 
-    def earlier(saved_ms: int, bound_ms: int) -> tso.Hybrid:
+    def earlier(saved_ms: int, bound_ms: int) -> tso.HybridClock:
         made = started(saved_ms, bound_ms)
         return replace(made, physical_ms=max(1, made.physical_ms - 2 * tso.WINDOW_MS))
 

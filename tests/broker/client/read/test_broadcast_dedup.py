@@ -9,7 +9,7 @@ from broker.app.paths import DIRECTORY
 from broker.client import connect
 from broker.client.read.broadcast_dedup import BroadcastDedup
 from broker.codec.broadcast_copies import new_message
-from broker.model.broadcast import Copy
+from broker.model.broadcast import BroadcastCopy
 from broker.model.ids import BroadcastId, NodeId, PChannelName, VChannelName
 from broker.model.message import Appended, NewMessage
 from broker.node.control import LocalNode
@@ -22,7 +22,7 @@ V0, V1 = VChannelName(f"{P0}_1v0"), VChannelName(f"{P0}_2v0")
 
 
 def copy(broadcast_id: int, vchannel: VChannelName = V0) -> NewMessage:
-    return new_message(Copy(BroadcastId(broadcast_id), vchannel, ASKED))
+    return new_message(BroadcastCopy(BroadcastId(broadcast_id), vchannel, ASKED))
 
 
 async def test_read_and_read_batches_show_the_first_copy_of_each_vchannel(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import BalancePolicy, NodesChanged, UpdatePolicy
-from broker.core.cluster.balance import Rules
+from broker.core.cluster.balance import BalanceRules
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.ids import NodeId
 from tests.broker.coordinator.assignment.following import (
@@ -20,7 +20,7 @@ from tests.broker.coordinator.assignment.following import (
 from tests.broker.coordinator.fakes import NAMES, FakeNode, make_nodes, run_coordinator
 
 BALANCER = "/coordinator/balancer"
-RULES = Rules(min_interval_ms=0)
+RULES = BalanceRules(min_interval_ms=0)
 LONG_S = 200.0
 
 

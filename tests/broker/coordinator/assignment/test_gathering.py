@@ -3,7 +3,7 @@
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.core.cluster.balance import Rules
+from broker.core.cluster.balance import BalanceRules
 from broker.core.cluster.node_leases import StartupGrace
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.ids import NodeId
@@ -114,7 +114,9 @@ def test_an_owner_that_vanished_has_its_grace_to_come_back() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
         timing = ReconcilerTiming(node_lost_grace_s=30.0)
-        async with await world.start(timing=timing, rules=Rules(allow_rebalance=False)) as system:
+        async with await world.start(
+            timing=timing, rules=BalanceRules(allow_rebalance=False)
+        ) as system:
             lease = await world.register(system, 1)
             before = await follow_until(system, all_assigned)
             other = await world.register(system, 2)

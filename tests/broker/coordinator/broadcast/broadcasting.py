@@ -25,14 +25,14 @@ from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, CUT_LOCK
-from broker.core.cluster.broadcast_state import Task, TaskState
+from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
 from broker.core.naming import pchannel_of
 from broker.meta.memory_store import MemoryMetaStore
-from broker.model.broadcast import Broadcast, Broadcasted, Copy, ResourceKey
+from broker.model.broadcast import Broadcast, BroadcastCopy, Broadcasted, ResourceKey
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.ports.meta import Entry, MetaError
+from broker.ports.meta import MetaEntry, MetaError
 
 ROOT = "/root/broadcaster"
 LOCKS = f"{ROOT}/locks"
@@ -96,11 +96,11 @@ class FaultyStore(MemoryMetaStore):
         super().__init__()
         self.faults = faults
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> MetaEntry | None:
         await self.faults.before()
         return await super().get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, Entry]]:
+    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
         await self.faults.before()
         return await super().list(prefix)
 
@@ -131,7 +131,7 @@ class Logs:
         self._random = random.Random(seed)
         self._tick = 0
 
-    async def append(self, copies: Sequence[Copy]) -> Sequence[Appended | Refusal]:
+    async def append(self, copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
         self.tried_s.append(anyio.current_time())
         return [await self._one(copy) for copy in copies]
 
@@ -139,7 +139,7 @@ class Logs:
         await anyio.sleep(0.001)
         return {it: TimeTick(self.processed_up_to.get(it, 0)) for it in pchannels}
 
-    async def _one(self, copy: Copy) -> Appended | Refusal:
+    async def _one(self, copy: BroadcastCopy) -> Appended | Refusal:
         try:
             await self.faults.before()
         except MetaError as error:
@@ -202,7 +202,7 @@ class Cluster:
     async def locks(self) -> tuple[LockView, ...]:
         return await self.ask(ListLocks())
 
-    async def recorded(self, *states: TaskState) -> list[Task]:
+    async def recorded(self, *states: BroadcastPhase) -> list[BroadcastState]:
         """What the store has, without being a step."""
         records = await BroadcastRecords(_Reader(self.store)).load()
         return [it.task for it in records if not states or it.task.state in states]

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from actors.testing import run_seeded
-from broker.core.cluster.broadcast_state import TaskState
+from broker.core.cluster.broadcast_state import BroadcastPhase
 from broker.model.broadcast import Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId
 from tests.broker.coordinator.broadcast.broadcasting import (
@@ -69,10 +69,10 @@ async def watch_locks(cluster: Cluster) -> None:
     """P30, while it goes on: the unfinished have their keys, and nobody else has."""
     for _ in range(50):
         await anyio.sleep(0.005)
-        before = {it.name for it in await cluster.recorded(TaskState.PENDING)}
+        before = {it.name for it in await cluster.recorded(BroadcastPhase.PENDING)}
         held = {it.owner for it in await cluster.locks() if it.held} - {""}
         after = {it.name for it in await cluster.recorded()}
-        still = {it.name for it in await cluster.recorded(TaskState.PENDING)}
+        still = {it.name for it in await cluster.recorded(BroadcastPhase.PENDING)}
         assert (before & still) <= held <= after
 
 
@@ -91,7 +91,7 @@ async def judge(cluster: Cluster, answers: dict[str, Broadcasted], faults: Fault
     if not faults.struck:
         assert all(len(set(it)) == len(it) for it in map(cluster.logs.on, V)), "no copy twice"
     assert await cluster.locks() == ()
-    assert not await cluster.recorded(TaskState.PENDING)
+    assert not await cluster.recorded(BroadcastPhase.PENDING)
 
 
 def judge_order(cluster: Cluster, ids: dict[str, BroadcastId]) -> None:

@@ -12,7 +12,7 @@ from broker.coordinator.broadcast.broadcast_records import (
     encode_task,
     task_key,
 )
-from broker.core.cluster.broadcast_state import Task, TaskState
+from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
@@ -27,7 +27,7 @@ KEYS = st.builds(ResourceKey, st.sampled_from(ResourceDomain), st.text(), st.boo
 
 
 @st.composite
-def tasks(draw: st.DrawFn) -> Task:
+def tasks(draw: st.DrawFn) -> BroadcastState:
     count = draw(st.integers(1, 4))
     names = tuple(VChannelName(f"p_{it}_1v0") for it in range(count))
     broadcast = Broadcast(
@@ -37,14 +37,14 @@ def tasks(draw: st.DrawFn) -> Task:
     )  # fmt: skip
     landed = tuple(draw(st.lists(st.none() | PLACES, min_size=count, max_size=count)))
     acked = tuple(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
-    return Task(
-        BroadcastId(draw(st.integers(1, 2**63))), draw(st.sampled_from(TaskState)), broadcast,
+    return BroadcastState(
+        BroadcastId(draw(st.integers(1, 2**63))), draw(st.sampled_from(BroadcastPhase)), broadcast,
         landed, acked, draw(st.text()), draw(st.text()), draw(st.booleans()), draw(st.integers(0)),
     )  # fmt: skip
 
 
 @given(tasks())
-def test_a_task_is_read_back_as_it_was(task: Task) -> None:
+def test_a_task_is_read_back_as_it_was(task: BroadcastState) -> None:
     assert decode_task("key", encode_task(task)) == task
 
 
@@ -91,7 +91,9 @@ def test_first_ids_are_far_apart_whatever_races_there_are() -> None:
 def test_a_record_is_made_once_and_replaced_only_as_it_was_read() -> None:
     async def main() -> None:
         records = BroadcastRecords(MemoryMetaStore())
-        task = Task(BroadcastId(1), TaskState.PENDING, Broadcast(5, (), (), b"", 0, "", ""), (), ())
+        task = BroadcastState(
+            BroadcastId(1), BroadcastPhase.PENDING, Broadcast(5, (), (), b"", 0, "", ""), (), ()
+        )
         await records.create([task])
         with pytest.raises(Conflict):
             await records.create([task])

@@ -15,7 +15,7 @@ from broker.coordinator.broadcast.messages import (
     WaitForKey,
 )
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
-from broker.core.cluster.broadcast_state import TaskState
+from broker.core.cluster.broadcast_state import BroadcastPhase
 from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, TimeTick
@@ -190,7 +190,7 @@ def test_tombstones_are_forgotten_by_count_and_by_age_and_their_keys_with_them()
         await anyio.sleep(12.0)
         kept = await cluster.recorded()
         assert [it.id for it in kept] == [it.id for it in answers[2:]]
-        assert all((it.state, it.broadcast.body) == (TaskState.TOMBSTONE, b"") for it in kept)
+        assert all((it.state, it.broadcast.body) == (BroadcastPhase.TOMBSTONE, b"") for it in kept)
         assert (await cluster.broadcast(broadcast("k4", A))).id == answers[4].id
         assert (await cluster.broadcast(broadcast("k0", A))).id > answers[4].id
         await anyio.sleep(90.0)
@@ -233,7 +233,7 @@ def test_copied_broadcasts_call_back_in_order_and_none_overtakes_one_that_waits(
         await anyio.sleep(3.0)
         assert sorted(cluster.called) == [1, 2, 3]
         assert await cluster.locks() == ()
-        assert {it.name for it in await cluster.recorded(TaskState.TOMBSTONE)} == {
+        assert {it.name for it in await cluster.recorded(BroadcastPhase.TOMBSTONE)} == {
             f"src~{number}" for number in (1, 2, 3)
         }
 

@@ -37,9 +37,9 @@ BECOMES = {
     ("prepared", TxnCommand.PREPARE): "prepared",
     ("prepared", TxnCommand.COMMIT): "committed",
     ("committed", TxnCommand.COMMIT): "committed",
-    ("open", TxnCommand.ROLL_BACK): "rolled back",
-    ("prepared", TxnCommand.ROLL_BACK): "rolled back",
-    ("rolled back", TxnCommand.ROLL_BACK): "rolled back",
+    ("open", TxnCommand.ABORT): "rolled back",
+    ("prepared", TxnCommand.ABORT): "rolled back",
+    ("rolled back", TxnCommand.ABORT): "rolled back",
 }
 
 
@@ -65,7 +65,7 @@ class Logs:
     """The last vchannel is served no more when this word comes for the first time."""
     tick: int = 0
 
-    async def say(
+    async def send(
         self, word: TxnCommand, _commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         if word is self.away_at:

@@ -19,12 +19,12 @@ from broker.coordinator.leases.messages import (
     RegisterNode,
     RenewLease,
 )
-from broker.core.cluster.balance import Rules
+from broker.core.cluster.balance import BalanceRules
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, Term
 from broker.ports.meta import MetaStore
-from broker.ports.nodes import Lease, NodeControl
+from broker.ports.nodes import NodeControl, NodeLease
 from tests.broker.coordinator.assignment.following import (
     ASSIGNER,
     all_assigned,
@@ -35,7 +35,7 @@ from tests.broker.coordinator.fakes import NAMES, FakeNode, ShakyStore, make_nod
 
 REGISTRAR = "/coordinator/registrar"
 LEASE_S = 1.0
-STILL = Rules(allow_rebalance=False)
+STILL = BalanceRules(allow_rebalance=False)
 
 
 class World:
@@ -73,19 +73,19 @@ class World:
         }
         return RegisterNode(**(given | changes))  # type: ignore[arg-type]
 
-    async def register(self, system: System, node: int, **changes: object) -> Lease:
+    async def register(self, system: System, node: int, **changes: object) -> NodeLease:
         message = self.registration(node, **changes)
         lease = await system.find(REGISTRAR).ask(message, deadline_s=5.0)
-        assert isinstance(lease, Lease)
+        assert isinstance(lease, NodeLease)
         return lease
 
-    async def renew(self, system: System, node: int, lease: Lease, **more: bool) -> Lease:
+    async def renew(self, system: System, node: int, lease: NodeLease, **more: bool) -> NodeLease:
         message = RenewLease(NodeId(node), lease.session, more.get("stopping", False))
         renewed = await system.find(REGISTRAR).ask(message, deadline_s=5.0)
-        assert isinstance(renewed, Lease)
+        assert isinstance(renewed, NodeLease)
         return renewed
 
-    async def keep(self, system: System, node: int, lease: Lease, until_s: float) -> None:
+    async def keep(self, system: System, node: int, lease: NodeLease, until_s: float) -> None:
         """Renew it well within its time, for so long."""
         while self.clock.monotonic_s() < until_s:
             await self.renew(system, node, lease)

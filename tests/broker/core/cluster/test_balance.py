@@ -8,29 +8,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.cluster.balance import (
-    Carried,
-    Relocation,
-    Rules,
-    Weights,
-    carried,
+    BalanceRules,
+    BalanceWeights,
+    ChannelMove,
+    PlacedChannel,
+    best_node,
     cost,
-    is_rested,
+    layout_of,
     may_move,
-    place,
+    move_interval_over,
     rebalance,
 )
 from broker.model.ids import CollectionId, NodeId, PChannelName, TimeTick
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
-RULES = Rules(min_interval_ms=0)
+RULES = BalanceRules(min_interval_ms=0)
 COUNT = replace(RULES, count_fair=True)
 
 
-def on(node: int, *names: str, vchannels: int = 0, movable: bool = True) -> list[Carried]:
-    return [Carried(PChannelName(name), NodeId(node), vchannels, movable=movable) for name in names]
+def on(node: int, *names: str, vchannels: int = 0, movable: bool = True) -> list[PlacedChannel]:
+    return [
+        PlacedChannel(PChannelName(name), NodeId(node), vchannels, movable=movable)
+        for name in names
+    ]
 
 
-def applied(layout: list[Carried], moves: tuple[Relocation, ...]) -> list[Carried]:
+def applied(layout: list[PlacedChannel], moves: tuple[ChannelMove, ...]) -> list[PlacedChannel]:
     to = {move.name: move.to for move in moves}
     return [replace(it, node=to.get(it.name, it.node)) for it in layout]
 
@@ -38,19 +41,19 @@ def applied(layout: list[Carried], moves: tuple[Relocation, ...]) -> list[Carrie
 def test_the_cost_is_the_sum_of_what_nodes_are_off_and_of_like_pairs() -> None:
     one, two = CollectionId(1), CollectionId(2)
     layout = [
-        Carried(PChannelName("a"), A, 2, frozenset({one, two})),
-        Carried(PChannelName("b"), A, 1, frozenset({one})),
-        Carried(PChannelName("c"), B, 1, frozenset({two})),
+        PlacedChannel(PChannelName("a"), A, 2, frozenset({one, two})),
+        PlacedChannel(PChannelName("b"), A, 1, frozenset({one})),
+        PlacedChannel(PChannelName("c"), B, 1, frozenset({two})),
     ]
     pchannels = (0.5 / 1.5) ** 2 * 2
     vchannels = (1 / 2) ** 2 * 2
-    assert cost(layout, [A, B], Weights()) == pytest.approx(
+    assert cost(layout, [A, B], BalanceWeights()) == pytest.approx(
         0.4 * pchannels + 0.3 * vchannels + 0.01 * 0.5
     )
 
 
 def test_nothing_costs_nothing() -> None:
-    assert cost([], [A, B], Weights()) == 0.0
+    assert cost([], [A, B], BalanceWeights()) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -66,22 +69,22 @@ def test_nothing_costs_nothing() -> None:
 def test_a_channel_that_just_moved_or_lags_or_must_not_stays(
     moved_ms: int, lag_ms: int, allowed: bool, moves: bool
 ) -> None:
-    rules = Rules(allow_rebalance=allowed)
+    rules = BalanceRules(allow_rebalance=allowed)
     mvcc = TimeTick((5000 + lag_ms) << 18)
     assert may_move(moved_ms, 300_000, mvcc, TimeTick(5000 << 18), rules) is moves
 
 
 def test_a_newcomer_goes_where_it_costs_least_and_ties_to_the_smaller_id() -> None:
-    assert place(PChannelName("x"), [], [B, A], RULES) == A
-    assert place(PChannelName("x"), on(1, "a"), [B, A], RULES) == B
-    assert place(PChannelName("x"), on(1, "a"), [B, A], COUNT) == B
-    assert place(PChannelName("x"), on(1, "x", "a"), [B, A], RULES) == B
-    assert place(PChannelName("x"), on(3, "a", "b"), [B, A], RULES) == A
-    assert place(PChannelName("x"), [], [], RULES) is None
+    assert best_node(PChannelName("x"), [], [B, A], RULES) == A
+    assert best_node(PChannelName("x"), on(1, "a"), [B, A], RULES) == B
+    assert best_node(PChannelName("x"), on(1, "a"), [B, A], COUNT) == B
+    assert best_node(PChannelName("x"), on(1, "x", "a"), [B, A], RULES) == B
+    assert best_node(PChannelName("x"), on(3, "a", "b"), [B, A], RULES) == A
+    assert best_node(PChannelName("x"), [], [], RULES) is None
 
 
 @pytest.mark.parametrize("rules", [RULES, COUNT])
-def test_a_new_node_gets_its_share_within_some_rounds(rules: Rules) -> None:
+def test_a_new_node_gets_its_share_within_some_rounds(rules: BalanceRules) -> None:
     layout = on(1, "a", "b", "c") + on(2, "d", "e", "f")
     for _ in range(4):
         layout = applied(layout, rebalance(layout, [A, B, C], rules))
@@ -103,13 +106,13 @@ def test_heavy_channels_are_swapped_when_no_single_move_helps() -> None:
     [([A, B], {"allow_rebalance": False}), ([A], {})],
 )
 def test_nothing_moves_where_it_may_not_or_has_nowhere_to_go(
-    nodes: list[NodeId], changes: dict[str, bool], rules: Rules
+    nodes: list[NodeId], changes: dict[str, bool], rules: BalanceRules
 ) -> None:
     assert rebalance(on(1, "a", "b", "c"), nodes, replace(rules, **changes)) == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rules", [RULES, COUNT])
-def test_what_is_not_movable_stays(rules: Rules) -> None:
+def test_what_is_not_movable_stays(rules: BalanceRules) -> None:
     assert rebalance(on(1, "a", "b", "c", movable=False), [A, B], rules) == ()
 
 
@@ -124,10 +127,10 @@ def test_a_layout_too_large_for_a_wide_search_is_balanced_all_the_same() -> None
 def test_the_layout_is_joined_of_owners_and_vchannels() -> None:
     a, b, gone = PChannelName("a"), PChannelName("b"), PChannelName("gone")
     one = CollectionId(1)
-    layout = carried({b: B, a: A}, [(a, one), (a, one), (gone, one)], [b])
+    layout = layout_of({b: B, a: A}, [(a, one), (a, one), (gone, one)], [b])
     assert layout == (
-        Carried(a, A, 2, frozenset({one}), movable=False),
-        Carried(b, B, 0, frozenset(), movable=True),
+        PlacedChannel(a, A, 2, frozenset({one}), movable=False),
+        PlacedChannel(b, B, 0, frozenset(), movable=True),
     )
 
 
@@ -142,7 +145,7 @@ layouts = st.lists(
     max_size=7,
 ).map(
     lambda rows: [
-        Carried(PChannelName(f"p{index}"), NodeId(node), vchannels, collections, movable)
+        PlacedChannel(PChannelName(f"p{index}"), NodeId(node), vchannels, collections, movable)
         for index, (node, vchannels, collections, movable) in enumerate(rows)
     ]
 )
@@ -150,7 +153,9 @@ layouts = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(layouts, st.sampled_from([RULES, COUNT]))
-def test_rounds_end_at_a_layout_that_no_round_changes(layout: list[Carried], rules: Rules) -> None:
+def test_rounds_end_at_a_layout_that_no_round_changes(
+    layout: list[PlacedChannel], rules: BalanceRules
+) -> None:
     nodes = [A, B, C]
     for _ in range(60):
         moves = rebalance(layout, nodes, rules)
@@ -162,27 +167,29 @@ def test_rounds_end_at_a_layout_that_no_round_changes(layout: list[Carried], rul
         there = [it for it in layout if it.node in nodes]
         after = [it for it in applied(layout, moves) if it.node in nodes]
         if rules is RULES:
-            gain = cost(there, nodes, Weights()) - cost(after, nodes, Weights())
-            assert gain > Weights().tolerance
+            gain = cost(there, nodes, BalanceWeights()) - cost(after, nodes, BalanceWeights())
+            assert gain > BalanceWeights().tolerance
         layout = applied(layout, moves)
     assert rebalance(layout, nodes, rules) == ()
 
 
 @settings(max_examples=30, deadline=None)
 @given(layouts)
-def test_a_settled_layout_has_no_single_move_that_gains(layout: list[Carried]) -> None:
+def test_a_settled_layout_has_no_single_move_that_gains(layout: list[PlacedChannel]) -> None:
     nodes = [A, B, C]
     there = [it for it in layout if it.node in nodes]
     if rebalance(there, nodes, RULES):
         return
-    now = cost(there, nodes, Weights())
+    now = cost(there, nodes, BalanceWeights())
     for each, node in product([it for it in there if it.movable], nodes):
-        moved = applied(there, (Relocation(each.name, node),))
-        assert now - cost(moved, nodes, Weights()) <= Weights().tolerance + 1e-9
+        moved = applied(there, (ChannelMove(each.name, node),))
+        assert now - cost(moved, nodes, BalanceWeights()) <= BalanceWeights().tolerance + 1e-9
 
 
 @given(layouts)
-def test_fair_counts_differ_by_one_at_most_when_everything_may_move(layout: list[Carried]) -> None:
+def test_fair_counts_differ_by_one_at_most_when_everything_may_move(
+    layout: list[PlacedChannel],
+) -> None:
     nodes = [A, B, C, NodeId(4)]
     free = [replace(it, movable=True) for it in layout]
     after = applied(free, rebalance(free, nodes, COUNT))
@@ -193,19 +200,19 @@ def test_fair_counts_differ_by_one_at_most_when_everything_may_move(layout: list
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 200)), max_size=12),
-    st.sampled_from([Rules(), Rules(count_fair=True)]),
+    st.sampled_from([BalanceRules(), BalanceRules(count_fair=True)]),
 )
 def test_nodes_that_come_and_go_move_a_channel_once_in_its_interval_and_rounds_end(
-    changes: list[tuple[int, int]], rules: Rules
+    changes: list[tuple[int, int]], rules: BalanceRules
 ) -> None:
     """Each change takes a node away, or brings it back; its channels go to others at once."""
     here, now_ms = {A, B, C}, 1_000_000_000
     homes = {PChannelName(f"p{number}"): [A, B, C][number % 3] for number in range(7)}
     moved = dict.fromkeys(homes, 0)
 
-    def layout() -> list[Carried]:
+    def layout() -> list[PlacedChannel]:
         return [
-            Carried(name, node, movable=is_rested(moved[name], now_ms, rules))
+            PlacedChannel(name, node, movable=move_interval_over(moved[name], now_ms, rules))
             for name, node in homes.items()
         ]
 
@@ -213,7 +220,7 @@ def test_nodes_that_come_and_go_move_a_channel_once_in_its_interval_and_rounds_e
         now_ms += pause_s * 1000
         here ^= {NodeId(node)}
         for name in [it for it, home in homes.items() if home not in here and here]:
-            chosen = place(name, layout(), here, rules)
+            chosen = best_node(name, layout(), here, rules)
             assert chosen is not None
             homes[name] = chosen
         rounds = 0

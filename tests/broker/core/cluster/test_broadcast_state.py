@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from broker.core.cluster.broadcast_state import (
     TRANSITIONS,
-    Task,
-    TaskState,
-    TaskStep,
-    cured,
+    BroadcastPhase,
+    BroadcastState,
+    BroadcastStep,
+    advanced,
     forgettable,
-    new_task,
+    new_broadcast,
     poisoned,
-    stepped,
+    retried,
     with_ack,
-    with_landed,
+    with_appended,
 )
 from broker.core.cluster.resource_locks import locked_keys
 from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
@@ -42,25 +42,28 @@ PLACES = {vchannel: place(number) for number, vchannel in enumerate(V, start=1)}
 
 def test_the_table_has_these_steps_and_no_others() -> None:
     allowed = {
-        (state, step) for state in TaskState for step in TaskStep if (state, step) in TRANSITIONS
+        (state, step)
+        for state in BroadcastPhase
+        for step in BroadcastStep
+        if (state, step) in TRANSITIONS
     }
     assert allowed == {
-        (TaskState.PENDING, TaskStep.FINISH),
-        (TaskState.REPLICATED, TaskStep.FINISH),
-        (TaskState.TOMBSTONE, TaskStep.FORGET),
+        (BroadcastPhase.PENDING, BroadcastStep.FINISH),
+        (BroadcastPhase.REPLICATED, BroadcastStep.FINISH),
+        (BroadcastPhase.TOMBSTONE, BroadcastStep.FORGET),
     }
-    task = new_task(BroadcastId(1), broadcast())
-    for state in TaskState:
-        for step in TaskStep:
+    task = new_broadcast(BroadcastId(1), broadcast())
+    for state in BroadcastPhase:
+        for step in BroadcastStep:
             if (state, step) not in TRANSITIONS:
                 with pytest.raises(KeyError):
-                    stepped(replace(task, state=state), step, 0)
+                    advanced(replace(task, state=state), step, 0)
 
 
 def test_a_new_task_is_pending_here_and_replicated_when_it_comes_from_elsewhere() -> None:
-    own, copied = (new_task(BroadcastId(7), broadcast(), origin) for origin in ("", "src"))
-    assert (own.state, own.name, own.to_append) == (TaskState.PENDING, "7", V)
-    assert (copied.state, copied.name, copied.to_append) == (TaskState.REPLICATED, "src~7", ())
+    own, copied = (new_broadcast(BroadcastId(7), broadcast(), origin) for origin in ("", "src"))
+    assert (own.state, own.name, own.to_append) == (BroadcastPhase.PENDING, "7", V)
+    assert (copied.state, copied.name, copied.to_append) == (BroadcastPhase.REPLICATED, "src~7", ())
     assert own.unfinished
     assert own.keys == copied.keys == locked_keys([KEY])
     assert own.fingerprint == "content"
@@ -71,7 +74,7 @@ def test_the_first_word_about_a_vchannel_counts_whatever_comes_after_it(
     words: list[tuple[bool, VChannelName, int]], sync_up: bool
 ) -> None:
     """P28, against two dictionaries."""
-    task = new_task(BroadcastId(1), broadcast(sync_up=sync_up))
+    task = new_broadcast(BroadcastId(1), broadcast(sync_up=sync_up))
     landed: dict[VChannelName, Appended] = {}
     acked: set[VChannelName] = set()
     for is_ack, vchannel, number in words:
@@ -82,7 +85,7 @@ def test_the_first_word_about_a_vchannel_counts_whatever_comes_after_it(
             acked.add(vchannel)
         else:
             known = vchannel in landed
-            task = with_landed(task, {vchannel: place(number)})
+            task = with_appended(task, {vchannel: place(number)})
             if not sync_up and not known:
                 acked.add(vchannel)
         landed.setdefault(vchannel, place(number))
@@ -98,47 +101,47 @@ def test_the_first_word_about_a_vchannel_counts_whatever_comes_after_it(
 
 
 def test_an_ack_that_does_not_say_where_counts_only_for_a_copy_that_is_known() -> None:
-    task = new_task(BroadcastId(1), broadcast(sync_up=True))
+    task = new_broadcast(BroadcastId(1), broadcast(sync_up=True))
     assert with_ack(task, V[0], None) is task
-    landed = with_landed(task, {V[0]: place(1)})
+    landed = with_appended(task, {V[0]: place(1)})
     assert with_ack(landed, V[0], None).acked == (True, False, False)
 
 
 def test_the_control_channels_ack_gives_a_task_its_place_and_else_the_last_one() -> None:
-    task = new_task(BroadcastId(1), broadcast())
-    assert with_landed(task, {V[0]: place(1), V[2]: place(3)}).order_tick is None
-    assert with_landed(task, {CONTROL: place(2)}).order_tick == 20
-    without = new_task(BroadcastId(1), broadcast((V[0], V[2])))
-    assert with_landed(without, {V[0]: place(4)}).order_tick is None
-    assert with_landed(without, {V[0]: place(4), V[2]: place(3)}).order_tick == 40
+    task = new_broadcast(BroadcastId(1), broadcast())
+    assert with_appended(task, {V[0]: place(1), V[2]: place(3)}).order_tick is None
+    assert with_appended(task, {CONTROL: place(2)}).order_tick == 20
+    without = new_broadcast(BroadcastId(1), broadcast((V[0], V[2])))
+    assert with_appended(without, {V[0]: place(4)}).order_tick is None
+    assert with_appended(without, {V[0]: place(4), V[2]: place(3)}).order_tick == 40
 
 
 def test_poison_is_cured_or_skipped_and_a_tombstone_takes_no_more_acks() -> None:
-    task = with_landed(new_task(BroadcastId(1), broadcast()), PLACES)
-    assert cured(task) is task
+    task = with_appended(new_broadcast(BroadcastId(1), broadcast()), PLACES)
+    assert retried(task) is task
     sick = poisoned(task, "no schema")
     assert (sick.poison, poisoned(task, "").poison) == ("no schema", "it did not say why")
-    assert cured(sick) == task
+    assert retried(sick) == task
     assert (task.may_finish, sick.may_finish) == (True, False)
-    done, skipped = (stepped(it, TaskStep.FINISH, 5) for it in (task, sick))
+    done, skipped = (advanced(it, BroadcastStep.FINISH, 5) for it in (task, sick))
     assert (done.skipped, skipped.skipped) == (False, True)
-    assert (done.state, done.done_ms, done.broadcast.body) == (TaskState.TOMBSTONE, 5, b"")
+    assert (done.state, done.done_ms, done.broadcast.body) == (BroadcastPhase.TOMBSTONE, 5, b"")
     assert not done.unfinished
     assert not done.may_finish
     assert done.outcome().results == PLACES
     unacked = replace(done, acked=(False,) * 3)
     assert with_ack(unacked, V[0], place(1)) is unacked
-    assert stepped(done, TaskStep.FORGET, 6).state is TaskState.DONE
+    assert advanced(done, BroadcastStep.FORGET, 6).state is BroadcastPhase.DONE
 
 
 def test_missing_copies_are_appended_unless_the_task_is_in_quarantine() -> None:
-    task = new_task(BroadcastId(1), broadcast())
+    task = new_broadcast(BroadcastId(1), broadcast())
     assert (task.appends, poisoned(task, "no schema").appends) == (True, False)
-    assert not with_landed(task, PLACES).appends
+    assert not with_appended(task, PLACES).appends
 
 
-def tombstone(number: int, done_ms: int) -> Task:
-    return stepped(new_task(BroadcastId(number), broadcast()), TaskStep.FINISH, done_ms)
+def tombstone(number: int, done_ms: int) -> BroadcastState:
+    return advanced(new_broadcast(BroadcastId(number), broadcast()), BroadcastStep.FINISH, done_ms)
 
 
 @given(

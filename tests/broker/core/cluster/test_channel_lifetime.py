@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from broker.core.cluster.channel_lifetime import (
     ASKED_TERM_MAX,
     NEVER_SEEN,
-    Lifetime,
+    ChannelLifetime,
     NoAnswerYet,
     ServingState,
+    answer_for,
+    call_refusal,
     channel_refusal,
     closed,
     expect,
     failed,
-    locate,
     opened,
     read_only_refusal,
-    settle,
 )
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import Term
@@ -37,9 +37,9 @@ def code(answer: object) -> StreamingCode | None:
     return answer.code if isinstance(answer, Refusal) else None
 
 
-def accepted(lifetime: Lifetime, stage: ServingState) -> Lifetime:
+def accepted(lifetime: ChannelLifetime, stage: ServingState) -> ChannelLifetime:
     after = expect(lifetime, stage)
-    assert isinstance(after, Lifetime)
+    assert isinstance(after, ChannelLifetime)
     return after
 
 
@@ -59,36 +59,36 @@ def accepted(lifetime: Lifetime, stage: ServingState) -> Lifetime:
 def test_only_a_later_stage_is_taken(
     expected: ServingState, asked: ServingState, is_taken: bool
 ) -> None:
-    answer = expect(Lifetime(expected, expected), asked)
-    assert isinstance(answer, Lifetime) == is_taken
+    answer = expect(ChannelLifetime(expected, expected), asked)
+    assert isinstance(answer, ChannelLifetime) == is_taken
     assert is_taken or code(answer) is StreamingCode.IGNORED_OPERATION
 
 
 def test_an_assign_waits_until_it_serves() -> None:
     lifetime = accepted(NEVER_SEEN, serve(3))
-    assert settle(lifetime, serve(3)) == NoAnswerYet()
-    assert settle(opened(lifetime, Term(3)), serve(3)) is None
+    assert answer_for(lifetime, serve(3)) == NoAnswerYet()
+    assert answer_for(opened(lifetime, Term(3)), serve(3)) is None
 
 
 def test_an_assign_that_is_overtaken_is_told_so() -> None:
     lifetime = accepted(accepted(NEVER_SEEN, serve(3)), serve(4))
-    assert code(settle(lifetime, serve(3))) is StreamingCode.UNMATCHED_CHANNEL_TERM
+    assert code(answer_for(lifetime, serve(3))) is StreamingCode.UNMATCHED_CHANNEL_TERM
     lifetime = accepted(accepted(NEVER_SEEN, serve(3)), remove(3))
-    assert code(settle(lifetime, serve(3))) is StreamingCode.UNMATCHED_CHANNEL_TERM
+    assert code(answer_for(lifetime, serve(3))) is StreamingCode.UNMATCHED_CHANNEL_TERM
 
 
 def test_a_failed_open_gives_its_error_and_burns_the_term() -> None:
     lifetime = failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN)
-    assert settle(lifetime, serve(3)) == BROKEN
+    assert answer_for(lifetime, serve(3)) == BROKEN
     assert code(expect(lifetime, serve(3))) is StreamingCode.IGNORED_OPERATION
-    assert settle(accepted(lifetime, remove(3)), remove(3)) is None
-    assert settle(opened(accepted(lifetime, serve(4)), Term(4)), serve(4)) is None
+    assert answer_for(accepted(lifetime, remove(3)), remove(3)) is None
+    assert answer_for(opened(accepted(lifetime, serve(4)), Term(4)), serve(4)) is None
 
 
 def test_a_term_that_failed_may_still_come_to_serve() -> None:
     lifetime = opened(failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN), Term(3))
-    assert lifetime == Lifetime(serve(3), serve(3))
-    assert settle(accepted(lifetime, remove(3)), remove(3)) == NoAnswerYet()
+    assert lifetime == ChannelLifetime(serve(3), serve(3))
+    assert answer_for(accepted(lifetime, remove(3)), remove(3)) == NoAnswerYet()
 
 
 def test_news_of_an_older_term_change_nothing() -> None:
@@ -107,18 +107,18 @@ def test_a_channel_that_restarts_by_itself_moves_on() -> None:
 
 def test_a_remove_waits_until_it_is_released() -> None:
     lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
-    assert settle(lifetime, remove(3)) == NoAnswerYet()
-    assert settle(closed(lifetime, Term(3)), remove(3)) is None
+    assert answer_for(lifetime, remove(3)) == NoAnswerYet()
+    assert answer_for(closed(lifetime, Term(3)), remove(3)) is None
 
 
 def test_a_remove_that_is_overtaken_has_succeeded() -> None:
     lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
-    assert settle(accepted(lifetime, serve(4)), remove(3)) is None
+    assert answer_for(accepted(lifetime, serve(4)), remove(3)) is None
 
 
 def test_a_remove_of_a_channel_never_seen_is_taken() -> None:
     lifetime = closed(accepted(NEVER_SEEN, remove(3)), Term(3))
-    assert settle(lifetime, remove(3)) is None
+    assert answer_for(lifetime, remove(3)) is None
 
 
 STEPS = st.lists(
@@ -134,8 +134,10 @@ def test_expectations_never_go_back(steps: list[tuple[object, int, bool]]) -> No
         before = lifetime.expected
         if step is expect:
             answer = expect(lifetime, ServingState(Term(term), removed))
-            assert isinstance(answer, Lifetime) == (ServingState(Term(term), removed) > before)
-            lifetime = answer if isinstance(answer, Lifetime) else lifetime
+            assert isinstance(answer, ChannelLifetime) == (
+                ServingState(Term(term), removed) > before
+            )
+            lifetime = answer if isinstance(answer, ChannelLifetime) else lifetime
         elif step is failed:
             lifetime = failed(lifetime, Term(term), BROKEN)
         else:
@@ -163,7 +165,7 @@ def test_the_checks_before_a_call_come_in_their_order(
 ) -> None:
     term = None if asked is None else Term(asked)
     now = None if serving is None else Term(serving)
-    assert code(locate(name, term, now, closing=closing)) is wanted
+    assert code(call_refusal(name, term, now, closing=closing)) is wanted
 
 
 def test_a_channel_that_is_named_well_is_not_refused() -> None:

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.cluster.node_leases import (
-    Member,
+    NodeMember,
     StartupGrace,
     admit,
-    must_gather,
-    overdue,
+    expired,
+    must_wait_for_nodes,
     renewed,
 )
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 
-HOLDER = Member(NodeId(2), "127.0.0.1:7", pid=70, incarnation="aa", session=5, until_s=10.0)
+HOLDER = NodeMember(NodeId(2), "127.0.0.1:7", pid=70, incarnation="aa", session=5, until_s=10.0)
 
 
-def newcomer(**changes: object) -> Member:
+def newcomer(**changes: object) -> NodeMember:
     return replace(HOLDER, session=0, until_s=99.0, **changes)  # type: ignore[arg-type]
 
 
@@ -46,7 +46,7 @@ def test_another_process_even_with_the_same_pid_is_refused_until_the_lease_is_ov
 
 
 @pytest.mark.parametrize("holder", [None, replace(HOLDER, session=6)])
-def test_a_session_that_is_over_is_not_renewed(holder: Member | None) -> None:
+def test_a_session_that_is_over_is_not_renewed(holder: NodeMember | None) -> None:
     refusal = renewed(holder, 5, 20.0, stopping=False)
     assert isinstance(refusal, Refusal)
     assert refusal.code is StreamingCode.IGNORED_OPERATION
@@ -55,14 +55,14 @@ def test_a_session_that_is_over_is_not_renewed(holder: Member | None) -> None:
 def test_a_node_that_is_stopping_stays_so() -> None:
     stopping = renewed(HOLDER, 5, 20.0, stopping=True)
     assert stopping == replace(HOLDER, until_s=20.0, stopping=True)
-    assert isinstance(stopping, Member)
+    assert isinstance(stopping, NodeMember)
     assert renewed(stopping, 5, 21.0, stopping=False) == replace(stopping, until_s=21.0)
 
 
 @given(st.lists(st.integers(0, 20), max_size=8), st.integers(0, 20))
 def test_overdue_are_exactly_those_whose_time_has_come(ends: list[int], now: int) -> None:
     members = [replace(HOLDER, node=NodeId(i + 1), until_s=end) for i, end in enumerate(ends)]
-    assert [it.until_s for it in overdue(members, now)] == [end for end in ends if end <= now]
+    assert [it.until_s for it in expired(members, now)] == [end for end in ends if end <= now]
 
 
 def ids(*numbers: int) -> frozenset[NodeId]:
@@ -91,4 +91,4 @@ def test_a_cluster_that_starts_waits_for_those_it_expects_or_knows_and_no_longer
     first_s: float,
     waits: bool,
 ) -> None:
-    assert must_gather(patience, here, owned, started_s, first_s) is waits
+    assert must_wait_for_nodes(patience, here, owned, started_s, first_s) is waits

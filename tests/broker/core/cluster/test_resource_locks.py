@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.cluster.resource_locks import ANY_OF_CLUSTER, ResourceLocks, Ticket, locked_keys
+from broker.core.cluster.resource_locks import (
+    ANY_OF_CLUSTER,
+    LockTicket,
+    ResourceLocks,
+    locked_keys,
+)
 from broker.model.broadcast import ResourceDomain, ResourceKey
 
 KEYS = st.builds(
@@ -31,7 +36,7 @@ def conflict(one: tuple[ResourceKey, ...], other: tuple[ResourceKey, ...]) -> bo
     )
 
 
-def naively_held(present: dict[Ticket, tuple[ResourceKey, ...]]) -> set[Ticket]:
+def naively_held(present: dict[LockTicket, tuple[ResourceKey, ...]]) -> set[LockTicket]:
     """Nobody who came before, and is still there, is in the way."""
     return {
         ticket
@@ -46,7 +51,7 @@ def test_those_hold_their_keys_who_conflict_with_nobody_before_them(
 ) -> None:
     """P26, P27 and P31: order by arrival, no needless waiting, somebody can always go on."""
     locks = ResourceLocks()
-    present: dict[Ticket, tuple[ResourceKey, ...]] = {}
+    present: dict[LockTicket, tuple[ResourceKey, ...]] = {}
     for step in steps:
         before = naively_held(present)
         if isinstance(step, list):

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.log.admission import APPENDABLE_TYPES, Admission, covers_pchannel, refusal_of
+from broker.core.log.admission import (
+    APPENDABLE_TYPES,
+    AdmissionPolicy,
+    admission_refusal,
+    covers_pchannel,
+)
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TimeTick, TxnId
 from broker.model.message import PREPARE_TXN, MessageType, NewMessage
@@ -12,19 +17,19 @@ from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
 P = PChannelName("by-dev-rootcoord-dml_3")
-ADMISSION = Admission(P, message_bytes_max=100)
+ADMISSION = AdmissionPolicy(P, message_bytes_max=100)
 GOOD = NewMessage(f"{P}_7v0", MessageType.INSERT, b"body", 4)
 TICK = TimeTick(2_000)
 
 
 def test_what_may_come_is_not_refused() -> None:
-    assert refusal_of(GOOD, TICK, ADMISSION) is None
+    assert admission_refusal(GOOD, TICK, ADMISSION) is None
     assert MessageType.TIME_TICK not in APPENDABLE_TYPES
 
 
 def test_a_closed_pchannel_answers_everything_alike() -> None:
     closed = Refusal(StreamingCode.ON_SHUTDOWN, "closing")
-    assert refusal_of(GOOD, TICK, replace(ADMISSION, closed=closed)) is closed
+    assert admission_refusal(GOOD, TICK, replace(ADMISSION, closed=closed)) is closed
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,7 @@ def test_a_closed_pchannel_answers_everything_alike() -> None:
 )
 def test_what_is_wrong_is_named(change: dict[str, object], code: StreamingCode, words: str) -> None:
     wrong = replace(GOOD, **change)  # type: ignore[arg-type]
-    refusal = refusal_of(wrong, TICK, ADMISSION)
+    refusal = admission_refusal(wrong, TICK, ADMISSION)
     assert refusal is not None
     assert refusal.code is code
     assert words in refusal.cause
@@ -48,14 +53,14 @@ def test_what_is_wrong_is_named(change: dict[str, object], code: StreamingCode, 
 
 def test_an_end_that_names_its_transaction_is_for_that_to_judge() -> None:
     end = replace(GOOD, type=MessageType.COMMIT_TXN, txn=TxnContext(TxnId(5), 0))
-    assert refusal_of(end, TICK, ADMISSION) is None
+    assert admission_refusal(end, TICK, ADMISSION) is None
 
 
 def test_the_word_on_a_staged_transaction_may_have_any_size_its_begin_may_not() -> None:
     of_stage = replace(GOOD, size=101, txn=TxnContext(TxnId(5), 0), stage=StageName("job", 7, 0, 0))
     for kind in (PREPARE_TXN, MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN):
-        assert refusal_of(replace(of_stage, type=kind), TICK, ADMISSION) is None
-    refusal = refusal_of(replace(of_stage, type=MessageType.BEGIN_TXN), TICK, ADMISSION)
+        assert admission_refusal(replace(of_stage, type=kind), TICK, ADMISSION) is None
+    refusal = admission_refusal(replace(of_stage, type=MessageType.BEGIN_TXN), TICK, ADMISSION)
     assert refusal is not None
     assert "101 bytes" in refusal.cause
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.log.assembler import Assembler
-from broker.core.log.delivery import Item, Selection, deliver, prepare, select
+from broker.core.log.delivery import DeliveredItem, Selection, catch_up, deliver, selection_of
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn, NewMessage
 from broker.model.position import MessageTypes, ReadPosition, TimeTickGt
@@ -19,7 +19,7 @@ from tests.broker.core.txn.test_transactions import V, Writer, of, plain
 Seen = tuple[int, int, int, bytes]
 """Id, tick, last confirmed id, body."""
 
-ALL = select("", ())
+ALL = selection_of("", ())
 
 
 @st.composite
@@ -92,7 +92,7 @@ class Reading:
 
     def pull(self, credit: int) -> None:
         if self.assembler is None or self.assembler.next_id != self.cursor.next_id:
-            self.prepare()
+            self.catch_up()
         assert self.assembler is not None
         left = self.holding(self.cursor.next_id)
         picked = deliver(left, self.cursor, self.selection, credit, self.assembler)
@@ -101,7 +101,7 @@ class Reading:
             self.see(item)
         self.cursor = picked.cursor
 
-    def see(self, item: Item) -> None:
+    def see(self, item: DeliveredItem) -> None:
         """Each message by itself, and whether it is a begin or a body; a closed tick is neither."""
         if isinstance(item, ClosedTick):
             return
@@ -119,13 +119,13 @@ class Reading:
             self.found[item.first - item.end][1], self.found[-1][1]
         )  # fmt: skip
 
-    def prepare(self) -> None:
+    def catch_up(self) -> None:
         open_id = self.cursor.open_id
         if open_id is None:
             confirmed_id = self.holding(self.cursor.next_id)[0].last_confirmed_id
             open_id = min(confirmed_id, self.cursor.next_id)
         self.assembler = Assembler(open_id)
-        prepare(self.holding(open_id), self.cursor, self.assembler)
+        catch_up(self.holding(open_id), self.cursor, self.assembler)
         self.cursor = replace(self.cursor, next_id=self.assembler.next_id)
 
     def all(self, credits: list[int], restarts: set[int]) -> list[Seen]:
@@ -143,9 +143,9 @@ class Reading:
 SELECTIONS = st.sampled_from(
     (
         ALL,
-        select(V[0], ()),
-        select(V[1], (MessageTypes(frozenset({3})),)),
-        select("", (TimeTickGt(TimeTick(262_144_012)),)),
+        selection_of(V[0], ()),
+        selection_of(V[1], (MessageTypes(frozenset({3})),)),
+        selection_of("", (TimeTickGt(TimeTick(262_144_012)),)),
         Selection(V[0], TimeTick(0), None, whole=True),
     )
 )
@@ -183,7 +183,7 @@ def test_a_read_after_the_last_confirmed_id_of_any_message_misses_nothing(
     """P7, as Milvus's client resumes: from `_lc` on, with larger ticks only."""
     record = data.draw(st.sampled_from(records))
     each = data.draw(st.sampled_from(list(record.messages())))
-    later = select("", (TimeTickGt(each.tick),))
+    later = selection_of("", (TimeTickGt(each.tick),))
     reading = Reading(records, later, ReadPosition(each.last_confirmed_id))
     assert reading.all([1000], set()) == naive(records, later)
 

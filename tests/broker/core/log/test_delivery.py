@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.log.assembler import Assembler
-from broker.core.log.delivery import Selection, announce, deliver, select
+from broker.core.log.delivery import Selection, announce, deliver, selection_of
 from broker.core.log.txn_members import MESSAGE_OVERHEAD_BYTES
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered
@@ -20,7 +20,7 @@ from broker.model.position import (
 from broker.model.record import Record, RecordSlice
 
 VCHANNELS = ("p_1v0", "p_1v1", "")
-ALL = select("", ())
+ALL = selection_of("", ())
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def naive(log: Log, wanted: str, filters: list[DeliverFilter]) -> list[Delivered
 def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
     log: Log, vchannel: str, filters: list[DeliverFilter], credits: list[int]
 ) -> None:
-    selection = select(vchannel, filters)
+    selection = selection_of(vchannel, filters)
     end = log.records[-1].next_id if log.records else MessageId(1)
     cursor = ReadPosition(log.records[0].base_id if log.records else MessageId(1))
     found: list[Delivered | ClosedTick] = []
@@ -158,7 +158,7 @@ def test_a_type_filter_passes_its_types_and_what_the_log_says_itself() -> None:
     picked = deliver(
         records,
         ReadPosition(MessageId(1)),
-        select("p_1v0", filters),
+        selection_of("p_1v0", filters),
         1 << 20,
         Assembler(MessageId(1)),
     )

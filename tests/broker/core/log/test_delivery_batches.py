@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import Selection, deliver
 from broker.core.log.tail_window import TailWindow
-from broker.model.batch import BatchPart, Codec, Keys
+from broker.model.batch import BatchKeys, BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import ClosedTick, Delivered
 from broker.model.position import ReadPosition
@@ -116,7 +116,7 @@ def test_what_a_record_shares_and_its_keys_are_counted_in_the_tail() -> None:
         Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (1,), b"x",
         batch=BatchPart(b""),
     )  # fmt: skip
-    keys = Keys((5,), b"key!")
+    keys = BatchKeys((5,), b"key!")
     heavy = Record(
         Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (1,), b"x",
         batch=BatchPart(bytes(1000), keys=keys),
@@ -150,11 +150,11 @@ def test_each_message_of_a_record_confirms_itself_or_what_all_of_them_do() -> No
 
 
 def test_keys_add_up_and_come_apart_again() -> None:
-    keys = Keys((0, 4, 1), b"abc")
+    keys = BatchKeys((0, 4, 1), b"abc")
     assert keys.adds_up(3)
     assert keys.split(3) == [None, b"abc", b""]
-    assert Keys().adds_up(5)
-    assert Keys().split(2) == [None, None]
+    assert BatchKeys().adds_up(5)
+    assert BatchKeys().split(2) == [None, None]
     assert not keys.adds_up(2)
-    assert not Keys((2,), b"abc").adds_up(1)
-    assert not Keys((), b"abc").adds_up(1)
+    assert not BatchKeys((2,), b"abc").adds_up(1)
+    assert not BatchKeys((), b"abc").adds_up(1)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.log.delivery import Selection, select
-from broker.core.log.sequencer import end_after, time_tick_record
+from broker.core.log.delivery import Selection, selection_of
+from broker.core.log.log_end import end_after, time_tick_record
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import MessageType
 from broker.model.position import ReadPosition, TimeTickGt
@@ -79,7 +79,7 @@ def test_a_read_from_or_after_the_last_confirmed_id_of_every_message_misses_noth
 ) -> None:
     for record in records:
         for each in record.messages():
-            later = select("", (TimeTickGt(each.tick),))
+            later = selection_of("", (TimeTickGt(each.tick),))
             expected = naive(records, later)
             assert read(records, later, each.last_confirmed_id) == expected
             assert read(records, later, each.last_confirmed_id + 1) == expected

@@ -23,13 +23,13 @@ from broker.model.effect import (
 )
 from broker.model.ids import MessageId, PartitionId, SegmentId, TimeTick, VChannelName
 from broker.model.message import MessageType
-from broker.model.producer_numbers import Produced
+from broker.model.producer_numbers import ProducedBatch
 from broker.model.snapshot import (
-    Change,
     FinishedTxn,
     SegmentSnapshot,
     SegmentState,
     Snapshot,
+    SnapshotChange,
     VChannelSnapshot,
     VChannelState,
     WalCheckpoint,
@@ -59,7 +59,7 @@ class Store:
     segments: dict[int, SegmentSnapshot] = field(default_factory=dict)
     finished: tuple[tuple[FinishedTxn, ...], TimeTick] = ((), TimeTick(0))
 
-    def write(self, change: Change, crash_after: int, rng: random.Random) -> bool:
+    def write(self, change: SnapshotChange, crash_after: int, rng: random.Random) -> bool:
         """Objects in any order, the checkpoint last; whether it came to the end."""
         steps: list[tuple[dict[Any, Any], Any, object]] = [
             *[(self.vchannels, each.name, each) for each in change.vchannels],
@@ -307,7 +307,7 @@ def test_a_snapshot_of_another_log_is_renounced_whole() -> None:
     log.end(log.begin(V[0]))
     foreign = log.state()
     observed(log, foreign)
-    foreign.producers.learn(Produced("p", 0, 1, MessageId(1), TimeTick(5), MessageId(1)))
+    foreign.producers.learn(ProducedBatch("p", 0, 1, MessageId(1), TimeTick(5), MessageId(1)))
     state = Log().state()
     state.renounce(foreign.snapshot())
     change = state.take()
@@ -319,7 +319,7 @@ def test_transactions_and_producers_are_in_a_change_when_they_have_changed() -> 
     log, state = Log(), Log().state()
     log.end(log.begin(V[0]))
     observed(log, state)
-    state.producers.learn(Produced("p", 0, 1, MessageId(1), TimeTick(5), MessageId(1)))
+    state.producers.learn(ProducedBatch("p", 0, 1, MessageId(1), TimeTick(5), MessageId(1)))
     change = state.take()
     assert [each.begin_id for each in change.finished or ()] == [1]
     assert [each.producer for each in change.producers or ()] == ["p"]

@@ -6,21 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.log.admission import Admission
+from broker.core.log.admission import AdmissionPolicy
+from broker.core.log.log_end import LogEnd
 from broker.core.log.numbered_producers import (
     PRODUCER_LENGTH_MAX,
-    GroupNumbers,
+    GroupSequences,
+    NumberedProducers,
     ProducerLimits,
-    Producers,
     produced_by,
 )
-from broker.core.log.sequencer import Known, LogEnd, sequence
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import sequence
 from broker.core.txn.transactions import Transactions
 from broker.model.batch import BatchPart, NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.message import Appended, NewMessage
-from broker.model.producer_numbers import OutOfSequence, Produced, ProducerPart
+from broker.model.producer_numbers import OutOfSequence, ProducedBatch, ProducerPart
 from broker.model.record import Record
 
 P = PChannelName("by-dev-rootcoord-dml_3")
@@ -38,7 +40,7 @@ def batch(producer: str, number: int, count: int = 1, vchannel: str = V) -> NewB
 class Writer:
     """An Appender without its surroundings."""
 
-    producers: Producers = field(default_factory=lambda: Producers(LIMITS))
+    producers: NumberedProducers = field(default_factory=lambda: NumberedProducers(LIMITS))
     records: list[Record] = field(default_factory=list)
     end: LogEnd = LogEnd(Term(1), MessageId(1), TimeTick(1_000 * MS))
 
@@ -47,8 +49,8 @@ class Writer:
             messages,
             TimeTick(self.end.last_tick + 1),
             self.end,
-            Admission(P, message_bytes_max=1000),
-            Known(Transactions(), self.producers),
+            AdmissionPolicy(P, message_bytes_max=1000),
+            WriterState(Transactions(), self.producers),
         )
         self.records += result.records
         self.end = result.end
@@ -152,9 +154,9 @@ def test_who_is_silent_longest_or_too_long_is_forgotten() -> None:
 
 
 def test_a_run_stored_twice_keeps_its_first_place_and_a_window_may_hold_nobody() -> None:
-    first = Produced("a", 0, 2, MessageId(1), TimeTick(10), MessageId(1))
+    first = ProducedBatch("a", 0, 2, MessageId(1), TimeTick(10), MessageId(1))
     for limits, kept in ((LIMITS, (first,)), (ProducerLimits(producers_max=0), ())):
-        producers = Producers(limits)
+        producers = NumberedProducers(limits)
         producers.learn(first)
         producers.learn(replace(first, id=MessageId(9), tick=TimeTick(20)))
         assert producers.runs() == kept
@@ -180,7 +182,7 @@ def test_a_batch_that_nobody_numbered_is_stored_each_time() -> None:
 def test_each_number_is_stored_once_and_answered_as_the_log_says(
     sent: list[tuple[str, int, int]], group: int
 ) -> None:
-    writer = Writer(Producers(ProducerLimits(producers_max=3, runs_max=99)))
+    writer = Writer(NumberedProducers(ProducerLimits(producers_max=3, runs_max=99)))
     messages = [batch(*each) for each in sent]
     outcomes = [
         outcome
@@ -188,7 +190,7 @@ def test_each_number_is_stored_once_and_answered_as_the_log_says(
         for outcome in writer.group(*messages[at : at + group])
     ]
     assert len(outcomes) == len(messages)
-    log: dict[str, list[Produced]] = {"a": [], "b": [], "c": []}
+    log: dict[str, list[ProducedBatch]] = {"a": [], "b": [], "c": []}
     for record in writer.records:
         run = produced_by(record)
         assert run is not None
@@ -209,7 +211,7 @@ def test_what_is_read_back_from_anywhere_is_what_was_known(
 ) -> None:
     writer = Writer()
     next_numbers = {"a": 0, "b": 0, "c": 0}
-    snapshot: tuple[tuple[Produced, ...], TimeTick] = ((), TimeTick(0))
+    snapshot: tuple[tuple[ProducedBatch, ...], TimeTick] = ((), TimeTick(0))
     for at, (name, count) in enumerate(sent):
         outcome = writer.one(batch(name, next_numbers[name], count))
         if isinstance(outcome, OutOfSequence):  # forgotten: it begins anew
@@ -218,7 +220,7 @@ def test_what_is_read_back_from_anywhere_is_what_was_known(
         next_numbers[name] += count
         if at == restored:
             snapshot = writer.producers.runs(), writer.producers.tick
-    again = Producers(LIMITS, *snapshot)
+    again = NumberedProducers(LIMITS, *snapshot)
     for record in writer.records:
         again.replay(record)
     assert again.runs() == writer.producers.runs()
@@ -229,11 +231,11 @@ def test_a_log_that_begins_in_the_middle_of_a_producer_is_known_from_there() -> 
     writer = Writer()
     for number in range(3):
         writer.one(batch("a", number))
-    late = Producers(LIMITS)
+    late = NumberedProducers(LIMITS)
     late.replay(writer.records[2])
     assert isinstance(late.look_up(ProducerPart("a", 2), 1), Appended)
     assert late.look_up(ProducerPart("a", 3), 1) is None
     assert isinstance(late.look_up(ProducerPart("a", 1), 1), OutOfSequence)
-    late.learn(Produced("a", 9, 1, MessageId(50), TimeTick(2_000 * MS), MessageId(50)))
+    late.learn(ProducedBatch("a", 9, 1, MessageId(50), TimeTick(2_000 * MS), MessageId(50)))
     assert isinstance(late.look_up(ProducerPart("a", 2), 1), OutOfSequence)
-    assert GroupNumbers(late).look_up(ProducerPart("a", 10), 1) is None
+    assert GroupSequences(late).look_up(ProducerPart("a", 10), 1) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.log.reader_start import starting_cursor
+from broker.core.log.reader_start import start_position
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
@@ -37,7 +37,7 @@ def offsets(first_id: int, next_id: int) -> ChannelOffsets:
 def test_a_policy_names_a_place_in_the_log(
     policy: DeliverPolicy, first_id: int, wanted: ReadPosition
 ) -> None:
-    assert starting_cursor(policy, offsets(first_id, 20)) == wanted
+    assert start_position(policy, offsets(first_id, 20)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_policy_names_a_place_in_the_log(
 def test_a_place_outside_the_log_is_refused_with_the_range(
     policy: DeliverPolicy, code: StreamingCode
 ) -> None:
-    refusal = starting_cursor(policy, offsets(10, 20))
+    refusal = start_position(policy, offsets(10, 20))
     assert isinstance(refusal, Refusal)
     assert refusal.code is code
     assert "[10, 20)" in refusal.cause

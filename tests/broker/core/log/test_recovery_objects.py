@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, SCHEMAS_MAX, Objects
+from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, SCHEMAS_MAX, RecoveryObjects
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -30,9 +30,9 @@ W = VChannelName("by-dev-rootcoord-dml_0_8v0")
 MS = 1 << 18
 
 
-def made() -> Objects:
+def made() -> RecoveryObjects:
     """Two partitions, with a growing segment in each, and one for deletes."""
-    objects = Objects()
+    objects = RecoveryObjects()
     objects.apply(V, [CollectionCreated(C, (A, B), b"one", 1)], TimeTick(10))
     for id, partition in ((11, A), (12, B)):
         effect = SegmentCreated(C, partition, SegmentId(id), 100, 5, SegmentLevel.ROWS, 1)
@@ -42,7 +42,7 @@ def made() -> Objects:
     return objects
 
 
-def flushed(objects: Objects) -> set[int]:
+def flushed(objects: RecoveryObjects) -> set[int]:
     found = objects.segments.values()
     return {each.id for each in found if each.state is SegmentState.FLUSHED}
 
@@ -100,7 +100,7 @@ def test_a_schema_is_kept_as_long_as_somebody_may_read_by_it() -> None:
 
 
 def test_however_often_a_schema_changes_only_so_many_are_kept() -> None:
-    objects = Objects()
+    objects = RecoveryObjects()
     objects.apply(V, [CollectionCreated(C, (), b"", 0)], TimeTick(1))
     for version in range(1, SCHEMAS_MAX + 10):
         objects.apply(V, [SchemaChanged(C, b"s", version)], TimeTick(1 + version))
@@ -151,7 +151,7 @@ def test_a_dropped_vchannel_may_be_opened_again_and_an_unknown_one_has_nothing()
 
 
 def test_a_segment_that_was_created_before_its_vchannel_was_dropped_is_no_surprise() -> None:
-    objects = Objects()
+    objects = RecoveryObjects()
     objects.apply(V, [CollectionCreated(C, (A,), b"", 1)], TimeTick(10))
     objects.apply(V, [CollectionDropped(C)], TimeTick(20))
     replayed = SegmentCreated(C, A, SegmentId(11), 0, 0, SegmentLevel.ROWS, 1)

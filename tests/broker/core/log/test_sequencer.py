@@ -6,32 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.log.admission import APPENDABLE_TYPES, Admission
-from broker.core.log.numbered_producers import Producers
-from broker.core.log.sequencer import (
-    Known,
-    LogEnd,
-    barrier_of,
-    closed_tick,
-    end_after,
-    sequence,
-    time_tick_record,
-)
+from broker.core.log.admission import APPENDABLE_TYPES, AdmissionPolicy
+from broker.core.log.log_end import LogEnd, time_tick_record
+from broker.core.log.numbered_producers import NumberedProducers
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import barrier_of, sequence
 from broker.core.txn.transactions import Transactions
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
-from broker.model.message import Appended, MessageType, NewMessage
-from broker.model.record import Record
+from broker.model.message import Appended, NewMessage
 
 PCHANNEL = PChannelName("by-dev-rootcoord-dml_3")
 VCHANNELS = (PCHANNEL, f"{PCHANNEL}_7v0", f"{PCHANNEL}_7v1", "", f"{PCHANNEL}_vcchan")
-ADMISSION = Admission(PCHANNEL, message_bytes_max=100, record_bytes_max=60, record_messages_max=4)
+ADMISSION = AdmissionPolicy(
+    PCHANNEL, message_bytes_max=100, record_bytes_max=60, record_messages_max=4
+)
 END = LogEnd(Term(4), MessageId(50), TimeTick(1_000))
 FIRST_TICK = TimeTick(2_000)
 
 
-def known() -> Known:
-    return Known(Transactions(), Producers())
+def known() -> WriterState:
+    return WriterState(Transactions(), NumberedProducers())
 
 
 def new_message(**fields: object) -> NewMessage:
@@ -112,24 +107,6 @@ def test_order_within_a_vchannel_is_kept(messages: list[NewMessage]) -> None:
         assert ids == sorted(ids)
 
 
-@given(MESSAGES)
-def test_a_record_holds_one_vchannel_and_one_type_within_its_limits(
-    messages: list[NewMessage],
-) -> None:
-    for record in sequence(messages, FIRST_TICK, END, ADMISSION, known()).records:
-        assert len(record.sizes) <= ADMISSION.record_messages_max
-        assert len(record.body) <= ADMISSION.record_bytes_max or len(record.sizes) == 1
-
-
-def test_neighbours_of_one_vchannel_and_type_share_a_record() -> None:
-    messages = [new_message(), new_message(vchannel=VCHANNELS[2]), new_message()]
-    result = sequence(messages, FIRST_TICK, END, ADMISSION, known())
-    assert [len(record.sizes) for record in result.records] == [2, 1]
-    assert [outcome.id for outcome in result.outcomes if isinstance(outcome, Appended)] == [
-        50, 52, 51,
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("message", "code", "part"),
     [
@@ -177,19 +154,9 @@ def test_last_confirmed_is_held_back_by_the_oldest_open_transaction(begin: int) 
     assert tick.last_confirmed_id == min(begin, 52)
 
 
-def test_a_tick_record_says_nothing_but_its_tick() -> None:
-    record = time_tick_record(TimeTick(2_000), END)
-    assert record == Record(
-        Term(4), MessageId(50), TimeTick(2_000), MessageId(50), MessageType.TIME_TICK, "", (0,), b""
-    )
-    assert end_after([record], END) == LogEnd(Term(4), MessageId(51), TimeTick(2_000))
-
-
 def test_a_tick_that_is_not_new_is_a_broken_invariant() -> None:
     with pytest.raises(AssertionError):
         sequence([new_message()], TimeTick(1_000), END, ADMISSION, known())
-    with pytest.raises(AssertionError):
-        time_tick_record(TimeTick(1_000), END)
 
 
 def test_the_barrier_of_a_group_is_its_highest() -> None:
@@ -200,16 +167,3 @@ def test_the_barrier_of_a_group_is_its_highest() -> None:
 def test_a_client_may_append_all_but_what_the_log_writes_itself() -> None:
     assert {1, 4, 10, 999}.isdisjoint(APPENDABLE_TYPES)
     assert {2, 3, 5, 37, 800, 900, 901, 902} <= APPENDABLE_TYPES
-
-
-def test_a_tick_without_a_record_carries_what_is_confirmed() -> None:
-    end = replace(END, next_id=MessageId(60))
-    free, held = (
-        closed_tick(TimeTick(2_000), it) for it in (end, replace(end, open_txn_id=MessageId(9)))
-    )
-    assert (free.tick, free.id, free.last_confirmed_id, free.term) == (2_000, 59, 59, 4)
-    assert (held.id, held.last_confirmed_id, held.persisted) == (9, 9, False)
-
-
-def test_no_records_change_nothing() -> None:
-    assert end_after([], END) is END

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.log.txn_members import Members, members_of
+from broker.core.log.txn_members import TxnMembers, members_of
 from broker.core.txn.txn_limits import TxnLimits
-from broker.model.batch import BatchPart, Codec, Keys, NewBatch
+from broker.model.batch import BatchKeys, BatchPart, Codec, NewBatch
 from broker.model.failure import StreamingCode
 from broker.model.ids import TxnId
 from broker.model.message import Appended, AppendedInTxn, Delivered
@@ -71,7 +71,9 @@ def test_batches_count_against_the_limits_of_a_transaction_also_after_a_restart(
     for codec in (Codec.NONE, Codec.LZ4, Codec.ARROW):
         writer = Writer(limits)
         txn = writer.begin()
-        packed = replace(batch_of(txn, *[25] * 4), part=BatchPart(b"p" * 10, codec, Keys((), b"")))
+        packed = replace(
+            batch_of(txn, *[25] * 4), part=BatchPart(b"p" * 10, codec, BatchKeys((), b""))
+        )
         small = replace(packed, body=b"packed", size=110) if codec is Codec.LZ4 else packed
         assert isinstance(writer.one(replace(small, size=110)), AppendedInTxn)
         for _ in range(2):
@@ -89,7 +91,7 @@ def test_a_batch_of_what_is_no_body_or_for_another_vchannel_is_refused() -> None
     assert code(writer.one(batch_of(gone, 1))) is EXPIRED
 
 
-def committed(*bodies: tuple[int, ...] | int) -> Members:
+def committed(*bodies: tuple[int, ...] | int) -> TxnMembers:
     """A number is a body by itself, several are a batch."""
     writer = Writer()
     txn = writer.begin()

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import assert_never
 
-from broker.core.log.admission import Admission
-from broker.core.log.numbered_producers import Producers
-from broker.core.log.sequencer import Known, LogEnd, Sequenced, sequence
+from broker.core.log.admission import AdmissionPolicy
+from broker.core.log.log_end import LogEnd
+from broker.core.log.numbered_producers import NumberedProducers
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import Sequenced, sequence
+from broker.core.segments.segment_assigner import DecodedEffect, segment_assigner
 from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.segments.segment_table import SegmentTable
-from broker.core.segments.segment_turn import Verdict, turn_of
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_state import TxnState
 from broker.model.effect import (
@@ -47,7 +49,7 @@ from broker.model.txn import TxnContext
 
 P = PChannelName("by-dev-rootcoord-dml_3")
 V = (f"{P}_7v0", f"{P}_8v0")
-ADMISSION = Admission(P, message_bytes_max=1000, record_bytes_max=100, record_messages_max=3)
+ADMISSION = AdmissionPolicy(P, message_bytes_max=1000, record_bytes_max=100, record_messages_max=3)
 MS = 1 << 18
 LIMITS = SegmentLimits(segment_bytes=1000, seal_proportion=0.1, row_bytes_min=10)
 """A segment takes between 90 and 100 bytes, and 10 rows."""
@@ -81,14 +83,14 @@ class Book:
     """What each body means: the writing half of `Headers`, without a wire format."""
 
     def __init__(self) -> None:
-        self.meanings: dict[bytes, Verdict] = {}
+        self.meanings: dict[bytes, DecodedEffect] = {}
 
-    def body(self, meaning: Verdict) -> bytes:
+    def body(self, meaning: DecodedEffect) -> bytes:
         body = str(len(self.meanings)).encode()
         self.meanings[body] = meaning
         return body
 
-    def read(self, message: NewMessage) -> Verdict:
+    def read(self, message: NewMessage) -> DecodedEffect:
         return self.meanings[message.body]
 
     def effect_of(self, kind: int, body: bytes) -> Effect | str | None:
@@ -131,15 +133,15 @@ class ShardLog:
         return NewMessage(vchannel, KINDS[type(effect)], self.book.body(effect), size, txn=txn)
 
     def group(self, *messages: NewMessage) -> Sequenced:
-        turn = turn_of(self.shards, messages, self.book.read, self.book, repeat(0.5))
+        assigner = segment_assigner(self.shards, messages, self.book.read, self.book, repeat(0.5))
         first_tick = TimeTick(self.end.last_tick + 1)
         due = self.transactions.rollbacks_due(messages)
         count = len(messages) + due
-        if turn is not None:
-            count += turn.ticks_due
-            first_tick = turn.begin(first_tick)
-        known = Known(self.transactions, Producers())
-        result = sequence(messages, first_tick, self.end, ADMISSION, known, turn)
+        if assigner is not None:
+            count += assigner.ticks_needed
+            first_tick = assigner.begin(first_tick)
+        known = WriterState(self.transactions, NumberedProducers())
+        result = sequence(messages, first_tick, self.end, ADMISSION, known, assigner)
         assert result.end.last_tick < self.end.last_tick + 1 + count
         self.records += result.records
         self.end = result.end
@@ -148,7 +150,7 @@ class ShardLog:
             self.shards.release(each.context.id, committed=committed)
         return result
 
-    def effects(self, first: int = 0) -> list[tuple[Record, TimeTick, Verdict]]:
+    def effects(self, first: int = 0) -> list[tuple[Record, TimeTick, DecodedEffect]]:
         """Every message of the log in order, from a record on, with what it means."""
         return [
             (record, message.tick, self.book.meanings.get(message.body))

@@ -1,7 +1,7 @@
 """What a new owner begins with; whole lives with restarts are in `test_segments.py`."""
 
-from broker.core.segments.segment_recovery import recovered_shards
-from broker.core.segments.segment_sealing import Sealing, SegmentLimits
+from broker.core.segments.segment_recovery import recovered_segments
+from broker.core.segments.segment_sealing import SealReason, SegmentLimits
 from broker.model.effect import ALL_PARTITIONS, Deleted, Inserted, SegmentLevel
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId, VChannelName
 from broker.model.snapshot import (
@@ -54,7 +54,7 @@ def segment(number: int, partition: PartitionId = A, **fields: object) -> Segmen
 
 
 def test_of_two_in_one_partition_the_older_one_is_sealed_again() -> None:
-    shards = recovered_shards(
+    shards = recovered_segments(
         [vchannel()],
         [segment(12), segment(11), segment(13, B), segment(9, state=SegmentState.FLUSHED)],
         {},
@@ -62,7 +62,7 @@ def test_of_two_in_one_partition_the_older_one_is_sealed_again() -> None:
         required=True,
     )
     assert [it.id for it in shards.growing()] == [12, 13]
-    assert {id: it.sealed for id, it in shards.sealed.items()} == {11: Sealing.RECOVERED}
+    assert {id: it.sealed for id, it in shards.sealed.items()} == {11: SealReason.RECOVERED}
     assert shards.growing_bytes == 100
     assert shards.collections[V].schema_version == 4
     assert shards.required
@@ -72,7 +72,7 @@ def test_what_open_transactions_added_counts_and_holds() -> None:
     rows = Inserted(CollectionId(7), A, SegmentId(11), 2, 20, None)
     unknown = Inserted(CollectionId(7), A, SegmentId(99), 2, 20, None)
     pending = {TxnId(1): (V, (rows, unknown, Deleted(CollectionId(7), 3)))}
-    shards = recovered_shards(
+    shards = recovered_segments(
         [vchannel()],
         [segment(11), segment(12, B), segment(13, ALL_PARTITIONS)],
         pending,
@@ -89,7 +89,7 @@ def test_what_open_transactions_added_counts_and_holds() -> None:
 
 
 def test_a_dropped_collection_is_remembered_as_such() -> None:
-    shards = recovered_shards(
+    shards = recovered_segments(
         [vchannel(), vchannel(GONE, VChannelState.DROPPED)], [], {}, SegmentLimits(), required=False
     )
     assert list(shards.collections) == [V]
@@ -99,5 +99,5 @@ def test_a_dropped_collection_is_remembered_as_such() -> None:
 
 
 def test_a_vchannel_without_a_schema_is_at_version_zero() -> None:
-    shards = recovered_shards([vchannel(schemas=())], [], {}, SegmentLimits(), required=False)
+    shards = recovered_segments([vchannel(schemas=())], [], {}, SegmentLimits(), required=False)
     assert shards.collections[V].schema_version == 0

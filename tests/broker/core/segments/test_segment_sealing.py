@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from broker.core.segments.segment_sealing import (
     MIB,
     GrowingSegment,
-    Pressure,
-    Sealing,
+    MemoryShares,
+    SealReason,
     SegmentLimits,
     largest_first,
+    memory_pressure,
     overdue,
-    pressure,
 )
 from broker.model.effect import ALL_PARTITIONS, SegmentLevel
 from broker.model.ids import (
@@ -55,19 +55,19 @@ BIG = {"size_bytes": 16 * MIB + 1}
     ("fields", "after_ms", "why"),
     [
         ({}, DAY - 1, None),
-        ({}, DAY, Sealing.LIFETIME),
+        ({}, DAY, SealReason.LIFETIME),
         ({"binlogs": 32}, 0, None),
-        ({"binlogs": 33}, 0, Sealing.BINLOGS),
+        ({"binlogs": 33}, 0, SealReason.BINLOGS),
         (BIG, 10 * MINUTE - 1, None),
-        (BIG, 10 * MINUTE, Sealing.IDLE),
+        (BIG, 10 * MINUTE, SealReason.IDLE),
         (BIG | {"modified_tick": tick(DAY + MINUTE)}, 10 * MINUTE, None),
         ({"size_bytes": 16 * MIB}, 10 * MINUTE, None),
         (DELETES, 10 * MINUTE - 1, None),
-        (DELETES, 10 * MINUTE, Sealing.LIFETIME),
+        (DELETES, 10 * MINUTE, SealReason.LIFETIME),
     ],
 )
 def test_a_segment_is_sealed_when_it_is_old_idle_or_in_many_pieces(
-    fields: dict[str, object], after_ms: int, why: Sealing | None
+    fields: dict[str, object], after_ms: int, why: SealReason | None
 ) -> None:
     assert overdue(segment(**fields), tick(DAY + after_ms), LIMITS) is why
 
@@ -92,15 +92,15 @@ def test_what_fits_is_decided_by_rows_and_bytes(
     ("growing", "process", "answer"),
     [
         (200, 600, None),
-        (201, 0, (Sealing.GROWING_BYTES, 100)),
-        (201, 601, (Sealing.GROWING_BYTES, 100)),
-        (0, 601, (Sealing.NODE_MEMORY, 100)),
+        (201, 0, (SealReason.GROWING_BYTES, 100)),
+        (201, 601, (SealReason.GROWING_BYTES, 100)),
+        (0, 601, (SealReason.NODE_MEMORY, 100)),
     ],
 )
 def test_a_node_seals_when_it_or_what_grows_takes_too_much(
-    growing: int, process: int, answer: tuple[Sealing, int] | None
+    growing: int, process: int, answer: tuple[SealReason, int] | None
 ) -> None:
-    assert pressure(growing, process, 1000, Pressure()) == answer
+    assert memory_pressure(growing, process, 1000, MemoryShares()) == answer
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(0, 300))

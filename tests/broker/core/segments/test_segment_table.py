@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.log.log_recovery import RecoveryState
-from broker.core.segments.segment_recovery import recovered_shards
-from broker.core.segments.segment_sealing import Sealing
+from broker.core.segments.segment_recovery import recovered_segments
+from broker.core.segments.segment_sealing import SealReason
 from broker.core.segments.segment_table import SegmentTable
 from broker.model.effect import (
     AllFlushed,
@@ -119,7 +119,7 @@ def _happen(log: ShardLog, between: str) -> None:
         case "overdue":
             log.shards.seal_overdue(TimeTick(log.end.last_tick + 700_000 * MS))
         case "pressure":
-            log.shards.seal_some([it.id for it in log.shards.growing()][:1], Sealing.NODE_MEMORY)
+            log.shards.seal_some([it.id for it in log.shards.growing()][:1], SealReason.NODE_MEMORY)
         case "restart":
             _restart(log)
         case _:
@@ -138,7 +138,7 @@ def _restart(log: ShardLog) -> None:
         if (session := log.transactions.find(txn_id)) is not None
     }
     objects = state.objects
-    log.shards = recovered_shards(
+    log.shards = recovered_segments(
         objects.vchannels.values(), objects.segments.values(), pending, LIMITS, required=False
     )
     held, known_held = _held(log.shards), _held(before)

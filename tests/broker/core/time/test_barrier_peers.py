@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.time.barrier_peers import PeerLease, Peers
+from broker.core.time.barrier_peers import BarrierPeers, PeerLease
 
 
 def test_a_peer_is_late_after_half_its_lease_and_overdue_after_all_of_it() -> None:
-    peers = Peers()
+    peers = BarrierPeers()
     peers.join("a", PeerLease(1, 10.0, 100.0))
     peers.join("b", PeerLease(2, 100.0, 100.0))
     for now_s, silent, overdue in [
@@ -23,7 +23,7 @@ def test_a_peer_is_late_after_half_its_lease_and_overdue_after_all_of_it() -> No
 
 
 def test_who_joins_again_has_only_the_later_lease() -> None:
-    peers = Peers()
+    peers = BarrierPeers()
     peers.join("a", PeerLease(1, 10.0, 0.0))
     peers.join("a", PeerLease(2, 5.0, 1.0))
     assert peers.lease_of("a") == PeerLease(2, 5.0, 1.0)
@@ -32,7 +32,7 @@ def test_who_joins_again_has_only_the_later_lease() -> None:
 
 
 def test_who_left_is_neither_late_nor_a_member() -> None:
-    peers = Peers()
+    peers = BarrierPeers()
     peers.join("a", PeerLease(1, 1.0, 0.0))
     peers.leave("a")
     peers.leave("a")
@@ -51,7 +51,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_leases_are_as_the_list_of_sayings_has_it(steps: list[tuple[str, str, int]]) -> None:
-    peers, said, now_s = Peers(), dict[str, float](), 0.0
+    peers, said, now_s = BarrierPeers(), dict[str, float](), 0.0
     for what, name, pause_s in steps:
         now_s += pause_s
         if what == "join":

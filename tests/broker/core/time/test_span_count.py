@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.time.span_count import Enough, Grain, SpanCount
+from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.model.ids import TimeTick
 from broker.model.measured import MeasuredChannel, RecordHead
 from tests.broker.core.time.measured_logs import PCHANNEL, SHARDS, Part, Row, log_of, parts, seen
 
 CHANNELS = (*SHARDS[:2], PCHANNEL)
-ALL = Enough()
-grains = st.builds(Grain, st.integers(1, 40), st.integers(0, 60), st.integers(4, 40))
+ALL = SpanLimit()
+grains = st.builds(StepSize, st.integers(1, 40), st.integers(0, 60), st.integers(4, 40))
 
 
 def walk(
-    heads: list[RecordHead], span: tuple[int, int], grain: Grain, enough: Enough = ALL
+    heads: list[RecordHead], span: tuple[int, int], grain: StepSize, enough: SpanLimit = ALL
 ) -> tuple[dict[str, MeasuredChannel], int]:
     """What was counted, and how many heads it took."""
     ticks = (TimeTick(span[0]), TimeTick(span[1]))
@@ -33,7 +33,7 @@ def up_to(rows: list[Row], channel: str, after: int, tick: int) -> tuple[int, in
 
 @given(parts, st.integers(0, 80), st.integers(1, 200), grains)
 def test_at_the_end_of_each_step_there_is_exactly_what_one_counts_and_nothing_between_steps(
-    happened: list[Part], after: int, length: int, grain: Grain
+    happened: list[Part], after: int, length: int, grain: StepSize
 ) -> None:
     heads, rows = log_of(happened)
     found, _ = walk(heads, (after, after + length), grain)
@@ -52,7 +52,7 @@ def test_at_the_end_of_each_step_there_is_exactly_what_one_counts_and_nothing_be
 
 def test_too_many_steps_become_half_as_many_of_twice_the_size() -> None:
     heads, rows = log_of([("plain", 0, 10, 7)])
-    found, _ = walk(heads, (0, 10_000), Grain(1, 0, steps_max=4))
+    found, _ = walk(heads, (0, 10_000), StepSize(1, 0, steps_max=4))
     steps = found[SHARDS[0]].steps
     assert [step.rows for step in steps] == [4, 8, 10]
     assert [step.rows for step in steps] == [up_to(rows, SHARDS[0], 0, it.tick)[0] for it in steps]
@@ -63,7 +63,7 @@ def test_a_step_is_no_larger_than_its_grain_but_for_one_record_at_one_tick(
     happened: list[Part], grain_rows: int, grain_bytes: int
 ) -> None:
     heads, rows = log_of(happened)
-    found, _ = walk(heads, (0, 10_000), Grain(grain_rows, grain_bytes))
+    found, _ = walk(heads, (0, 10_000), StepSize(grain_rows, grain_bytes))
     for channel, measured in found.items():
         before = (0, 0)
         for step in measured.steps:
@@ -81,7 +81,7 @@ def test_a_walk_stops_once_there_is_enough_and_says_how_far_it_is_exact(
 ) -> None:
     heads, rows = log_of(happened)
     until = 300
-    found, taken = walk(heads, (after, until), Grain(1), Enough(rows_max, bytes_max))
+    found, taken = walk(heads, (after, until), StepSize(1), SpanLimit(rows_max, bytes_max))
     exact = found[PCHANNEL].exact
     counted, size = up_to(rows, PCHANNEL, after, exact)
     assert (found[PCHANNEL].steps[-1].rows if found[PCHANNEL].steps else 0) == counted
@@ -100,7 +100,7 @@ def test_what_is_missing_of_a_transactions_begin_is_estimated_and_its_rows_are_e
 ) -> None:
     heads, rows = log_of(happened)
     later = [head for head in heads if head.last_tick > after]
-    found, _ = walk(later, (after, 10_000), Grain(1))
+    found, _ = walk(later, (after, 10_000), StepSize(1))
     for channel, measured in found.items():
         last = measured.steps[-1].rows if measured.steps else 0
         assert last == up_to(rows, channel, after, 10_000)[0]
@@ -116,20 +116,20 @@ def test_the_bytes_of_a_transaction_that_began_before_the_walk_are_estimated_fro
         ("commit", 0, 1, 0),
     ]
     heads, _ = log_of(happened)
-    found, _ = walk(heads[2:], (0, 10_000), Grain(1))
+    found, _ = walk(heads[2:], (0, 10_000), StepSize(1))
     (step,) = found[SHARDS[0]].steps
     assert (step.rows, step.bytes) == (4, 4 * 5)
 
 
 def test_what_lies_on_another_vchannel_is_passed_over() -> None:
     heads, _ = log_of([("plain", 1, 3, 7), ("plain", 0, 2, 7)])
-    some = SpanCount(SHARDS[:1], (TimeTick(0), TimeTick(10_000)), Grain(1), Enough())
+    some = SpanCount(SHARDS[:1], (TimeTick(0), TimeTick(10_000)), StepSize(1), SpanLimit())
     assert [some.take(it) for it in heads] == [True, True]
     assert [it.rows for it in some.channels()[SHARDS[0]].steps] == [1, 2]
 
 
 def test_only_what_is_measured_is_wanted() -> None:
     span = (TimeTick(0), TimeTick(9))
-    some = SpanCount(SHARDS[:1], span, Grain(1), Enough())
+    some = SpanCount(SHARDS[:1], span, StepSize(1), SpanLimit())
     assert [some.wants(it) for it in ("", *SHARDS[:2])] == [True, True, False]
-    assert SpanCount([PCHANNEL], span, Grain(1), Enough(), PCHANNEL).wants(SHARDS[1])
+    assert SpanCount([PCHANNEL], span, StepSize(1), SpanLimit(), PCHANNEL).wants(SHARDS[1])

@@ -5,10 +5,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.time.span_count import Enough, Grain, SpanCount
+from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.core.time.tick_choice import choose, extended, split, splitting
 from broker.model.ids import BroadcastId, MessageId, TimeTick
-from broker.model.measured import BroadcastCopy, Measured, MeasuredChannel, RecordHead, Step
+from broker.model.measured import AtomicMember, MeasuredChannel, MeasuredSpan, RecordHead, SpanStep
 from broker.model.message import MessageType
 
 AFTER, UNTIL = 5, 60
@@ -27,11 +27,11 @@ copies_of = st.lists(
 
 def measured_of(
     rows: Rows, grain: int, copies: list[dict[str, int]], exact: int = UNTIL, after: int = AFTER
-) -> Measured:
+) -> MeasuredSpan:
     channels: dict[str, MeasuredChannel] = {}
     for name, ticks in rows.items():
         span = (TimeTick(after), TimeTick(exact))
-        measuring = SpanCount([name], span, Grain(grain), Enough())
+        measuring = SpanCount([name], span, StepSize(grain), SpanLimit())
         for number, tick in enumerate(ticks):
             own_id = MessageId(number)
             head = RecordHead(own_id, TimeTick(tick), own_id, 1, MessageType.INSERT, name, 10)
@@ -40,12 +40,12 @@ def measured_of(
         measuring.finish()
         channels |= measuring.channels()
     seen = [
-        BroadcastCopy(BroadcastId(number), name, TimeTick(tick), len(each))
+        AtomicMember(BroadcastId(number), name, TimeTick(tick), len(each))
         for number, each in enumerate(copies)
         for name, tick in each.items()
         if after < tick <= exact
     ]
-    return Measured(TimeTick(after), TimeTick(UNTIL), channels, tuple(seen))
+    return MeasuredSpan(TimeTick(after), TimeTick(UNTIL), channels, tuple(seen))
 
 
 def count(rows: Rows, tick: int) -> int:
@@ -106,16 +106,16 @@ def test_looking_on_from_where_a_look_ended_is_as_looking_once(
 def test_a_repeated_copy_forbids_nothing_that_the_first_ones_do_not() -> None:
     first, again = TimeTick(10), TimeTick(30)
     copies = (
-        BroadcastCopy(BroadcastId(1), "a", first, 2),
-        BroadcastCopy(BroadcastId(1), "b", TimeTick(20), 2),
-        BroadcastCopy(BroadcastId(1), "a", again, 2),
-        BroadcastCopy(BroadcastId(2), "b", TimeTick(40), 2),
+        AtomicMember(BroadcastId(1), "a", first, 2),
+        AtomicMember(BroadcastId(1), "b", TimeTick(20), 2),
+        AtomicMember(BroadcastId(1), "a", again, 2),
+        AtomicMember(BroadcastId(2), "b", TimeTick(40), 2),
     )
     nothing = MeasuredChannel((), TimeTick(UNTIL))
-    whole = Measured(TimeTick(5), TimeTick(UNTIL), {"a": nothing, "b": nothing}, copies)
+    whole = MeasuredSpan(TimeTick(5), TimeTick(UNTIL), {"a": nothing, "b": nothing}, copies)
     assert splitting(whole) == [(10, 20), (40, 40)]
     early = MeasuredChannel((), TimeTick(50))
-    part = Measured(TimeTick(5), TimeTick(UNTIL), {"a": early, "b": nothing}, copies)
+    part = MeasuredSpan(TimeTick(5), TimeTick(UNTIL), {"a": early, "b": nothing}, copies)
     assert splitting(part) == [(10, 20), (40, UNTIL + 1)]
 
 
@@ -126,7 +126,7 @@ def test_a_channel_is_parted_where_steps_end_and_into_about_equal_shares(
     steps, rows = [], 0
     for number, size in enumerate(sizes):
         rows += size
-        steps.append(Step(TimeTick(3 * number + 2), TimeTick(3 * number + 3), rows, rows))
+        steps.append(SpanStep(TimeTick(3 * number + 2), TimeTick(3 * number + 3), rows, rows))
     span = (TimeTick(after), TimeTick(70))
     found = split(MeasuredChannel(tuple(steps), TimeTick(70)), span, parts)
     assert (found[0][0], found[-1][1]) == span

@@ -20,7 +20,7 @@ class Holders(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = NOW_MS
         self.saved_ms = 0
-        self.holders: list[tso.Hybrid] = []
+        self.holders: list[tso.HybridClock] = []
         self.ranges: list[tuple[int, int]] = []
         self.newest: dict[int, int] = {}
 
@@ -38,7 +38,7 @@ class Holders(RuleBasedStateMachine):
     def ticks_are_reserved(self, data: st.DataObject, count: int) -> None:
         which = data.draw(st.integers(0, len(self.holders) - 1))
         match tso.reserve(self.holders[which], count, self.now_ms):
-            case tso.Reserved(after=after, first=first):
+            case tso.ReservedTicks(after=after, first=first):
                 assert first > self.newest.get(which, 0)
                 self.newest[which] = first + count - 1
                 self.holders[which] = after
@@ -46,7 +46,7 @@ class Holders(RuleBasedStateMachine):
             case tso.SaveFirst(bound_ms=bound_ms):
                 self.save(which, bound_ms)
                 again = tso.reserve(self.holders[which], count, self.now_ms)
-                assert isinstance(again, tso.Reserved)
+                assert isinstance(again, tso.ReservedTicks)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
@@ -74,13 +74,13 @@ class Holders(RuleBasedStateMachine):
 TestHolders = Holders.TestCase
 
 
-def fresh(now_ms: int = NOW_MS) -> tso.Hybrid:
+def fresh(now_ms: int = NOW_MS) -> tso.HybridClock:
     return tso.started(0, tso.first_bound(0, now_ms))
 
 
-def take(hybrid: tso.Hybrid, count: int, now_ms: int) -> tso.Reserved:
+def take(hybrid: tso.HybridClock, count: int, now_ms: int) -> tso.ReservedTicks:
     reserved = tso.reserve(hybrid, count, now_ms)
-    assert isinstance(reserved, tso.Reserved)
+    assert isinstance(reserved, tso.ReservedTicks)
     return reserved
 
 
@@ -119,7 +119,7 @@ def test_the_fifth_full_batch_of_a_millisecond_borrows_the_next_one() -> None:
 
 
 def test_borrowing_stops_at_the_durable_bound() -> None:
-    hybrid = tso.Hybrid(NOW_MS, TICK_LOGICAL_MAX, NOW_MS + 1)
+    hybrid = tso.HybridClock(NOW_MS, TICK_LOGICAL_MAX, NOW_MS + 1)
     assert tso.reserve(hybrid, 2, NOW_MS) == tso.SaveFirst(NOW_MS + 1 + tso.WINDOW_MS)
 
 

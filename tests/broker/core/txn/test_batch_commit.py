@@ -8,32 +8,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.txn.batch_commit import (
+    COMMANDS,
     ONE_RUN_MS,
     TICKS_MAX,
     TXNS_MAX,
-    WORDS,
-    AppCommits,
-    Attempt,
+    AppRecord,
+    CommitAttempt,
     CommitState,
-    Done,
-    asked_wrongly,
-    begun,
+    CommittedBatch,
+    aborted,
+    advanced,
+    answer_at_once,
+    commit_problem,
+    expired_apps,
     finished,
-    gave_up,
-    heard,
-    judged,
-    silent,
+    started,
 )
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId, VChannelName
 from broker.model.message import Appended
-from broker.model.stage import ONE_RUN, BatchCommit, BatchCommitted, StagedTxn, TxnCommand
+from broker.model.stage import ONE_RUN_PREFIX, BatchCommit, BatchCommitted, StagedTxn, TxnCommand
 
 V = tuple(VChannelName(f"by-dev-dml_{number}_1v0") for number in range(3))
 GONE, WRONG = StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE
 INNER, BAD = StreamingCode.INNER, StreamingCode.INVALID_ARGUMENT
 PREPARING, COMMITTING = CommitState.PREPARING, CommitState.COMMITTING
-NEW = AppCommits("job")
+NEW = AppRecord("job")
 
 
 def txn(number: int, part: int = 0, attempt: int = 0) -> StagedTxn:
@@ -52,17 +52,17 @@ def refused(code: StreamingCode) -> Refusal:
     return Refusal(code, "no")
 
 
-def attempt_of(known: AppCommits) -> Attempt:
+def attempt_of(known: AppRecord) -> CommitAttempt:
     assert known.attempt is not None
     return known.attempt
 
 
-def after(attempt: Attempt, *outcomes: Appended | Refusal) -> Attempt:
-    return heard(attempt, dict(zip(TXNS, outcomes, strict=False)))
+def after(attempt: CommitAttempt, *outcomes: Appended | Refusal) -> CommitAttempt:
+    return advanced(attempt, dict(zip(TXNS, outcomes, strict=False)))
 
 
 def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed() -> None:
-    preparing = attempt_of(begun(NEW, ASKED, 1))
+    preparing = attempt_of(started(NEW, ASKED, 1))
     assert (preparing.vchannels, preparing.token) == (V, 1)
     some = after(preparing, landed(), refused(INNER))
     assert (some.state, some.left, some.over) == (PREPARING, frozenset(TXNS[1:]), False)
@@ -70,66 +70,68 @@ def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed()
     assert (committing.state, committing.left) == (COMMITTING, frozenset(TXNS))
     some = after(committing, landed(20), refused(INNER), refused(GONE))
     assert (some.left, some.over) == (frozenset(TXNS[1:2]), False)
-    over = heard(some, {TXNS[1]: landed(30)})
+    over = advanced(some, {TXNS[1]: landed(30)})
     assert over.over
     remembered = finished(replace(NEW, attempt=over), 55)
-    assert remembered == AppCommits("job", Done(7, {V[0]: TimeTick(20), V[1]: TimeTick(30)}, 55))
+    assert remembered == AppRecord(
+        "job", CommittedBatch(7, {V[0]: TimeTick(20), V[1]: TimeTick(30)}, 55)
+    )
     assert remembered.outcome(already=False).batch == 7
 
 
 @pytest.mark.parametrize("code", [GONE, WRONG, BAD, StreamingCode.UNRECOVERABLE])
 def test_one_that_cannot_be_prepared_aborts_all(code: StreamingCode) -> None:
-    aborting = after(attempt_of(begun(NEW, ASKED, 1)), landed(), refused(code))
+    aborting = after(attempt_of(started(NEW, ASKED, 1)), landed(), refused(code))
     assert (aborting.state, aborting.left) == (CommitState.ABORTING, frozenset(TXNS))
     assert aborting.refusal is not None
     assert aborting.refusal.code is code
     assert aborting.refusal.cause.startswith("nothing of batch 7 is committed: transaction 101 of")
     known = replace(NEW, attempt=aborting)
-    assert judged(known, ASKED) == aborting.refusal
+    assert answer_at_once(known, ASKED) == aborting.refusal
     over = after(aborting, landed(), refused(GONE), refused(WRONG))
     assert finished(replace(NEW, attempt=over), 5) is None
-    before = AppCommits("job", Done(6, {}, 1), over)
+    before = AppRecord("job", CommittedBatch(6, {}, 1), over)
     assert finished(before, 5) == replace(before, attempt=None)
 
 
 def test_what_is_not_prepared_in_time_is_rolled_back_and_cannot_be_asked_for_again() -> None:
-    aborting = gave_up(attempt_of(begun(NEW, ASKED, 1)), "too long")
+    aborting = aborted(attempt_of(started(NEW, ASKED, 1)), "too long")
     assert aborting.refusal == Refusal(GONE, "too long")
     still = after(aborting, refused(INNER), landed(), refused(INNER))
     assert still.left == {TXNS[0], TXNS[2]}
 
 
 def test_what_a_damaged_log_has_lost_is_named() -> None:
-    committing = after(attempt_of(begun(NEW, ASKED, 1)), *[landed()] * 3)
+    committing = after(attempt_of(started(NEW, ASKED, 1)), *[landed()] * 3)
     over = after(committing, landed(), refused(WRONG), landed())
     assert (over.over, over.lost) == (True, (TXNS[1],))
 
 
 def test_of_very_many_vchannels_it_is_not_remembered_where_they_were_committed() -> None:
     many = {VChannelName(f"v{number}"): TimeTick(1) for number in range(TICKS_MAX + 1)}
-    over = Attempt(ASKED, COMMITTING, frozenset(), ticks=many)
-    assert finished(replace(NEW, attempt=over), 5) == AppCommits("job", Done(7, {}, 5))
+    over = CommitAttempt(ASKED, COMMITTING, frozenset(), ticks=many)
+    assert finished(replace(NEW, attempt=over), 5) == AppRecord("job", CommittedBatch(7, {}, 5))
 
 
 def test_an_empty_batch_is_a_batch() -> None:
-    empty = attempt_of(begun(NEW, BatchCommit("job", 7, ()), 1))
-    assert (empty.over, heard(empty, {}).over) == (False, True)
+    empty = attempt_of(started(NEW, BatchCommit("job", 7, ()), 1))
+    assert (empty.over, advanced(empty, {}).over) == (False, True)
 
 
 def test_what_an_app_that_asks_is_told() -> None:
-    done = AppCommits("job", Done(7, {V[0]: TimeTick(3)}, 1))
-    assert judged(NEW, ASKED) is None
+    done = AppRecord("job", CommittedBatch(7, {V[0]: TimeTick(3)}, 1))
+    assert answer_at_once(NEW, ASKED) is None
     for batch in (6, 7):
-        told = judged(done, replace(ASKED, batch=batch))
+        told = answer_at_once(done, replace(ASKED, batch=batch))
         assert told == BatchCommitted("job", 7, {V[0]: TimeTick(3)}, True)
-    assert judged(done, replace(ASKED, batch=8)) is None
-    busy = begun(done, replace(ASKED, batch=8), 1)
-    assert judged(busy, BatchCommit("job", 8, TXNS[::-1])) is None
+    assert answer_at_once(done, replace(ASKED, batch=8)) is None
+    busy = started(done, replace(ASKED, batch=8), 1)
+    assert answer_at_once(busy, BatchCommit("job", 8, TXNS[::-1])) is None
     for other in (replace(ASKED, batch=9), BatchCommit("job", 8, TXNS[:1])):
-        refusal = judged(busy, other)
+        refusal = answer_at_once(busy, other)
         assert isinstance(refusal, Refusal)
         assert refusal.code is StreamingCode.RESOURCE_ACQUIRED
-    assert isinstance(judged(busy, ASKED), BatchCommitted)
+    assert isinstance(answer_at_once(busy, ASKED), BatchCommitted)
 
 
 @pytest.mark.parametrize(
@@ -147,22 +149,25 @@ def test_what_an_app_that_asks_is_told() -> None:
     ],
 )
 def test_what_can_never_be_is_refused(asked: BatchCommit, why: str) -> None:
-    assert why in asked_wrongly(asked)
-    assert asked_wrongly(ASKED) == ""
+    assert why in commit_problem(asked)
+    assert commit_problem(ASKED) == ""
 
 
 def test_apps_that_are_silent_for_long_are_forgotten() -> None:
-    old, new = AppCommits("old", Done(1, {}, 1000)), AppCommits("new", Done(1, {}, 5000))
-    busy = begun(AppCommits("busy", Done(1, {}, 1000)), BatchCommit("busy", 2, ()), 1)
-    assert silent([old, new, busy, NEW], 6000, 4000) == (old,)
+    old, new = (
+        AppRecord("old", CommittedBatch(1, {}, 1000)),
+        AppRecord("new", CommittedBatch(1, {}, 5000)),
+    )
+    busy = started(AppRecord("busy", CommittedBatch(1, {}, 1000)), BatchCommit("busy", 2, ()), 1)
+    assert expired_apps([old, new, busy, NEW], 6000, 4000) == (old,)
 
 
 def test_an_app_of_one_run_is_forgotten_when_that_run_asks_no_more() -> None:
-    once, job = (AppCommits(it, Done(0, {}, 1000)) for it in (f"{ONE_RUN}a", "job"))
+    once, job = (AppRecord(it, CommittedBatch(0, {}, 1000)) for it in (f"{ONE_RUN_PREFIX}a", "job"))
     month_ms = 30 * 24 * 3600 * 1000
-    assert silent([once, job], 1000 + ONE_RUN_MS, month_ms) == ()
-    assert silent([once, job], 1001 + ONE_RUN_MS, month_ms) == (once,)
-    assert silent([once, job], 6000, 4000) == (once, job)
+    assert expired_apps([once, job], 1000 + ONE_RUN_MS, month_ms) == ()
+    assert expired_apps([once, job], 1001 + ONE_RUN_MS, month_ms) == (once,)
+    assert expired_apps([once, job], 6000, 4000) == (once, job)
 
 
 @dataclass
@@ -182,11 +187,11 @@ class Log:
             ("prepared", TxnCommand.PREPARE): "prepared",
             ("prepared", TxnCommand.COMMIT): "committed",
             ("committed", TxnCommand.COMMIT): "committed",
-            ("open", TxnCommand.ROLL_BACK): "rolled back",
-            ("prepared", TxnCommand.ROLL_BACK): "rolled back",
-            ("rolled back", TxnCommand.ROLL_BACK): "rolled back",
-            ("open", TxnCommand.GIVE_UP): "rolled back",
-            ("rolled back", TxnCommand.GIVE_UP): "rolled back",
+            ("open", TxnCommand.ABORT): "rolled back",
+            ("prepared", TxnCommand.ABORT): "rolled back",
+            ("rolled back", TxnCommand.ABORT): "rolled back",
+            ("open", TxnCommand.ABORT_UNPREPARED): "rolled back",
+            ("rolled back", TxnCommand.ABORT_UNPREPARED): "rolled back",
         }.get((now, word))
         if becomes is None:
             return refused(WRONG)
@@ -211,24 +216,24 @@ class Coordinator:
     """
 
     log: Log
-    record: AppCommits = NEW
-    attempt: Attempt | None = None
+    record: AppRecord = NEW
+    attempt: CommitAttempt | None = None
     late: list[tuple[TxnCommand, StagedTxn]] = field(default_factory=list)
     told: list[object] = field(default_factory=list)
 
     def ask(self) -> None:
-        verdict = judged(self.record, ASKED)
+        verdict = answer_at_once(self.record, ASKED)
         if verdict is not None:
             self.told.append(verdict)
         elif self.record.attempt is None:
-            self.record = begun(self.record, ASKED, 1)
+            self.record = started(self.record, ASKED, 1)
             self.attempt = self.record.attempt
 
     def say(self, fates: str, *, dies: bool) -> None:
         """One round: each of those who are left hears it and answers, or does one of the two."""
         if self.attempt is None:
             return
-        word, outcomes = WORDS[self.attempt.state], {}
+        word, outcomes = COMMANDS[self.attempt.state], {}
         for txn, fate in zip(sorted(self.attempt.left), fates, strict=False):
             if fate == "l":
                 self.late.append((word, txn))
@@ -236,9 +241,9 @@ class Coordinator:
                 answer = self.log.hear(word, txn)
                 if fate == "a":
                     outcomes[txn] = answer
-        self.save(heard(self.attempt, outcomes), dies=dies)
+        self.save(advanced(self.attempt, outcomes), dies=dies)
 
-    def save(self, attempt: Attempt, *, dies: bool) -> None:
+    def save(self, attempt: CommitAttempt, *, dies: bool) -> None:
         known = replace(self.record, attempt=attempt)
         if dies and len(self.late) % 2:
             self.die()
@@ -256,7 +261,7 @@ class Coordinator:
     def die(self) -> None:
         """The next one knows the record, and nothing else."""
         found = self.record.attempt
-        self.attempt = found and Attempt(
+        self.attempt = found and CommitAttempt(
             found.asked, found.state, frozenset(found.asked.txns), found.refusal
         )
 
@@ -302,7 +307,7 @@ def acts(coordinator: Coordinator, number: int) -> Mapping[str, Callable[[], obj
     def too_late() -> None:
         attempt = coordinator.attempt
         if attempt is not None and attempt.state is PREPARING:
-            coordinator.save(gave_up(attempt, "too long"), dies=False)
+            coordinator.save(aborted(attempt, "too long"), dies=False)
 
     def forget() -> None:
         """A log forgets what ended a while ago, when it is asked about it no more."""
@@ -314,7 +319,7 @@ def acts(coordinator: Coordinator, number: int) -> Mapping[str, Callable[[], obj
         "expire": lambda: log.expire(txn),
         "forget": forget,
         "late": late,
-        "give up": lambda: log.hear(TxnCommand.GIVE_UP, txn),
+        "give up": lambda: log.hear(TxnCommand.ABORT_UNPREPARED, txn),
         "too late": too_late,
     }
 

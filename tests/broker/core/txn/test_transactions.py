@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.log.admission import Admission
-from broker.core.log.numbered_producers import Producers
-from broker.core.log.sequencer import Known, LogEnd, Sequenced, sequence
+from broker.core.log.admission import AdmissionPolicy
+from broker.core.log.log_end import LogEnd
+from broker.core.log.numbered_producers import NumberedProducers
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import Sequenced, sequence
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_lease import lease_left_ms
 from broker.core.txn.txn_limits import TxnLimits
@@ -21,7 +23,7 @@ from broker.model.txn import KEEPALIVE_INFINITE_MS, TxnContext
 
 P = PChannelName("by-dev-rootcoord-dml_3")
 V = (f"{P}_7v0", f"{P}_7v1")
-ADMISSION = Admission(P, message_bytes_max=1000, record_bytes_max=100, record_messages_max=3)
+ADMISSION = AdmissionPolicy(P, message_bytes_max=1000, record_bytes_max=100, record_messages_max=3)
 MS = 1 << 18
 EXPIRED, WRONG = StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE
 
@@ -35,7 +37,7 @@ class Writer:
     records: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.transactions, self.producers = Transactions(self.limits), Producers()
+        self.transactions, self.producers = Transactions(self.limits), NumberedProducers()
         self.end = LogEnd(Term(1), MessageId(1), TimeTick(self.tick))
 
     def group(self, *messages: NewMessage) -> Sequenced:
@@ -45,7 +47,7 @@ class Writer:
             TimeTick(self.end.last_tick + 1),
             self.end,
             ADMISSION,
-            Known(self.transactions, self.producers),
+            WriterState(self.transactions, self.producers),
         )
         used = sum(len(record.sizes) for record in result.records)
         assert used <= sum(map(ticks_of, messages)) + due

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.log.admission import Admission
+from broker.core.log.admission import AdmissionPolicy
 from broker.core.log.assembler import Assembler
-from broker.core.log.numbered_producers import Producers
-from broker.core.log.sequencer import Known, LogEnd, Sequenced, sequence
+from broker.core.log.log_end import LogEnd
+from broker.core.log.numbered_producers import NumberedProducers
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import Sequenced, sequence
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_limits import TxnLimits
 from broker.core.txn.txn_state import TxnState
@@ -22,7 +24,7 @@ from broker.model.txn import TxnContext
 
 P = PChannelName("by-dev-rootcoord-dml_3")
 V = f"{P}_7v0"
-ADMISSION = Admission(P, message_bytes_max=1000)
+ADMISSION = AdmissionPolicy(P, message_bytes_max=1000)
 MS = 1 << 18
 MINUTE = 60_000
 STAGE = StageName("job", 7, 0, 0)
@@ -49,7 +51,7 @@ class Writer:
 
     def group(self, *messages: NewMessage) -> Sequenced:
         first_tick = TimeTick(self.end.last_tick + 1)
-        known = Known(self.transactions, Producers())
+        known = WriterState(self.transactions, NumberedProducers())
         result = sequence(messages, first_tick, self.end, ADMISSION, known)
         self.records += result.records
         self.end = result.end
@@ -136,7 +138,7 @@ def test_what_is_prepared_ends_by_its_coordinators_word_alone(end: int, restarts
     writer.look()
     if restarts:
         writer.restart()
-        writer.transactions.give_up([txn.id])
+        writer.transactions.abort([txn.id])
         writer.look()
     assert (writer.state(txn), writer.transactions.prepared_count) == (TxnState.PREPARED, 1)
     assert writer.transactions.oldest_begin_id == MessageId(1)

@@ -10,19 +10,19 @@ def test_what_began_or_ended_is_told_once_and_bodies_of_the_others_apart_from_it
     writer = Writer()
     transactions = writer.transactions
     one, two = writer.begin(), writer.begin(V[1])
-    assert [(it.context, it.state) for it in transactions.take_turned()] == [
+    assert [(it.context, it.state) for it in transactions.take_begun_or_ended()] == [
         (one, TxnState.IN_FLIGHT),
         (two, TxnState.IN_FLIGHT),
     ]
-    assert transactions.take_turned() == ()
+    assert transactions.take_begun_or_ended() == ()
     writer.group(of(one, 2), of(two, 2, V[1]), of(two, 2, V[1]))
     writer.one(of(one, 901))
-    assert [(it.context, it.state) for it in transactions.take_turned()] == [
+    assert [(it.context, it.state) for it in transactions.take_begun_or_ended()] == [
         (one, TxnState.COMMITTED)
     ]
-    assert transactions.moved_count == 1
-    assert [(it.context, it.bodies) for it in transactions.take_moved()] == [(two, 2)]
-    assert transactions.moved_count == 0
+    assert transactions.grown_count == 1
+    assert [(it.context, it.bodies) for it in transactions.take_grown()] == [(two, 2)]
+    assert transactions.grown_count == 0
 
 
 def test_who_takes_over_rolls_back_what_may_have_lost_bodies_and_has_not_ended() -> None:
@@ -30,7 +30,7 @@ def test_who_takes_over_rolls_back_what_may_have_lost_bodies_and_has_not_ended()
     hurt, ended, whole = writer.begin(), writer.begin(), writer.begin()
     writer.one(of(ended, 901))
     writer.restart()
-    writer.transactions.give_up([hurt.id, ended.id])
+    writer.transactions.abort([hurt.id, ended.id])
     assert writer.transactions.rollbacks_due(()) == 1
     assert code(writer.one(of(hurt, 2))) is EXPIRED
     (rollback,) = [it for it in writer.records if it.kind == 902]
@@ -49,7 +49,7 @@ def test_who_takes_over_remembers_exactly_the_ends_that_it_is_given() -> None:
     assert isinstance(end, AppendedInTxn)
     writer.restart()
     writer.transactions.remember([FinishedTxn(V[0], begin_id, 0, TxnEnd.COMMITTED, end)])
-    assert writer.transactions.take_turned() == ()
+    assert writer.transactions.take_begun_or_ended() == ()
     assert writer.transactions.remembered_count == 1
     assert writer.one(of(kept, 901)) == end
     assert code(writer.one(of(forgotten, 901))) is EXPIRED

@@ -3,17 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.txn.txn_lease import (
-    PREPARED_LOOK_MS,
-    StagedUsage,
-    TxnView,
-    lease_left_ms,
-    over,
-    staged_among,
-)
+from broker.core.txn.txn_lease import PREPARED_LOOK_MS, is_over, lease_left_ms
 from broker.core.txn.txn_state import TxnState
+from broker.core.txn.txn_view import TxnView
 from broker.model.ids import TimeTick, TxnId
-from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
 MS = 1 << 18
@@ -35,7 +28,7 @@ def test_a_transaction_is_over_after_its_keepalive_or_its_age_whichever_is_first
     left_ms = max(0, min(ends) - now_ms)
     view = TxnView(context, "v", last, 0, 0, TxnState.IN_FLIGHT)
     assert lease_left_ms(view, now, age_ms_max) == left_ms
-    assert over(context, last, now, age_ms_max) is (left_ms == 0)
+    assert is_over(context, last, now, age_ms_max) is (left_ms == 0)
 
 
 def test_one_that_is_prepared_has_no_end() -> None:
@@ -48,14 +41,4 @@ def test_a_part_of_a_millisecond_that_is_left_counts_as_one() -> None:
     context = TxnContext(TxnId(BEGAN), 10)
     view = TxnView(context, "v", TimeTick(BEGAN), 0, 0, TxnState.IN_FLIGHT)
     assert lease_left_ms(view, TimeTick(BEGAN + 10 * MS - 1), 1000) == 1
-    assert not over(context, TimeTick(BEGAN), TimeTick(BEGAN + 10 * MS - 1), 1000)
-
-
-def test_what_is_staged_is_counted_apart_from_other_transactions() -> None:
-    stage = StageName("etl", 7, 0, 0)
-    views = [
-        TxnView(TxnContext(TxnId(at), 10), "v", TimeTick(at), 1, 100, TxnState.IN_FLIGHT, of)
-        for at, of in ((5, None), (7, stage), (6, stage), (8, None))
-    ]
-    assert staged_among(views) == StagedUsage(2, 200, TimeTick(6))
-    assert staged_among(views[:1]) == StagedUsage(0, 0, TimeTick(0))
+    assert not is_over(context, TimeTick(BEGAN), TimeTick(BEGAN + 10 * MS - 1), 1000)

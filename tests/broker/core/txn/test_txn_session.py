@@ -6,10 +6,10 @@ from broker.core.txn.txn_session import (
     TxnSession,
     finished_session,
     outcome_of,
-    refusal_of,
     replayed_end,
-    waits_for_word,
-    word_refusal,
+    sender_refusal,
+    state_refusal,
+    undecided_refusal,
 )
 from broker.core.txn.txn_state import TxnEvent, TxnState
 from broker.model.failure import StreamingCode
@@ -68,16 +68,16 @@ def test_a_repeat_is_answered_with_what_it_repeats() -> None:
 
 def test_refusals_name_the_transaction_and_what_stands_against_it() -> None:
     it = session(STAGE)
-    assert refusal_of(it, TxnEvent.COMMIT) is None
+    assert state_refusal(it, TxnEvent.COMMIT) is None
     it.state = TxnState.ROLLED_BACK
-    refusal = refusal_of(it, TxnEvent.COMMIT)
+    refusal = state_refusal(it, TxnEvent.COMMIT)
     assert refusal is not None
     assert refusal.cause == "transaction 70 is rolled back: a commit cannot follow"
-    assert waits_for_word(it).code is StreamingCode.RESOURCE_ACQUIRED
+    assert undecided_refusal(it).code is StreamingCode.RESOURCE_ACQUIRED
     other = NewMessage("v", 901, b"", 0, txn=CONTEXT, stage=StageName("job", 8, 1, 2))
-    assert word_refusal(it, other) is None
+    assert sender_refusal(it, other) is None
     it.state = TxnState.IN_FLIGHT
-    refusal = word_refusal(it, other)
+    refusal = sender_refusal(it, other)
     assert refusal is not None
     assert refusal.cause == (
         "transaction 70 is of part 1, attempt 2 of batch 7 of app 'job',"

@@ -15,7 +15,7 @@ from broker.node.membership.membership import (
     Retire,
 )
 from broker.node.state.write_lease import WriteLease
-from broker.ports.nodes import Lease
+from broker.ports.nodes import NodeLease
 from tests.broker.node.world import DIRECTORY, NODE, World, message, running_node
 
 LEASE_S = 2.0
@@ -35,19 +35,19 @@ class EnrolmentFake:
     stopping: bool = False
     paused: bool = False
 
-    async def register(self, deadline_s: float) -> Lease:
+    async def register(self, deadline_s: float) -> NodeLease:
         self._answer()
         self.session += 1
         self.forgotten = False
-        return Lease(self.session, LEASE_S, consumption_paused=self.paused)
+        return NodeLease(self.session, LEASE_S, consumption_paused=self.paused)
 
-    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> Lease:
+    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
         self._answer()
         if self.forgotten or session != self.session:
             raise Refused(StreamingCode.IGNORED_OPERATION, "the session is over")
         self.renewals += 1
         self.stopping = stopping
-        return Lease(session, LEASE_S, stopping, self.paused)
+        return NodeLease(session, LEASE_S, stopping, self.paused)
 
     async def leave(self, session: int, deadline_s: float) -> None:
         self._answer()

@@ -9,7 +9,7 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.core.segments.segment_sealing import Pressure, SegmentLimits
+from broker.core.segments.segment_sealing import MemoryShares, SegmentLimits
 from broker.model.batch import NewBatch
 from broker.model.effect import (
     CollectionCreated,
@@ -218,7 +218,7 @@ def test_a_transaction_holds_its_segment_until_it_ended() -> None:
 
 def test_the_largest_segments_go_first_when_memory_is_short() -> None:
     async def scenario() -> None:
-        limits = NodeLimits(pressure=Pressure(growing_high=0.5, low=0.3))
+        limits = NodeLimits(pressure=MemoryShares(growing_high=0.5, low=0.3))
         async with running_node(limits=limits) as world:
             world.memory.total = 1000
             await world.assign()

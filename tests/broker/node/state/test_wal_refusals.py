@@ -5,9 +5,9 @@ import pytest
 from broker.model.failure import Refused, StreamingCode
 from broker.node.state.wal_refusals import refusal_of, refused
 from broker.ports.wal import (
-    Closed,
     Corrupt,
     Fenced,
+    LogClosed,
     OutOfRange,
     UnknownFormat,
     WalError,
@@ -22,7 +22,7 @@ from broker.ports.wal import (
         (OutOfRange("p", 30, 10, 20), StreamingCode.INVALID_ARGUMENT, "[10, 20)"),
         (Fenced("p", 3, 4), StreamingCode.CHANNEL_FENCED, "term 4"),
         (WriterFailed("no space"), StreamingCode.ON_SHUTDOWN, "no space"),
-        (Closed("p"), StreamingCode.ON_SHUTDOWN, "locate"),
+        (LogClosed("p"), StreamingCode.ON_SHUTDOWN, "locate"),
         (
             Corrupt("seg-1", 77, "checksum"),
             StreamingCode.UNRECOVERABLE,

@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from broker.model.broadcast import Copy
+from broker.model.broadcast import BroadcastCopy
 from broker.model.failure import Refusal
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import Appended
 
 
-class Copies(Protocol):
+class BroadcastAppends(Protocol):
     """Every call ends by itself within about a minute, raises nothing, and may be cancelled.
 
     Whoever is cancelled, or gets no answer for a copy, does not know whether it is in the log.
     """
 
-    async def append(self, copies: Sequence[Copy]) -> Sequence[Appended | Refusal]:
+    async def append(self, copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
         """Append each copy to its pchannel, all at once; one outcome for each, in the same order.
 
         An Appended copy is durable. A refused one may be in the log all the same when its code says

@@ -56,11 +56,11 @@ DDL_TYPES = frozenset(
 ROW_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 _OPENS = frozenset({MessageType.CREATE_COLLECTION})
 
-Verdict = Effect | Refusal | None
+DecodedEffect = Effect | Refusal | None
 """What a message means, or why nobody can tell."""
 
 
-class Stamps(Protocol):
+class HeaderWriter(Protocol):
     """How what is decided here gets into stored messages: the writing half of `ports.Headers`."""
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes: ...
@@ -71,7 +71,7 @@ class Stamps(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMessage:
+class InternalMessage:
     """A message that the log writes on its own account."""
 
     vchannel: str
@@ -80,32 +80,32 @@ class OwnMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Stamped:
+class PlacedMessage:
     """A message as it is stored, and what must lie before it and behind all that came earlier."""
 
     body: bytes
-    before: OwnMessage | None = None
+    before: InternalMessage | None = None
 
 
-class SegmentTurn:
+class SegmentAssigner:
     """See the module. One for each group, used once."""
 
     def __init__(
         self,
-        shards: SegmentTable,
-        verdicts: Mapping[int, Verdict],
-        stamps: Stamps,
+        table: SegmentTable,
+        effects: Mapping[int, DecodedEffect],
+        headers: HeaderWriter,
         chances: Iterator[float],
     ) -> None:
-        """`verdicts`: of the messages that may concern the shard state, by their index."""
+        """`effects`: of the messages that may concern the shard state, by their index."""
         self.flushed: dict[int, tuple[SegmentId, ...]] = {}
         """What each message that flushes did flush, by its index; complete once all are placed."""
-        self.verdicts = verdicts
+        self.effects = effects
         """Of the messages that concern the state; the others need not be asked about."""
-        self._shards, self._stamps = shards, stamps
+        self._table, self._headers = table, headers
         self._chances = chances
-        self._due = shards.flushable()[:FLUSHES_MAX]
-        self._segments_max = sum(isinstance(it, Inserted | Deleted) for it in verdicts.values())
+        self._due = table.flushable()[:FLUSHES_MAX]
+        self._segments_max = sum(isinstance(it, Inserted | Deleted) for it in effects.values())
         self._tick = TimeTick(0)
         self._next_id = 0
 
@@ -115,7 +115,7 @@ class SegmentTurn:
         return len(self._due) + self._segments_max
 
     @property
-    def ticks_due(self) -> int:
+    def ticks_needed(self) -> int:
         """At most so many ticks are needed, for these records and for ids of segments."""
         return self.records_due + self._segments_max
 
@@ -125,49 +125,49 @@ class SegmentTurn:
         self._tick = TimeTick(first_tick + self._segments_max)
         return self._tick
 
-    def flushes(self) -> list[OwnMessage]:
+    def flushes(self) -> list[InternalMessage]:
         """The Flush messages that are due; they come before everything else."""
         return [self._flush(segment) for segment in self._due]
 
     def refusal(self, index: int, message: NewMessage) -> Refusal | None:
-        """Why this message of `verdicts` cannot be placed now. Changes nothing."""
-        verdict = self.verdicts[index]
+        """Why this message of `effects` cannot be placed now. Changes nothing."""
+        effect = self.effects[index]
         if message.type in ROW_TYPES:
-            if not (self._shards.required or self._shards.is_ours(message.vchannel)):
+            if not (self._table.required or self._table.is_ours(message.vchannel)):
                 return None
-            return verdict if isinstance(verdict, Refusal) else self._rows_refusal(message, verdict)
-        return verdict if isinstance(verdict, Refusal) else None
+            return effect if isinstance(effect, Refusal) else self._rows_refusal(message, effect)
+        return effect if isinstance(effect, Refusal) else None
 
-    def stamp(self, index: int, message: NewMessage, txn_id: TxnId | None) -> Stamped:
-        """A message of `verdicts` is placed now: the form in which it is stored."""
-        effect = self.verdicts[index]
+    def place(self, index: int, message: NewMessage, txn_id: TxnId | None) -> PlacedMessage:
+        """A message of `effects` is placed now: the form in which it is stored."""
+        effect = self.effects[index]
         match effect:
             case None | Refusal():
-                return Stamped(message.body)
+                return PlacedMessage(message.body)
             case Inserted() | Deleted():
-                if message.vchannel in self._shards.collections:
+                if message.vchannel in self._table.collections:
                     return self._place_rows(message, effect, txn_id)
-                return Stamped(message.body)
+                return PlacedMessage(message.body)
             case _:
                 ids = self._change(message.vchannel, effect)
                 if ids is None:
-                    return Stamped(message.body)
+                    return PlacedMessage(message.body)
                 self.flushed[index] = ids
-                return Stamped(self._stamps.with_flushed(message.type, message.body, ids))
+                return PlacedMessage(self._headers.with_flushed(message.type, message.body, ids))
 
     # ---- rows -------------------------------------------------------------------------------
 
     def _rows_refusal(self, message: NewMessage, effect: Effect | None) -> Refusal | None:
         assert isinstance(effect, Inserted | Deleted), effect
         partition_id = effect.partition_id if isinstance(effect, Inserted) else ALL_PARTITIONS
-        refusal = self._shards.refusal(message.vchannel, effect.collection_id, partition_id)
+        refusal = self._table.refusal(message.vchannel, effect.collection_id, partition_id)
         if refusal is not None or isinstance(effect, Deleted):
             return refusal
         return self._schema_refusal(message, effect) or self._size_refusal(message, effect)
 
     def _schema_refusal(self, message: NewMessage, effect: Inserted) -> Refusal | None:
         """One that does not say its version comes from a producer that knows of none."""
-        version = self._shards.collections[message.vchannel].schema_version
+        version = self._table.collections[message.vchannel].schema_version
         if effect.schema_version in (None, version):
             return None
         return Refusal(
@@ -177,7 +177,7 @@ class SegmentTurn:
         )
 
     def _size_refusal(self, message: NewMessage, effect: Inserted) -> Refusal | None:
-        limits = self._shards.limits
+        limits = self._table.limits
         size_bytes = effect.size_bytes or message.size
         if effect.rows > limits.insert_rows_max or size_bytes > limits.insert_bytes_max:
             return Refusal(
@@ -189,28 +189,28 @@ class SegmentTurn:
 
     def _place_rows(
         self, message: NewMessage, effect: Inserted | Deleted, txn_id: TxnId | None
-    ) -> Stamped:
+    ) -> PlacedMessage:
         if isinstance(effect, Deleted):
             segment, created = self._room(message, ALL_PARTITIONS, effect.rows, message.size)
-            self._shards.grow(segment, effect.rows, message.size, self._tick, txn_id)
-            return Stamped(message.body, created)
+            self._table.grow(segment, effect.rows, message.size, self._tick, txn_id)
+            return PlacedMessage(message.body, created)
         size_bytes = effect.size_bytes or message.size
         segment, created = self._room(message, effect.partition_id, effect.rows, size_bytes)
-        self._shards.grow(segment, effect.rows, size_bytes, self._tick, txn_id)
-        body = self._stamps.with_segment(message.body, segment.id, size_bytes)
-        return Stamped(body, created)
+        self._table.grow(segment, effect.rows, size_bytes, self._tick, txn_id)
+        body = self._headers.with_segment(message.body, segment.id, size_bytes)
+        return PlacedMessage(body, created)
 
     def _room(
         self, message: NewMessage, partition_id: PartitionId, rows: int, size_bytes: int
-    ) -> tuple[GrowingSegment, OwnMessage | None]:
-        found = self._shards.room(message.vchannel, partition_id, rows, size_bytes)
+    ) -> tuple[GrowingSegment, InternalMessage | None]:
+        found = self._table.room(message.vchannel, partition_id, rows, size_bytes)
         if found is not None:
             return found, None
         assert self._next_id < self._tick, "more segments than rows"
         new = NewSegment(SegmentId(self._next_id), self._tick, next(self._chances))
         self._next_id += 1
         first = (rows, size_bytes)
-        segment = self._shards.create_segment(message.vchannel, partition_id, new, first)
+        segment = self._table.create_segment(message.vchannel, partition_id, new, first)
         created = SegmentCreated(
             segment.collection_id,
             partition_id,
@@ -218,7 +218,7 @@ class SegmentTurn:
             segment.bytes_max,
             segment.rows_max,
             segment.level,
-            self._shards.collections[message.vchannel].schema_version,
+            self._table.collections[message.vchannel].schema_version,
         )
         return segment, self._own(message.vchannel, MessageType.CREATE_SEGMENT, created)
 
@@ -230,77 +230,77 @@ class SegmentTurn:
         What is there already, or is not there, changes nothing: such a message is stored as well.
         """
         if isinstance(effect, AllFlushed):
-            return self._shards.flush()
+            return self._table.flush()
         if isinstance(effect, CollectionCreated):
-            self._shards.create_collection(
+            self._table.create_collection(
                 vchannel, effect.collection_id, effect.partition_ids, effect.schema_version
             )
             return None
-        collection = self._shards.collections.get(vchannel)
+        collection = self._table.collections.get(vchannel)
         assert not isinstance(effect, Inserted | Deleted | SegmentCreated | SegmentFlushed)
         if collection is None or collection.id != effect.collection_id:
             return None
         match effect:
             case CollectionDropped():
-                return self._shards.drop_collection(vchannel)
+                return self._table.drop_collection(vchannel)
             case PartitionDropped(_, partition_id):
-                return self._shards.drop_partition(vchannel, partition_id)
+                return self._table.drop_partition(vchannel, partition_id)
             case PartitionCreated(_, partition_id):
                 collection.partition_ids.add(partition_id)
                 return None
             case SchemaChanged():
                 collection.schema_version = effect.schema_version
-                return self._shards.flush(vchannel)
+                return self._table.flush(vchannel)
             case Truncated() | ManuallyFlushed():
-                return self._shards.flush(vchannel)
+                return self._table.flush(vchannel)
             case _:
                 return None
 
     # ---- messages of our own ----------------------------------------------------------------
 
-    def _flush(self, segment: GrowingSegment) -> OwnMessage:
-        self._shards.flushed(segment)
+    def _flush(self, segment: GrowingSegment) -> InternalMessage:
+        self._table.flushed(segment)
         event = SegmentFlushed(segment.collection_id, segment.partition_id, segment.id)
         return self._own(segment.vchannel, MessageType.FLUSH, event)
 
     def _own(
         self, vchannel: str, kind: MessageType, event: SegmentCreated | SegmentFlushed
-    ) -> OwnMessage:
-        return OwnMessage(vchannel, kind, self._stamps.own(vchannel, event))
+    ) -> InternalMessage:
+        return InternalMessage(vchannel, kind, self._headers.own(vchannel, event))
 
 
-def turn_of(
-    shards: SegmentTable,
+def segment_assigner(
+    table: SegmentTable,
     messages: Sequence[NewMessage],
-    read: Callable[[NewMessage], Verdict],
-    stamps: Stamps,
+    read: Callable[[NewMessage], DecodedEffect],
+    headers: HeaderWriter,
     chances: Iterator[float],
-) -> SegmentTurn | None:
+) -> SegmentAssigner | None:
     """The turn of these messages; None when they, and the state, are no concern of each other.
 
     Costs next to nothing on a pchannel without collections.
     """
     kinds = {message.type for message in messages}
-    if shards.idle and _OPENS.isdisjoint(kinds):
+    if table.idle and _OPENS.isdisjoint(kinds):
         return None
     known = {it.vchannel for it in messages if it.type == MessageType.CREATE_COLLECTION}
-    known |= {vchannel for vchannel in {it.vchannel for it in messages} if shards.is_ours(vchannel)}
-    by_type = shards.required or not kinds <= ROW_TYPES
-    if not (known or by_type or shards.sealed):
+    known |= {vchannel for vchannel in {it.vchannel for it in messages} if table.is_ours(vchannel)}
+    by_type = table.required or not kinds <= ROW_TYPES
+    if not (known or by_type or table.sealed):
         return None
-    verdicts = {
+    effects = {
         index: read(message)
         for index, message in enumerate(messages)
-        if _concerns(shards, message, known)
+        if _concerns(table, message, known)
     }
-    return SegmentTurn(shards, verdicts, stamps, chances)
+    return SegmentAssigner(table, effects, headers, chances)
 
 
-def _concerns(shards: SegmentTable, message: NewMessage, known: set[str]) -> bool:
+def _concerns(table: SegmentTable, message: NewMessage, known: set[str]) -> bool:
     """Whether its header must be read."""
     ours = message.vchannel in known
     if message.type in ROW_TYPES:
-        return ours or shards.required
+        return ours or table.required
     if message.type == MessageType.FLUSH_ALL:
         return True
     # The control channel's copies are for who watches all collections.

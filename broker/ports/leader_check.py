@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Lead(Protocol):
+class LeaderCheck(Protocol):
     """May be asked by several at once, and cancelled."""
 
     async def leads(self) -> bool:
@@ -12,9 +12,9 @@ class Lead(Protocol):
         ...
 
 
-class NoLead:
+class NeverLeader:
     """Of a process that is no coordinator."""
 
     async def leads(self) -> bool:
-        """See Lead."""
+        """See LeaderCheck."""
         return False

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.core.segments.segment_sealing import Sealing
+from broker.core.segments.segment_sealing import SealReason
 from broker.model.channel import SegmentCounts
 from broker.model.effect import (
     ALL_PARTITIONS,
@@ -217,7 +217,7 @@ def test_a_full_segment_is_sealed_and_flushed_with_the_next_group() -> None:
     log.group(*[log.message(rows(size=50)) for _ in range(3)])
     assert kinds(log)[1:] == [MessageType.CREATE_SEGMENT, MessageType.INSERT] * 3
     assert len(set(segments_of(log))) == 3
-    assert [it.sealed for it in log.shards.sealed.values()] == [Sealing.CAPACITY] * 2
+    assert [it.sealed for it in log.shards.sealed.values()] == [SealReason.CAPACITY] * 2
     log.group()
     flushed = [it.segment_id for _, _, it in log.effects() if isinstance(it, SegmentFlushed)]
     assert flushed == segments_of(log)[:2]
@@ -327,7 +327,7 @@ def test_deletes_are_gathered_in_a_segment_of_their_own() -> None:
     (created, other) = [it for _, _, it in log.effects() if isinstance(it, SegmentCreated)]
     assert (created.level, created.partition_id) == (SegmentLevel.DELETES, ALL_PARTITIONS)
     assert (created.rows_max, other.rows_max) == (500_000, 600_000)
-    assert [it.sealed for it in log.shards.sealed.values()] == [Sealing.CAPACITY]
+    assert [it.sealed for it in log.shards.sealed.values()] == [SealReason.CAPACITY]
     NaiveReader(LIMITS).read(log)
 
 
@@ -335,13 +335,13 @@ def test_what_is_overdue_or_chosen_is_sealed_once() -> None:
     log = opened()
     log.group(log.message(rows()), log.message(rows(partition=B)))
     first, second = log.shards.growing()
-    log.shards.seal_some([second.id, SegmentId(99)], Sealing.NODE_MEMORY)
+    log.shards.seal_some([second.id, SegmentId(99)], SealReason.NODE_MEMORY)
     log.shards.seal_overdue(TimeTick(log.end.last_tick + 86_399_000 * MS))
     assert log.shards.growing() == [first]
     assert log.shards.counts() == SegmentCounts(growing=1, growing_bytes=10, sealed=1)
     log.shards.seal_overdue(TimeTick(log.end.last_tick + 86_401_000 * MS))
     assert [it.sealed for it in log.shards.sealed.values()] == [
-        Sealing.NODE_MEMORY,
-        Sealing.LIFETIME,
+        SealReason.NODE_MEMORY,
+        SealReason.LIFETIME,
     ]
     assert log.shards.growing_bytes == 0

@@ -1,0 +1,143 @@
+"""Records before they have ids and ticks, and the step that assigns both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from broker.core.log.admission import TXN_ENDS, AdmissionPolicy
+from broker.core.log.log_end import LogEnd, end_after, last_confirmed
+from broker.core.log.numbered_producers import NumberedProducers
+from broker.core.segments.segment_assigner import InternalMessage
+from broker.core.txn.transactions import Transactions
+from broker.core.txn.txn_session import TxnSession, outcome_of
+from broker.model.batch import NewBatch
+from broker.model.failure import Refusal
+from broker.model.ids import MessageId, TimeTick
+from broker.model.message import PREPARE_TXN, Appended, AppendedInTxn, MessageType, NewMessage
+from broker.model.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class WriterState:
+    """What a writer remembers of the log, and keeps up to date with what it places."""
+
+    transactions: Transactions
+    producers: NumberedProducers
+
+
+class RecordDraft:
+    """A record in the making: indexes into the group, and their bodies."""
+
+    __slots__ = ("batch", "bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
+
+    def __init__(self, vchannel: str, kind: int, session: TxnSession | None = None) -> None:
+        self.vchannel, self.kind, self.session = vchannel, kind, session
+        self.batch: NewBatch | None = None
+        self.indexes: list[int] = []
+        self.bodies: list[bytes] = []
+        self.body_bytes = 0
+
+    def takes(self, message: NewMessage, admission: AdmissionPolicy) -> bool:
+        """The key that it grows under sees to the transaction."""
+        return (
+            message.type == self.kind
+            and self.body_bytes + len(message.body) <= admission.record_bytes_max
+            and len(self.indexes) < admission.record_messages_max
+        )
+
+    def add(self, index: int, body: bytes) -> None:
+        self.indexes.append(index)
+        self.bodies.append(body)
+        self.body_bytes += len(body)
+
+
+def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
+    """The records that end transactions on our own account."""
+    drafts = [RecordDraft(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
+    for draft in drafts:
+        draft.bodies.append(b"")
+    return drafts
+
+
+def internal_draft(message: InternalMessage) -> RecordDraft:
+    """The record of a message that the log writes itself."""
+    draft = RecordDraft(message.vchannel, message.kind)
+    draft.bodies.append(message.body)
+    return draft
+
+
+def place_drafts(
+    drafts: Sequence[RecordDraft],
+    first_tick: TimeTick,
+    end: LogEnd,
+    state: WriterState,
+    messages: Sequence[NewMessage],
+    outcomes: list[Appended | Refusal | None],
+) -> tuple[tuple[Record, ...], LogEnd]:
+    """Give each draft its ids and ticks, in this order, and tell who remembers."""
+    records: list[Record] = []
+    transactions = state.transactions
+    next_tick = first_tick
+    for draft in drafts:
+        if draft.kind == MessageType.BEGIN_TXN:
+            begin = messages[draft.indexes[0]]
+            draft.session = transactions.begun(begin, end.next_id, next_tick)
+        record = _record(draft, next_tick, end)
+        records.append(record)
+        next_tick = TimeTick(record.last_tick + 1)
+        end = end_after([record], end)
+        if draft.batch is not None:
+            state.producers.replay(record)
+        if draft.session is None:
+            _answer(draft, record, outcomes)
+        else:
+            _answer_in_txn(draft.session, draft, record, outcomes)
+            _update(transactions, draft.session, record)
+            end = replace(end, open_txn_id=transactions.oldest_begin_id)
+    return tuple(records), end
+
+
+def _record(draft: RecordDraft, tick: TimeTick, end: LogEnd) -> Record:
+    batch = draft.batch
+    return Record(
+        term=end.term,
+        base_id=end.next_id,
+        base_tick=tick,
+        last_confirmed_id=last_confirmed(end.next_id, end),
+        kind=draft.kind,
+        vchannel=draft.vchannel,
+        sizes=tuple(map(len, draft.bodies)) if batch is None else batch.sizes,
+        body=b"".join(draft.bodies) if batch is None else batch.body,
+        txn=None if draft.session is None else draft.session.part(),
+        batch=None if batch is None else batch.part,
+    )
+
+
+def _answer(draft: RecordDraft, record: Record, outcomes: list[Appended | Refusal | None]) -> None:
+    next_id, next_tick, confirmed = record.base_id, record.base_tick, record.last_confirmed_id
+    confirms_itself = confirmed == next_id
+    for index in draft.indexes:
+        outcomes[index] = Appended(next_id, next_tick, next_id if confirms_itself else confirmed)
+        next_id, next_tick = MessageId(next_id + 1), TimeTick(next_tick + 1)
+
+
+def _answer_in_txn(
+    session: TxnSession,
+    draft: RecordDraft,
+    record: Record,
+    outcomes: list[Appended | Refusal | None],
+) -> None:
+    own, confirmed = record.base_id, record.last_confirmed_id
+    confirms_itself = confirmed == own  # a begin that no other one is open before
+    for offset, index in enumerate(draft.indexes):
+        landed_id, tick = MessageId(own + offset), TimeTick(record.base_tick + offset)
+        last_confirmed = landed_id if confirms_itself else confirmed
+        outcomes[index] = AppendedInTxn(landed_id, tick, last_confirmed, session.context)
+
+
+def _update(transactions: Transactions, session: TxnSession, record: Record) -> None:
+    if record.kind in TXN_ENDS:
+        transactions.ended(session, outcome_of(record, session))
+    elif record.kind == PREPARE_TXN:
+        transactions.prepared(session, outcome_of(record, session))
+    elif record.kind != MessageType.BEGIN_TXN:
+        transactions.grown(session, len(record.sizes), record.last_tick)
