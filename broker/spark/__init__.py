@@ -1,5 +1,5 @@
-"""Tidemark as a source of Spark: one micro-batch is a range of message ids on each vchannel.
+"""Spark's source and sink for Tidemark, over the async client.
 
-Who runs what: the stream reader lives in a process of its own beside the driver and plans; `read`
-runs in workers on pickled partitions and connects by itself. Nothing here imports the server.
+The stream reader runs in a process of its own beside the driver and plans micro-batches. `read` and
+`write` run in Python workers on pickled values and connect there. Nothing here imports the server.
 """

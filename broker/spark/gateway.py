@@ -1,10 +1,9 @@
-"""The async client behind plain calls, for Spark's synchronous readers and writers.
+"""The async client behind synchronous calls, for Spark's readers and writers.
 
-Owns one event loop on a thread of its own and one client on it, both made at the first call in the
-process that calls: a gateway may be pickled and forked before that. The thread is a daemon, because
-Spark ends its processes without a word. Transient failures are tried again here, because Spark ends
-a query at the first exception of a planning call.
-Next: broker/client/client.py
+A Gateway runs one event loop on a thread of its own, with one client on it. Both are made by the
+first call in the calling process, because Spark pickles and forks a gateway before that. The thread
+is a daemon, because Spark ends its processes without notice. Transient failures are retried here,
+because Spark ends a query at the first exception of a planning call.
 """
 
 import os
@@ -24,20 +23,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-"""How long a broker may be away before a query ends."""
+"""How long a broker may be unreachable before a query fails."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 START_S = 30.0
 TAKEN_ROWS = 32_768
-"""Handed from loop to thread at once: a step between them costs as much as a small batch."""
+"""Rows handed from the loop to the thread at once: a hand-over costs as much as a small batch."""
 TAKEN_BYTES = 8 * 1024 * 1024
-"""At once as well, as rows may be large; packed ones are far larger here than in the log."""
+"""Bytes handed over at once. Rows may be large, and packed rows grow when they are unpacked."""
 
 Subscription = Mapping[str, Sequence[str]]
 """Each subscribed name with its vchannels in shard order."""
 
 
 class Scanner(Protocol):
-    """What a client's `read_batches` and `read_arrow` have in common."""
+    """The common part of `read_batches` and `read_arrow` of a client."""
 
     def __aiter__(self) -> Self: ...
 
@@ -47,7 +46,7 @@ class Scanner(Protocol):
 
 
 class Gateway:
-    """Calls to one broker. Not for several threads at once."""
+    """Calls to one broker. For one thread at a time."""
 
     def __init__(self, server: str, cluster: str) -> None:
         self._server = server
@@ -63,25 +62,25 @@ class Gateway:
     # ---- questions ------------------------------------------------------------------------------
 
     def subscription(self, names: Sequence[str]) -> Subscription:
-        """Each name with its vchannels: a collection's shards, or the one vchannel that it is."""
+        """Return each name with its vchannels: a collection's shards, or the vchannel itself."""
         return self._call(lambda client: client.resolve(names))
 
     def collections(self) -> "list[Collection]":
-        """All there are."""
+        """Return every collection."""
         return self._call(lambda client: client.collections.list())
 
     def columns(self, collection: str) -> "pa.Schema | None":
-        """The newest schema of a collection's rows; None when it has none."""
+        """Return the newest schema of a collection's rows; None when it has none."""
         return self._call(lambda client: client.collections.schema(collection))
 
     def held(self, vchannels: Sequence[str]) -> "dict[str, ChannelOffsets]":
-        """What the broker holds now; ids below `next_id` are durable."""
+        """Return what the broker holds of each vchannel now; ids below `next_id` are durable."""
         return self._call(lambda client: client.describe(vchannels))
 
     def cut(self, vchannels: Sequence[str], tick: int | None = None) -> "Cut":
-        """The newest of these, which splits no broadcast; or that at a tick.
+        """Return the newest cut, which splits no broadcast; with `tick`, the cut at that tick.
 
-        Raises InvalidArgument for one to come.
+        Raises InvalidArgument for a tick in the future.
         """
         whole = tick is None
         return self._call(lambda log: log.cut(vchannels, tick=tick, whole_broadcasts=whole))
@@ -89,7 +88,7 @@ class Gateway:
     def measure(
         self, vchannels: Sequence[str], after: int, until: int, *, rows_max: int, bytes_max: int
     ) -> "Measure":
-        """How much lies behind one tick and up to another; 0: no limit."""
+        """Count rows and bytes behind tick `after` up to `until`. A limit of 0 is no limit."""
         return self._call(
             lambda client: client.measure(
                 vchannels, after=after, until=until, rows_max=rows_max, bytes_max=bytes_max
@@ -97,14 +96,14 @@ class Gateway:
         )
 
     def attempt(self, ask: Callable[["Client"], Awaitable[None]]) -> None:
-        """Once; the deadline is the asker's."""
+        """Call once, without a retry; `ask` has its own deadline."""
         portal, client = self._connected()
         portal.call(ask, client)
 
     def begin(self, ask: Callable[["Client"], Awaitable[T]]) -> "Future[T]":
-        """Set going on the client's loop, once; the deadline is the asker's.
+        """Start a call on the client's loop, once; `ask` has its own deadline.
 
-        A broker that cannot be reached for a first time is waited for.
+        Waits for a broker that has not been reached before.
         """
         if self._open is None:
             self._call(_nothing)
@@ -114,7 +113,7 @@ class Gateway:
     # ---- reading --------------------------------------------------------------------------------
 
     def read(self, open: Callable[["Client"], Scanner]) -> Iterator[Any]:
-        """What a scanner gives, until its end; the next batches are fetched meanwhile."""
+        """Yield the batches of a scanner until it ends, while the next ones are fetched."""
         portal, client = self._connected()
         scanner = portal.call(_opened, open, client)
         ahead = portal.start_task_soon(_take, scanner)
@@ -133,14 +132,14 @@ class Gateway:
     # ---- the thread -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End client and loop; the next call makes new ones."""
+        """End the client and its loop; the next call makes new ones."""
         if self._open is not None and self._open[0] == os.getpid():
             portal = self._open[1]
             portal.call(portal.stop)
         self._open = None
 
     def _call(self, ask: Callable[["Client"], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
-        """Tried again while that may help, for about `patience_s`."""
+        """Call, and retry while the error is retriable, for about `patience_s`."""
         from broker.client import TidemarkError
 
         until_s = time.monotonic() + patience_s  # noqa: TID251 - Spark calls us synchronously
@@ -174,7 +173,7 @@ class Gateway:
 
 @cache
 def gateway_here(server: str, cluster: str) -> Gateway:
-    """The one of this process, so that the tasks of a worker share a connection."""
+    """Return the one gateway of this process, so that the tasks of a worker share a connection."""
     return Gateway(server, cluster)
 
 
@@ -183,13 +182,13 @@ def _run(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]
 
     try:
         anyio.run(_serve, server, cluster, ready, backend_options={"use_uvloop": True})
-    except BaseException as error:  # noqa: BLE001 - whoever waits is told, on another thread
+    except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
         if not ready.done():
             ready.set_exception(_cause(error))
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the tasks around it ended with: only that says whether to try again."""
+    """Return the error inside nested groups: only it says whether a retry may help."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -206,7 +205,7 @@ async def _serve(server: str, cluster: str, ready: "Future[tuple[BlockingPortal,
 
 
 async def _nothing(_: "Client") -> None:
-    """Asks for the connection alone."""
+    """Do nothing: the call is made for the connection alone."""
 
 
 async def _opened(open: Callable[["Client"], Scanner], client: "Client") -> Scanner:
@@ -214,7 +213,7 @@ async def _opened(open: Callable[["Client"], Scanner], client: "Client") -> Scan
 
 
 async def _take(scanner: Scanner) -> tuple[list[Any], bool]:
-    """Some batches that have rows, and whether they are the last."""
+    """Return some batches that have rows, and whether the scanner has ended."""
     batches: list[Any] = []
     rows = size = 0
     async for batch in scanner:

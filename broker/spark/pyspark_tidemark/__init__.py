@@ -1,7 +1,8 @@
-"""Lets Spark find `format("tidemark")` without registering: it imports every `pyspark_*` module.
+"""Lets Spark find `format("tidemark")` without registration: Spark imports every `pyspark_*`
+module.
 
-One of these that fails to import breaks the lookup of every Python source, so nothing but pyspark
-is imported until a query is made. Next: broker/spark/source/stream_reader.py
+A module of these that fails to import breaks the lookup of every Python source, so this one imports
+nothing but pyspark until a query is made.
 """
 
 from __future__ import annotations

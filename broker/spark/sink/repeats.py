@@ -1,7 +1,8 @@
-"""Says when a write was taken for one that had been committed before, and so added nothing.
+"""Reports a write that was taken for a repeat of a committed one, and so added nothing.
 
-That is what makes a repeat harmless, and what loses rows when two writes share a name by mistake;
-nobody but their author can tell these apart. Next: broker/spark/sink/staged_rows.py
+A repeat must be harmless. But when two writes share a name by mistake, the second one's rows are
+missing, and only their author can tell the two cases apart. So a repeat that no restart explains is
+a warning.
 """
 
 import logging
@@ -14,14 +15,16 @@ log = logging.getLogger("tidemark.spark")
 
 
 def tell(done: BatchCommitted, batch: int, *, of_stream: bool) -> None:
-    """`done`: what came of committing `batch`; `of_stream`: a query that is started again does it.
+    """Log whether a commit was a repeat.
 
-    Silent where all that was staged is there: then only an answer had been lost.
+    `done`: the result of committing `batch`. `of_stream`: the write belongs to a streaming query,
+    which repeats batches when it restarts. Silent when everything staged is visible: then only a
+    reply was lost.
     """
     if not done.left_out:
         return
     if of_stream and done.batch == batch:
-        log.info("micro-batch %d of %s had been committed before a restart", batch, done.app)
+        log.info("micro-batch %d of %s was already committed before the restart", batch, done.app)
     elif of_stream:
         log.warning(
             "%s nothing of micro-batch %d was added: app %r has committed all up to %d. A query"

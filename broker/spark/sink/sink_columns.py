@@ -1,8 +1,7 @@
-"""What the columns of a DataFrame become in the log: messages, or rows of a collection.
+"""What the columns of a DataFrame become: messages, or rows of a collection with a schema.
 
-Owns which columns and types are taken, and the words of every refusal. Never talks to a broker, and
-makes nothing of single rows where Arrow can do it for all of them.
-Next: broker/spark/sink/writers.py
+It knows which columns and types fit, and the texts of all refusals. Arrow converts whole columns;
+nothing is done for single rows where that is possible. It never talks to a broker.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ TARGETS: Final = ("vchannel", "collection")
 
 
 class Messages(NamedTuple):
-    """Messages for one target that follow each other and share their properties."""
+    """Consecutive messages for one target that share their properties."""
 
     target: str
     payloads: list[bytes]
@@ -33,9 +32,10 @@ class MessageColumns:
     """A DataFrame whose rows become messages, each with its `value`."""
 
     def __init__(self, given: pa.Schema, topic: str, key: str | None = None) -> None:
-        """`topic`: where all of them go; "" when a column says so. Raises BadColumns.
+        """Check the columns. Raises BadColumns.
 
-        `key`: what option key says, which only names the column that is the key anyway.
+        `topic`: the target of all rows; "" when a column names it. `key`: the value of option
+        `key`, which can only name the column `key` here.
         """
         self._topic = topic
         self._targets = [it for it in TARGETS if not topic and it in given.names]
@@ -47,10 +47,10 @@ class MessageColumns:
         if key not in (None, "key"):
             problems.append(f"option key is {key!r}; the key of a message is its column 'key'")
         if problems:
-            raise BadColumns([f"no messages can be made of columns {given.names}", *problems])
+            raise BadColumns([f"cannot make messages from columns {given.names}", *problems])
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:
-        """The rows in their order. Raises BadRow."""
+        """Yield the rows in their order. Raises BadRow."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         payloads = _payloads(columns["value"])
         keys = columns["key"].to_pylist() if "key" in columns else None
@@ -79,13 +79,15 @@ class MessageColumns:
         where = chosen.to_pylist()
         for row, target in enumerate(where):
             if not target:
-                raise BadRow(self._targets[-1], f"row {row} does not say where it goes")
+                raise BadRow(
+                    self._targets[-1], f"row {row} has no target; set it, or give option topic"
+                )
         return list(where)
 
 
 def _payloads(values: Any) -> list[bytes]:
     if values.null_count:
-        raise BadRow("value", "it is null; a message has a payload, be it empty")
+        raise BadRow("value", "the value is null; use an empty value instead")
     return values.cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -96,9 +98,9 @@ def _properties(columns: dict[str, Any], rows: int) -> list[tuple[tuple[str, str
     for pairs in found:
         for name, value in pairs:
             if value is None:
-                raise BadRow("properties", f"property {name!r} is null; leave it out")
+                raise BadRow("properties", f"property {name!r} is null; omit it")
             if name.startswith("_"):
-                raise BadRow("properties", f"property {name!r}: names with '_' first are reserved")
+                raise BadRow("properties", f"property {name!r} is reserved: it begins with '_'")
     return found
 
 
@@ -106,10 +108,10 @@ def _properties(columns: dict[str, Any], rows: int) -> list[tuple[tuple[str, str
 
 
 class RowColumns:
-    """A DataFrame whose rows become rows of a collection, which has a schema."""
+    """A DataFrame whose rows become rows of a collection with a schema."""
 
     def __init__(self, given: pa.Schema, wanted: pa.Schema, topic: str, key: str | None) -> None:
-        """Columns are found by name, in any order; those that may be null may be missing."""
+        """Match columns by name, in any order; nullable ones may be missing. Raises BadColumns."""
         self.schema = wanted
         problems = [*_double(given), *_differences(given, wanted)]
         if key is not None and key not in wanted.names:
@@ -118,7 +120,7 @@ class RowColumns:
             raise BadColumns([f"the rows do not fit {topic!r}", *problems])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows as the collection has them. Raises BadRow."""
+        """Return the rows with the types of the collection. Raises BadRow."""
         given = dict(zip(batch.schema.names, batch.columns, strict=True))
         columns = [_fitted(given.get(field.name), field, len(batch)) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -140,7 +142,7 @@ def _fitted(values: Any, field: pa.Field, rows: int) -> Any:
     if values is None:
         return pa.nulls(rows, field.type)
     if values.null_count and not field.nullable:
-        raise BadRow(field.name, "it has a null, and the collection takes none")
+        raise BadRow(field.name, "it has a null, but the column of the collection is not nullable")
     if values.type.equals(field.type):
         return values
     try:
@@ -150,7 +152,7 @@ def _fitted(values: Any, field: pa.Field, rows: int) -> Any:
 
 
 def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values may be such ones; those too large for it are refused one by one."""
+    """Return whether the types convert; single values that are too large raise BadRow later."""
     if given.equals(wanted) or pa.types.is_null(given):
         return True
     if any(same(given) and same(wanted) for same in _OF_ANY_WIDTH):
@@ -194,7 +196,9 @@ _OF_ANY_WIDTH: Final = (
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    """Those of a fixed size are Spark's arrays, too; of another size a row is refused."""
+    """Return whether it is a list. Spark's arrays have no fixed size, so the size is checked per
+    row.
+    """
     of_any_size = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     return bool(of_any_size or pa.types.is_fixed_size_list(kind))
 

@@ -1,7 +1,4 @@
-"""The sink's options, checked before anything is written.
-
-Never talks to a broker. Next: broker/spark/sink/writers.py
-"""
+"""The sink's options, checked before anything is written."""
 
 import re
 from collections.abc import Mapping
@@ -27,11 +24,12 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """`topic`: the collection or vchannel that every row goes to; "" when each row names its own.
+    """Parsed options.
 
-    `key`: the column whose value chooses the shard of a row of Arrow; None for none. `app` and
-    `batch`: under which name and number it is committed, where the caller says so; else "" and
-    None. `timeout_s`: how long one append, or the commit, may wait for the broker.
+    `topic`: the collection or vchannel that every row goes to; "" when each row names its own.
+    `key`: the column whose value chooses the shard of an Arrow row; None for none. `app` and
+    `batch`: the name and number under which the write is committed; "" and None when the option is
+    not set. `timeout_s`: the longest wait for one append, and for the commit.
     """
 
     server: str
@@ -44,11 +42,11 @@ class SinkOptions:
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Options as Spark hands them over: string values, names in any case. Raises BadOption."""
+    """Parse options as Spark passes them: strings, names in any case. Raises BadOption."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower() for name in NAMES}
     for name in given.keys() - known - SPARK_OWN:
-        raise BadOption(name, given[name], f"unknown; there are {', '.join(sorted(NAMES))}")
+        raise BadOption(name, given[name], f"unknown; use one of {', '.join(sorted(NAMES))}")
     return SinkOptions(
         server=given.get("server", DEFAULT_SERVER),
         cluster=given.get("cluster", "by-dev"),
@@ -62,8 +60,8 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
 
 def _topic(given: Mapping[str, str]) -> str:
     if "topic" in given and "path" in given:
-        mend = f"it is given as the path, {given['path']!r}, too; leave one of them out"
-        raise BadOption("topic", given["topic"], mend)
+        advice = f"the path {given['path']!r} is set, too; use one of them"
+        raise BadOption("topic", given["topic"], advice)
     for option in ("topic", "path"):
         if option in given:
             return _name(given, option)
@@ -74,13 +72,13 @@ def _batch(given: Mapping[str, str], *, streaming: bool) -> int | None:
     text = given.get("batchid")
     if text is None:
         if "appid" in given and not streaming:
-            mend = "give batchId, too: together they say what has been written before"
-            raise BadOption("appId", given["appid"], mend)
+            advice = "give batchId, too: both together identify a repeat"
+            raise BadOption("appId", given["appid"], advice)
         return None
     if streaming:
         raise BadOption("batchId", text, "a streaming query numbers its batches itself")
     if "appid" not in given:
-        raise BadOption("batchId", text, "give appId, too: whose batch it is")
+        raise BadOption("batchId", text, "give appId, too: both together identify a repeat")
     if not re.fullmatch("[0-9]{1,18}", text.strip()):
         raise BadOption("batchId", text, "use a whole number, 0 or above")
     return int(text)
@@ -89,7 +87,9 @@ def _batch(given: Mapping[str, str], *, streaming: bool) -> int | None:
 def _name(given: Mapping[str, str], option: str) -> str:
     name = given[option.lower()].strip()
     if not name:
-        raise BadOption(option, given[option.lower()], "give a name, or leave the option out")
+        raise BadOption(
+            option, given[option.lower()], "it is empty; give a name, or remove the option"
+        )
     return name
 
 

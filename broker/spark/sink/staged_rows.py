@@ -1,9 +1,8 @@
-"""Rows of a task on their way into the log, where nobody reads them before they are committed.
+"""Stages the rows of a task in the log, where nobody reads them before the commit.
 
-Owns the pace: small batches of rows are put together, and while some are appended Spark makes the
-next; no more than these two lots are held. Every wait has an end: `SinkOptions.timeout_s` for each
-lot, and for a commit.
-Next: broker/client/txn/stage.py
+Small batches of rows are joined into lots, and one lot is appended while Spark makes the next, so
+at most two lots are in memory. Every wait ends after `SinkOptions.timeout_s`: each lot's, and the
+commit's.
 """
 
 import asyncio
@@ -31,10 +30,10 @@ LOT_ROWS: Final = 16_384
 LOT_BYTES: Final = 2 * 1024 * 1024
 BATCH_MESSAGES: Final = 8192
 RUN_ROWS: Final = 16
-"""Of a batch, at least, on average: each waits for the one before, single messages do not."""
+"""Average length of a run worth a batch: runs wait for each other, single messages do not."""
 BATCH_BYTES: Final = 1024 * 1024
 GRACE_S: Final = 10.0
-"""Beyond its deadline whatever was asked of the client's loop has ended, or the loop is dead."""
+"""After the deadline plus this, a call on the client's loop has ended, or the loop is dead."""
 
 T = TypeVar("T")
 
@@ -42,11 +41,11 @@ log = logging.getLogger("tidemark.spark")
 
 
 def stage(options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch]) -> StagedPart:
-    """Stage all rows of a task; what the driver needs to commit them.
+    """Stage all rows of a task; return what the driver needs to commit them.
 
-    `name.attempt`: as Spark numbers it, anew now and then, so that it gets a number that no other
-    has. What an earlier run, or attempt, has staged is given up: when Spark starts the copy of a
-    slow task, the slow one fails.
+    Spark may reuse `name.attempt`, so it is replaced by a number that no other attempt has. Rows
+    that an earlier run or attempt has staged are aborted: when Spark starts a copy of a slow task,
+    the slow one fails.
     """
     gateway = gateway_here(options.server, options.cluster)
 
@@ -61,12 +60,12 @@ def stage(options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch])
             task.take(each)
         return task.seal()
     except BaseException:
-        task.give_up()
+        task.abort()
         raise
 
 
 def commit(options: SinkOptions, parts: Sequence[StagedPart], *, of_stream: bool) -> None:
-    """Make all of it visible, once. Raises OutcomeUnknown when it may take effect yet."""
+    """Make all of it visible, once. Raises OutcomeUnknown when it may still take effect."""
     if not parts:
         return
     app, batch = parts[0].app, parts[0].batch
@@ -79,7 +78,7 @@ def commit(options: SinkOptions, parts: Sequence[StagedPart], *, of_stream: bool
 
 
 def abort(options: SinkOptions, parts: Sequence[StagedPart]) -> None:
-    """Give up what is not committed; what cannot be reached now expires by itself."""
+    """Abort what is not committed; what cannot be reached now expires."""
     if not parts:
         return
 
@@ -90,11 +89,11 @@ def abort(options: SinkOptions, parts: Sequence[StagedPart]) -> None:
         _waited(gateway_here(options.server, options.cluster), ask, options.timeout_s)
     except TidemarkError as error:
         batch = parts[0].batch
-        log.warning("what was staged for batch %d stays until it expires: %s", batch, error)
+        log.warning("cannot abort the staged rows of batch %d; they expire later: %s", batch, error)
 
 
 class _Task:
-    """One attempt of a task: takes rows in, has one lot under way."""
+    """One attempt of a task: takes rows, with one lot being appended."""
 
     def __init__(self, gateway: Gateway, options: SinkOptions, stage: Stage) -> None:
         self._gateway = gateway
@@ -105,7 +104,7 @@ class _Task:
         self._under_way: Future[None] | None = None
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Raises BadColumns, BadRow, and what became of an earlier lot."""
+        """Take rows. Raises BadColumns, BadRow, and the error of an earlier lot."""
         if not rows.num_rows:
             return
         self._held.append(rows)
@@ -114,7 +113,7 @@ class _Task:
             self._send()
 
     def seal(self) -> StagedPart:
-        """All of it is durable."""
+        """Wait until all rows are durable."""
         if self._held:
             self._send()
         self._settle()
@@ -124,8 +123,8 @@ class _Task:
 
         return _waited(self._gateway, ask, self._options.timeout_s)
 
-    def give_up(self) -> None:
-        """At once as far as the broker can be reached; the task has failed anyway."""
+    def abort(self) -> None:
+        """Abort what was staged, if the broker can be reached; the task has failed anyway."""
         if self._under_way is not None:
             self._under_way.cancel()
 
@@ -135,7 +134,7 @@ class _Task:
         try:
             _waited(self._gateway, ask, self._options.timeout_s)
         except (TidemarkError, TimeoutError) as error:
-            log.warning("what a task has staged stays until it expires: %s", error)
+            log.warning("cannot abort the staged rows of a task; they expire later: %s", error)
 
     def _send(self) -> None:
         lot = pa.Table.from_batches(self._held).combine_chunks().to_batches()
@@ -168,7 +167,7 @@ class _Task:
     def _work(
         self, columns: RowColumns | MessageColumns, lot: pa.RecordBatch
     ) -> Callable[[Client], Awaitable[None]]:
-        """Everything that takes the processor happens here, not on the client's loop."""
+        """Prepare the appends of a lot here, so that CPU work stays off the client's loop."""
         if isinstance(columns, RowColumns):
             rows = columns.rows(lot)
 
@@ -195,7 +194,7 @@ class _Task:
 
 
 def _schema_of(gateway: Gateway, topic: str) -> pa.Schema | None:
-    """Of the rows of the collection that has this name, or this vchannel; None when it has none."""
+    """Return the schema of the collection with this name or vchannel; None when it has none."""
     for each in gateway.collections():
         if topic == each.name or each.id == collection_id_of(VChannelName(topic)):
             return gateway.columns(each.name) if each.schema else None
@@ -203,7 +202,7 @@ def _schema_of(gateway: Gateway, topic: str) -> pa.Schema | None:
 
 
 def _singles(runs: Sequence[Messages]) -> dict[str, list[Message]]:
-    """Messages with properties of their own, or of many targets, by target in their order."""
+    """Return messages with different properties or targets, by target, in their order."""
     found: dict[str, list[Message]] = {}
     for run in runs:
         keys = run.keys or [None] * len(run.payloads)
@@ -213,7 +212,7 @@ def _singles(runs: Sequence[Messages]) -> dict[str, list[Message]]:
 
 
 async def _append_run(client: Client, stage: Stage, run: Messages) -> None:
-    """Each message to the shard of its key; those without one take turns, together."""
+    """Append each message to the shard of its key; those without one go round robin, together."""
     vchannels = (await client.resolve([run.target]))[run.target]
     places = _places(run, vchannels)
     appends = [_append_in_order(stage, target, run, rows) for target, rows in places.items()]

@@ -1,14 +1,13 @@
-"""Spark writes to collections and vchannels: each task stages its rows, one call commits them all.
+"""Spark's writers: each task stages its rows, and one call of the driver commits them all.
 
-Owns the name under which a micro-batch is written and the order of steps. A writer holds its
-options alone, because Spark pickles it to every task; all else travels in commit messages.
-Next: broker/spark/sink/staged_rows.py
+A writer holds only its options, because Spark pickles it to every task; everything else travels in
+commit messages.
 
-Why a row is there once, whatever dies: what a task stages nobody reads. What the driver commits is
-one micro-batch, named by the query and its number, which Spark keeps in the checkpoint; the broker
-commits each of them once, and all of it or nothing. A task that is tried again, or a whole batch
-that is, stages anew, and what was staged before is given up or expires: what an earlier life of the
-driver left is given up where there must be room for the same batch.
+Why each row is written once, whatever dies: nobody reads staged rows. The driver commits one micro-
+batch under the id of the query and the number of the batch, which Spark keeps in the checkpoint;
+the broker commits each number once, and all of it or nothing. A task or batch that is retried
+stages again, and what was staged before is aborted or expires. Rows left by an earlier life of the
+driver are aborted when the same batch is staged again, so that they do not fill the limit.
 """
 
 import time
@@ -35,50 +34,50 @@ if TYPE_CHECKING:
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
-"""What Spark tells its tasks; these names are its own affair, so they stand here alone."""
+"""Local properties that Spark sets for its tasks; internal to Spark, so used only here."""
 
 
 @dataclass
 class StagedTask(WriterCommitMessage):
-    """What one task has staged; small, it has no rows."""
+    """What one task has staged: names, no rows."""
 
     part: StagedPart
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """For one micro-batch, or a part of its life."""
+    """Writes one micro-batch; Spark may make a new writer for a retry."""
 
     def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:
             raise NotSupported(
-                "outputMode complete: it would append the whole result once more with every"
-                " micro-batch; use append, or foreachBatch"
+                "outputMode complete would append the whole result again in every micro-batch; use"
+                " append, or foreachBatch"
             )
         self._options = options
         self._run = _new_run()
 
     @told_to_spark()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """In a task. Raises BadColumns, BadRow, and Failed for what the broker refuses."""
+        """Runs in a task. Raises BadColumns, BadRow, and Failed for what the broker refuses."""
         name = _name(self._options.app, None, self._run)
         return StagedTask(stage(self._options, name, iterator))
 
     @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """In the driver; may be asked for again, by this run of the query or the next one."""
+        """Runs in the driver; may be repeated, by this run of the query or the next one."""
         commit(self._options, _parts(messages), of_stream=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """In the driver; also after a commit that failed, which may take effect all the same."""
+        """Runs in the driver, also after a failed commit, which may still take effect."""
         abort(self._options, _parts(messages))
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """For one `df.write`."""
+    """Writes one `df.write`."""
 
     def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:
-            raise NotSupported("mode overwrite: a log is not overwritten; use append")
+            raise NotSupported("mode overwrite: a log cannot be overwritten; use append")
         self._options = options
         self._app = options.app or f"{ONE_RUN_PREFIX}spark-batch-{uuid4()}"
         self._run = _new_run()
@@ -100,15 +99,17 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _new_run() -> int:
-    """Taken in the driver, once for all tasks of a batch, also those that race each other.
+    """Return the number of this run; called in the driver, once for all tasks of a batch.
 
-    A clock that went back costs no row: what an earlier run has staged then expires by itself.
+    A clock that went back loses no row: what an earlier run staged then expires.
     """
     return time.time_ns() // 1_000_000  # noqa: TID251 - of another life of the driver
 
 
 def _name(app: str, batch: int | None, run: int) -> StageName:
-    """Of what the task that runs here stages; else the query's id, and its micro-batch."""
+    """Return the name under which the calling task stages rows; by default the query's id and
+    micro-batch.
+    """
     context = TaskContext.get()
     assert context is not None, "Spark calls it in tasks"
     if batch is None:
@@ -118,5 +119,5 @@ def _name(app: str, batch: int | None, run: int) -> StageName:
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
-    """None stands for a task that failed, or had not ended."""
+    """Return what the tasks staged; None stands for a task that failed or had not ended."""
     return [each.part for each in messages if isinstance(each, StagedTask)]

@@ -1,7 +1,4 @@
-"""How much one micro-batch may hold: what Spark asks for, beside what the options say.
-
-Next: broker/spark/source/next_cut.py
-"""
+"""How much one micro-batch may hold: the limit of Spark, combined with those of the options."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +16,9 @@ from broker.spark.source.source_options import Options
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """0 where there is none. A micro-batch has at least one tick, however many rows that has."""
+    """Limits of one micro-batch; 0 is no limit. A micro-batch has at least one tick, however many
+    rows.
+    """
 
     rows_max: int = 0
     bytes_max: int = 0
@@ -27,9 +26,9 @@ class TriggerLimits:
 
 
 def limits_of(limit: ReadLimit, options: Options) -> TriggerLimits:
-    """What Spark asks for, and beside that the options' own. Raises BadLimit.
+    """Combine the limit of Spark with those of the options. Raises BadLimit.
 
-    Only where Spark asks for all that is there, it gets that.
+    When Spark asks for everything available, the options' limits do not apply.
     """
     own = TriggerLimits(options.rows_max, options.bytes_max, options.rows_min)
     match limit:
@@ -42,11 +41,11 @@ def limits_of(limit: ReadLimit, options: Options) -> TriggerLimits:
         case ReadMinRows(rows):
             return replace(own, rows_min=rows)
         case _:
-            raise BadLimit(f"{limit} is no limit for a log: use rows or bytes")
+            raise BadLimit(f"{limit} is not supported: limit a micro-batch by rows or bytes")
 
 
 def default_limit(options: Options) -> ReadLimit:
-    """One of the options' limits; Spark has none for several, so `limits_of` adds the others."""
+    """Return one of the options' limits. Spark takes a single one; `limits_of` adds the others."""
     if options.rows_max:
         return ReadMaxRows(options.rows_max)
     if options.bytes_max:

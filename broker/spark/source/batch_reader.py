@@ -1,7 +1,4 @@
-"""The batch source: what lies between two cuts, both fixed when the query is planned.
-
-Next: broker/spark/source/planning.py
-"""
+"""The batch source: everything between two cuts, both fixed when the query is planned."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reads from where the options say that it starts, up to where they say that it ends."""
+    """Reads from the start to the end that the options give."""
 
     def __init__(self, subscribed: Subscribed) -> None:
         self._subscribed = subscribed
@@ -30,5 +27,5 @@ class BatchReader(DataSourceReader):
         return plan(self._subscribed, start, self._subscribed.at(options.ending))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """One partition's rows; where there is nothing to read, Spark makes an empty partition."""
+        """Yield one partition's rows. For a query without rows Spark makes an empty partition."""
         return read_span(partition) if isinstance(partition, SpanPartition) else iter(())

@@ -1,7 +1,6 @@
-"""Where a query starts and where a batch query ends, as its options say it.
+"""Where a query starts and where a batch query ends, as its options say.
 
-Owns the spelling of these options; which cut they mean is for a broker to say.
-Next: broker/spark/source/cut_offsets.py
+Here are only the options' forms; the broker says which cut each of them means.
 """
 
 import re
@@ -22,7 +21,7 @@ ENDS: Final = ("endingOffsets", "endingTick", "endingTimestamp")
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Behind `tick`, before the next one. Option and text are what it was given as."""
+    """The position behind `tick` and before the next one. `option`, `text`: how it was given."""
 
     tick: int
     option: str
@@ -35,7 +34,9 @@ LATEST: Final = "latest"
 
 
 def starting(given: Mapping[str, str], *, streaming: bool) -> Bound:
-    """`startingTick` is the first tick that is read, `startingTimestamp` the first millisecond."""
+    """Parse the start: `startingTick` is the first tick read, `startingTimestamp` the first
+    millisecond.
+    """
     option, text = _one_of(STARTS, given)
     if option == "startingTick":
         return At(_tick(option, text) - 1, option, text)
@@ -48,7 +49,9 @@ def starting(given: Mapping[str, str], *, streaming: bool) -> Bound:
 
 
 def ending(given: Mapping[str, str]) -> Bound:
-    """`endingTick` is the last tick that is read; `endingTimestamp` comes right after the end."""
+    """Parse the end: `endingTick` is the last tick read, `endingTimestamp` the first moment not
+    read.
+    """
     option, text = _one_of(ENDS, given)
     if option == "endingTick":
         return At(_tick(option, text), option, text)
@@ -63,7 +66,9 @@ def ending(given: Mapping[str, str]) -> Bound:
 def _one_of(options: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, str]:
     found = [name for name in options if name.lower() in given]
     if len(found) > 1:
-        raise BadOption(found[1], given[found[1].lower()], f"{found[0]} is there as well; use one")
+        raise BadOption(
+            found[1], given[found[1].lower()], f"{found[0]} is set, too; use one of them"
+        )
     option = found[0] if found else options[0]
     return option, given.get(option.lower(), "").strip()
 
@@ -73,8 +78,8 @@ def _word(option: str, text: str, instead: str) -> Bound:
     if word in (EARLIEST, LATEST):
         return EARLIEST if word == EARLIEST else LATEST
     if text.startswith("{"):
-        mend = f"one tick is the offset of all channels, and ids of shards are none; use {instead}"
-        raise BadOption(option, text, f"{mend} or {instead.replace('Tick', 'Timestamp')}")
+        advice = f"offsets per vchannel are not supported; use {instead}"
+        raise BadOption(option, text, f"{advice} or {instead.replace('Tick', 'Timestamp')}")
     raise BadOption(option, text, "use earliest or latest")
 
 
@@ -98,9 +103,9 @@ def _milliseconds(option: str, text: str) -> int:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            mend = "use Unix milliseconds, or a time with its zone, 2026-11-22T03:00:00+00:00"
-            raise BadOption(option, text, mend)
+            advice = "use Unix milliseconds, or a time with its zone, 2026-11-22T03:00:00+00:00"
+            raise BadOption(option, text, advice)
         found = round(moment.timestamp() * 1000)
     if not 0 <= found <= MS_MAX:
-        raise BadOption(option, text, f"no tick is so far away; use 0 to {MS_MAX}")
+        raise BadOption(option, text, f"out of range; use 0 to {MS_MAX} milliseconds")
     return found

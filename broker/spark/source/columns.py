@@ -1,9 +1,8 @@
-"""A collection's columns as Spark sees them, and its rows as exactly the batches Spark expects.
+"""The columns of a collection as Spark sees them, and its rows as the batches that Spark expects.
 
 Spark compares the Arrow schema of a batch with the declared one field by field, so each batch is
-made from that. Every column may be null: rows are older than the columns that were added to them.
-Values are cast a batch at a time, and only where Spark has another type of the same meaning.
-Next: broker/spark/source/reading.py
+built from the declared schema. Every column is nullable, because rows are older than columns added
+later. Values are cast a batch at a time, and only where Spark has another type of the same meaning.
 """
 
 import sys
@@ -59,20 +58,22 @@ _PLAIN: Final = (
 
 
 def declared(columns: pa.Schema, chosen: Sequence[str] | None) -> T.StructType:
-    """The schema of a query over these columns, or those chosen of them.
+    """Return the schema of a query over these columns, or over the chosen ones.
 
-    Raises BadColumns for a column that Spark has no type for, BadOption for one that is not there.
+    Raises BadColumns for a column that Spark has no type for, BadOption for an unknown one.
     """
     names = columns.names if chosen is None else list(chosen)
     strange = [name for name in names if name not in columns.names]
     if strange:
-        raise BadOption("columns", ",".join(names), f"{strange} are none of {columns.names}")
+        raise BadOption(
+            "columns", ",".join(names), f"unknown columns {strange}; use some of {columns.names}"
+        )
     fields = [T.StructField(name, spark_type(columns.field(name))) for name in names]
     return T.StructType([*fields, *ADDED.fields])
 
 
 def spark_type(field: pa.Field) -> T.DataType:
-    """Spark's type for a column of this Arrow type. Raises BadColumns when there is none."""
+    """Return Spark's type for a column of this Arrow type. Raises BadColumns when there is none."""
     kind = field.type
     for tests, found in _PLAIN:
         if any(getattr(pa.types, test)(kind) for test in tests):
@@ -91,7 +92,7 @@ def spark_type(field: pa.Field) -> T.DataType:
     if pa.types.is_nested(kind):  # lists of every kind
         return T.ArrayType(spark_type(kind.value_field))
     raise BadColumns(
-        [f"column {field.name!r} is {kind}, for which Spark has no type; leave it out by `columns`"]
+        [f"column {field.name!r} is {kind}, for which Spark has no type; omit it: `columns`"]
     )
 
 
@@ -105,17 +106,17 @@ class RowShape:
         _refuse_misfits(columns, declared)
 
     def open(self, client: "Client", vchannels: Sequence[str], **bounds: Any) -> "_Gathering":
-        """A scanner whose batches are for `shaped`; call it where the client lives."""
+        """Return a scanner whose batches go to `shaped`. Call it on the client's loop."""
         return _Gathering(
             client.read_arrow(vchannels, columns=self._asked, schema=self._columns, **bounds)
         )
 
     def places(self, rows: pa.RecordBatch) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The tick and the id of each row."""
+        """Return the ticks and the ids of the rows."""
         return _Numbers(rows.column("_time_tick")), _Numbers(rows.column("_message_id"))
 
     def shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """As the query declared them."""
+        """Return the rows as the query declared them."""
         arrays = [self._array(rows, field) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -127,7 +128,7 @@ class RowShape:
 
 
 class _Gathering:
-    """A scanner's rows in batches that are worth their way: each column of each has a price."""
+    """Joins small batches of a scanner: every column of every batch has a fixed cost in Spark."""
 
     def __init__(self, scanner: "RowScanner") -> None:
         self._scanner = scanner
@@ -143,7 +144,7 @@ class _Gathering:
 
 
 class _Numbers(Sequence[int]):
-    """An Arrow array to look a few values up in."""
+    """An Arrow array as a sequence, to look up a few values."""
 
     def __init__(self, array: pa.Array) -> None:
         self._array = array
@@ -156,13 +157,13 @@ class _Numbers(Sequence[int]):
 
 
 def timestamps(ticks: pa.Array) -> pa.Array:
-    """When each tick was given out, to the millisecond."""
+    """Return the wall time of each tick, in milliseconds."""
     milliseconds = compute.shift_right(ticks, _SHIFT)
     return milliseconds.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
 def cast(array: pa.Array, field: pa.Field) -> pa.Array:
-    """The same values in Spark's type; of nanoseconds the whole microseconds, which it has."""
+    """Cast to Spark's type; nanoseconds become whole microseconds. Raises BadColumns."""
     options = compute.CastOptions(field.type, allow_time_truncate=True)
     try:
         return array.cast(options=options)

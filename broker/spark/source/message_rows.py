@@ -1,7 +1,6 @@
-"""Messages that are no rows of columns, as the record batches of a query that reads them.
+"""Messages without a schema as the record batches of a query.
 
-Arrays are built with explicit types: guessing would differ for a column that is all null.
-Next: broker/spark/source/reading.py
+Arrays are built with explicit types: inferred ones would differ for a column of nulls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,11 +32,13 @@ COLUMNS: Final = T.StructType(
 
 
 def declared(chosen: Sequence[str] | None, *, include_properties: bool) -> T.StructType:
-    """The schema of a query over messages. Raises BadOption for a column that is not there."""
+    """Return the schema of a query over messages. Raises BadOption for an unknown column."""
     names = list(COLUMNS.names if chosen is None else chosen)
     strange = [name for name in names if name not in COLUMNS.names]
     if strange:
-        raise BadOption("columns", ",".join(names), f"{strange} are none of {COLUMNS.names}")
+        raise BadOption(
+            "columns", ",".join(names), f"unknown columns {strange}; use some of {COLUMNS.names}"
+        )
     if chosen is None and not include_properties:
         names.remove("properties")
     return T.StructType([COLUMNS[name] for name in names])
@@ -46,7 +47,8 @@ def declared(chosen: Sequence[str] | None, *, include_properties: bool) -> T.Str
 class MessageShape:
     """Messages as a query declared them. Raises BadColumns when it declared something else.
 
-    `collections`: the name that each vchannel was subscribed to by; null for its own.
+    `collections`: the subscribed name of each vchannel; null for a vchannel subscribed by its own
+    name.
     """
 
     def __init__(self, collections: Mapping[str, str], declared: T.StructType) -> None:
@@ -62,15 +64,15 @@ class MessageShape:
         self._collections = dict(collections)
 
     def open(self, client: "Client", vchannels: Sequence[str], **bounds: Any) -> "BatchScanner":
-        """A scanner whose batches are for `shaped`; call it where the client lives."""
+        """Return a scanner whose batches go to `shaped`. Call it on the client's loop."""
         return client.read_batches(vchannels, **bounds)
 
     def places(self, batch: "MessageBatch") -> tuple[Sequence[int], Sequence[int]]:
-        """The tick and the id of each message."""
+        """Return the ticks and the ids of the messages."""
         return batch.ticks, batch.ids
 
     def shaped(self, batch: "MessageBatch") -> pa.RecordBatch:
-        """As the query declared them, one row a message."""
+        """Return the messages as the query declared them, one row each."""
         arrays = [_array(batch, field, self._collections) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -100,5 +102,5 @@ def _values(batch: "MessageBatch", name: str, collections: Mapping[str, str]) ->
 
 
 def _own(tags: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The program's own properties."""
+    """Return the sender's own properties, without the reserved ones."""
     return [it for it in tags.items() if it[0][:1] != "_" and it[0] != KEY_PROPERTY]

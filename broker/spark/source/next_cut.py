@@ -1,7 +1,7 @@
-"""Chooses where the next micro-batch ends: one tick of all channels, within the limits.
+"""Chooses where the next micro-batch ends: one tick of all vchannels, within the limits.
 
-Owns what was looked at already, so that an idle query costs one small question at a time. Never
-reads a message: the owners of the channels count them. Next: broker/spark/gateway.py
+It reads no messages: the owners of the vchannels count them. It remembers what it has examined, so
+an idle query costs one small call at a time.
 """
 
 import time
@@ -11,18 +11,18 @@ from broker.spark.source.batch_limits import TriggerLimits
 from broker.spark.source.subscribed import Subscribed
 
 IDLE_WAIT_S = 0.1
-"""An idle query would otherwise ask about a hundred times a second."""
+"""Without this wait an idle query would ask about a hundred times a second."""
 IDLE_STEP_S = 0.02
 IDLE_CUT_S = 1.0
-"""How often an idle query looks how far the log is closed, though nothing came."""
+"""How often an idle query asks for the newest cut although nothing was appended."""
 
 
 class NextCut:
-    """For one query in one process."""
+    """The choice for one query in one process."""
 
     def __init__(self, subscribed: Subscribed) -> None:
         self.newest: Cut | None = None
-        """How far the log was when it was last asked."""
+        """The newest cut at the last look."""
         self._subscribed = subscribed
         self._bounded = False
         self._empty: Cut | None = None
@@ -30,15 +30,16 @@ class NextCut:
         self._held_back_s: float | None = None
 
     def bound(self) -> None:
-        """From now on never go beyond what the broker holds now."""
+        """From now on never go beyond what the broker holds at this moment."""
         self.newest = self._subscribed.newest()
         self._bounded = True
 
     def behind(self, start: Cut, limits: TriggerLimits) -> Cut | None:
-        """Where a micro-batch from `start` ends; None while there are no rows for one.
+        """Return where a micro-batch from `start` ends; None while there are no rows for one.
 
-        It may have no rows, once others have written so much on the same logs that retention
-        could come to `start`: then nobody could say any more that nothing was lost.
+        The micro-batch may be empty when other vchannels of the same logs have received so much
+        that retention could reach `start`. Without it, nobody could tell later that nothing was
+        lost.
         """
         newest = self._grown(start)
         if newest is None or newest.tick <= start.tick:
@@ -56,12 +57,12 @@ class NextCut:
         return newest if is_all else self._subscribed.gateway.cut(list(start.ends), choice.tick)
 
     def processed_with(self, start: Cut) -> Cut:
-        """The last cut known that no rows lie before but those before `start`."""
+        """Return the last known cut that has no rows before it except those before `start`."""
         empty = self._empty
         return empty if empty is not None and empty.tick > start.tick else start
 
     def _grown(self, start: Cut) -> Cut | None:
-        """The newest cut, when there may be anything behind; waits a little for it."""
+        """Return the newest cut when something may lie behind `start`; wait a little for it."""
         if self._bounded:
             return self.newest
         looked = self.processed_with(start)
@@ -80,7 +81,10 @@ class NextCut:
         return any(it.next_id > looked.ends[name] for name, it in held.items())
 
     def _is_left_behind(self, start: Cut, newest: Cut) -> bool:
-        """Whether a log holds less before `start` than behind it: seldom, however much it grows."""
+        """Return whether a log holds less before `start` than behind it.
+
+        This is rarely true, however fast the log grows.
+        """
         held = self._subscribed.gateway.held(list(start.ends))
         return any(
             end - held[name].first_id < newest.ends[name] - end for name, end in start.ends.items()
@@ -90,7 +94,7 @@ class NextCut:
         return time.monotonic() - self._asked_s > IDLE_CUT_S  # noqa: TID251
 
     def _holds_back(self, rows: int, limits: TriggerLimits) -> bool:
-        """Whether these are too few, and there is still time for more."""
+        """Return whether there are too few rows and still time to wait for more."""
         if self._bounded or rows >= limits.rows_min:
             return False
         now_s = time.monotonic()  # noqa: TID251

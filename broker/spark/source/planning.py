@@ -1,8 +1,8 @@
-"""A range of two cuts as Spark partitions, with a check that all of it is still in the log.
+"""Partitions of the range between two cuts, checked to be still in the log.
 
-Each vchannel that has rows gets a partition, a large one several, of about as many rows each. Very
-many small ones of one pchannel share partitions: they lie in one log, which is then read once.
-Used by the streaming and the batch reader alike. Next: broker/spark/source/reading.py
+Each vchannel with rows gets a partition; a large one gets several of about equal size. Many small
+vchannels of one pchannel share partitions, because they lie in one log, which is then read once.
+The streaming and the batch reader use the same plan.
 """
 
 import logging
@@ -20,14 +20,14 @@ from broker.spark.source.reading import Span, SpanPartition
 from broker.spark.source.subscribed import Subscribed
 
 BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of a partition, about. A task reads as much in less than a second."""
+"""Approximate size of a partition. A task reads this much in less than a second."""
 ALONE_MAX: Final = 64
 """With more vchannels than this, those of one pchannel share partitions."""
 log = logging.getLogger("tidemark.spark")
 
 
 def plan(subscribed: Subscribed, start: Cut, end: Cut) -> list[InputPartition]:
-    """The partitions between two cuts. Raises DataLoss when retention took some of it."""
+    """Return the partitions between two cuts. Raises DataLoss when retention removed some of it."""
     if end.tick <= start.tick:
         return []
     options = subscribed.options
@@ -41,7 +41,7 @@ def plan(subscribed: Subscribed, start: Cut, end: Cut) -> list[InputPartition]:
 
 
 def shares(sizes: Mapping[str, int], size_max: int, parts_min: int) -> dict[str, int]:
-    """Parts for each, so that none is larger than `size_max`, and all together at least so many."""
+    """Return the number of parts of each: none above `size_max`, and `parts_min` in all."""
     parts = {name: max(1, -(-size // size_max)) for name, size in sizes.items()}
     while sizes and sum(parts.values()) < parts_min:
         largest = max(parts, key=lambda name: sizes[name] / parts[name])
@@ -74,7 +74,7 @@ def _spans(subscribed: Subscribed, start: Cut, end: Cut) -> Iterator[Span]:
 
 
 def groups(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Which vchannels are read together: none, or when they are many, those of one pchannel."""
+    """Return which vchannels are read together: each alone, or many of one pchannel."""
     if len(sizes) <= ALONE_MAX:
         return [(name,) for name in sizes]
     found: list[tuple[str, ...]] = []
@@ -91,10 +91,10 @@ def groups(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
 
 
 def _of(cut: Cut, names: tuple[str, ...]) -> Cut:
-    """The part of a cut that a task needs."""
+    """Return the part of a cut that a task needs."""
     return Cut(cut.tick, {name: cut.ends[name] for name in names})
 
 
 def _beginning(start: Cut, names: tuple[str, ...]) -> int:
-    """Of their log, when that is where the query starts: they are all on one pchannel."""
+    """Return where their log began when the query starts there, else 0. All are on one pchannel."""
     return int(start.ends[names[0]]) if start.tick == 0 else 0

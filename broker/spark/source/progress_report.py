@@ -1,7 +1,7 @@
-"""Tells the broker how far a query is, so that others see it: a named cursor, and a hard barrier.
+"""Reports the progress of a query to the broker: a named cursor and a hard barrier.
 
-Nothing here can stop a query: each call has a short deadline, and what fails is a line in the log
-and is made good by the next. Next: broker/client/cluster/cursor.py
+A report never stops a query: each call has a short deadline, and a failure is a line in the log
+that the next report makes up for.
 """
 
 import logging
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from broker.client import Client, Peer
 
 PEER: Final = "spark"
-"""The query's name in its barrier: started again, it takes its own place there."""
+"""The query's name in its barrier. A restarted query takes over its own place."""
 REPORT_S: Final = 2.0
 AWAY_S: Final = 10.0
-"""A broker that did not answer is not told for so long: the query waits while it is told."""
+"""Pause after a call without an answer: the query waits during each call."""
 log = logging.getLogger("tidemark.spark")
 
 
 class ProgressReporter:
-    """Of one query, under one name; without a name it is told to nobody. Never raises."""
+    """Reports for one query under one name; without a name it does nothing. Never raises."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told = 0
+        self._reported = 0
         self._peer: Peer | None = None
         self._replaced = False
         self._silent_until_s = 0.0
@@ -42,14 +42,14 @@ class ProgressReporter:
         self.__init__(state["name"])  # type: ignore[misc]
 
     def processed(self, gateway: Gateway, vchannels: Sequence[str], tick: int) -> None:
-        """Everything on these with a tick up to this one is processed."""
-        if not self._name or tick <= self._told or self._is_away():
+        """Report that everything on these vchannels up to this tick is processed."""
+        if not self._name or tick <= self._reported or self._is_away():
             return
         moved = self._try(gateway, tick, lambda client: self._move(client, vchannels, tick))
         if not self._replaced and not self._is_away():
             self._try(gateway, tick, lambda client: self._report(client, tick))
         if moved:
-            self._told = tick
+            self._reported = tick
 
     def _is_away(self) -> bool:
         return time.monotonic() < self._silent_until_s  # noqa: TID251 - Spark calls us synchronously
@@ -68,7 +68,7 @@ class ProgressReporter:
             if isinstance(error, TimeoutError) or (error.retriable and not self._replaced):
                 self._silent_until_s = time.monotonic() + AWAY_S  # noqa: TID251
             log.warning(
-                "tidemark: tick %d is not told to %r: %s",
+                "tidemark: cannot report tick %d to cursor %r: %s",
                 tick,
                 self._name,
                 str(error) or "no answer",

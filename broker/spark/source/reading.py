@@ -1,7 +1,7 @@
-"""One partition's messages as record batches: exactly those between two cuts, each once, in order.
+"""Reads one partition as record batches: each message between two cuts once, in order.
 
-Runs in a worker. What is lost is an error with a code of its own, unless the query does without;
-what breaks on the way is read on where it broke off. Next: broker/spark/gateway.py
+Runs in a Python worker. Lost data raises DataLoss unless the query accepts it; a broken stream is
+resumed where it ended.
 """
 
 import logging
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from broker.spark.source.message_rows import MessageShape
 
 ROWS_MIN: Final = 1024
-"""Smaller batches are joined: Spark takes a batch of ten rows in the time of one of a thousand."""
+"""Smaller batches are joined: for Spark a batch of ten rows costs as much as one of a thousand."""
 BYTES_MIN: Final = 1024 * 1024
-"""Of fewer rows, but so many bytes, a batch is large enough."""
+"""A batch of this size is not joined, however few rows it has."""
 PAUSE_S: Final = 0.5
 ID_MAX: Final = (1 << 63) - 1
 CUT_TXNS: Final = (
-    "tidemark: the query begins at earliest, where the log does, and leaves out transactions that"
-    " began before and are not whole any more: %s"
+    "tidemark: the query starts at earliest and skips transactions that began before the start of"
+    " the log, because retention has removed a part of them: %s"
 )
 log = logging.getLogger("tidemark.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What some vchannels of one pchannel have with ticks above the cut's and up to `end_tick`.
+    """Messages of some vchannels of one pchannel, with ticks above the cut's and up to `end_tick`.
 
-    `beginning`: where their log began when the query did, at `earliest`; 0: it began elsewhere.
+    `beginning`: where their log began when the query started at `earliest`; 0 for other starts.
     """
 
     vchannels: tuple[str, ...]
@@ -50,7 +50,7 @@ class Span:
 
 @dataclass(frozen=True)
 class SpanPartition(InputPartition):
-    """All a worker needs to read one span by itself."""
+    """Everything a worker needs to read one span."""
 
     span: Span
     server: str
@@ -60,26 +60,26 @@ class SpanPartition(InputPartition):
 
 
 def read_span(partition: SpanPartition) -> Iterator[pa.RecordBatch]:
-    """Record batches of one span. Raises DataLoss, and Failed when nobody answers."""
+    """Yield record batches of one span. Raises DataLoss, and Failed when no broker answers."""
     gateway = gateway_here(partition.server, partition.cluster)
     with told_to_spark():
         yield from _joined(_SpanReader(partition, gateway).batches())
 
 
 class _SpanReader:
-    """Reads one span, over as many streams as it takes."""
+    """Reads one span over as many streams as it takes."""
 
     def __init__(self, partition: SpanPartition, gateway: Gateway) -> None:
         self._partition = partition
         self._gateway = gateway
         self._seen = (int(partition.span.start.tick), ID_MAX)
-        """Tick and id of the last row that was given."""
+        """Tick and id of the last row yielded."""
         self._broken_s = 0.0
         self._without_cut_txns = False
-        """Passes over transactions whose begin is gone."""
+        """Whether to skip transactions whose begin was removed."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Each row once."""
+        """Yield each row once."""
         while True:
             try:
                 for batch in self._gateway.read(self._open):
@@ -114,7 +114,7 @@ class _SpanReader:
         return rows.slice(first) if first else rows
 
     def _check_beginning(self) -> None:
-        """Whether the log still begins where the query did, if only that is let go."""
+        """Raise DataLoss when the log no longer begins where the query did."""
         span = self._partition.span
         if not self._without_cut_txns or not self._partition.fail_on_data_loss:
             return
@@ -125,10 +125,10 @@ class _SpanReader:
             )
 
     def _accept_loss(self, error: TidemarkError) -> None:
-        """Go on with what is left. Raises DataLoss when that is not wished, or was no way out.
+        """Continue with what is left. Raises DataLoss when the query does not accept that.
 
-        Why a query from `earliest` goes on: some transaction is open nearly always, wherever
-        retention cuts, and what it had before the cut is no more there than other messages of then.
+        A query from `earliest` continues: some transaction is nearly always open where retention
+        cuts, and the part of it before the cut is lost like every other message of that time.
         """
         partition = self._partition
         was_cut = isinstance(error, Unrecoverable) and partition.span.beginning > 1
@@ -147,12 +147,12 @@ class _SpanReader:
         self._broken_s = self._broken_s or now_s
         if not error.retriable or now_s - self._broken_s > PATIENCE_S:
             raise error
-        log.warning("tidemark: read on after %s", error)
+        log.warning("tidemark: resuming the read after %s", error)
         time.sleep(PAUSE_S)  # noqa: TID251
 
 
 class _Places(Sequence[tuple[int, int]]):
-    """Where each row of a batch is: its tick, then its id; growing."""
+    """The position of each row: tick, then id; increasing."""
 
     def __init__(self, ticks: Sequence[int], ids: Sequence[int]) -> None:
         self._ticks = ticks

@@ -61,10 +61,11 @@ Given = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`subscribe` holds collection or vchannel names; limits are 0 when there is none.
+    """Parsed options. A limit of 0 is no limit.
 
-    `columns`: those to give, None for all. `cursor`: the broker's name for how far the query is,
-    "" for none. `trigger_delay_s`: how long `rows_min` may hold rows back.
+    `subscribe`: names of collections or vchannels. `columns`: the columns to return, None for all.
+    `cursor`: the named cursor to move, "" for none. `trigger_delay_s`: how long `rows_min` may
+    delay a micro-batch.
     """
 
     server: str
@@ -84,9 +85,9 @@ class Options:
 
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
-    """Options as Spark hands them over: string values, names in any case. Raises BadOption.
+    """Parse options as Spark passes them: strings, names in any case. Raises BadOption.
 
-    As with Kafka's source a stream starts at `latest` unless told otherwise, a batch at `earliest`.
+    As with Kafka's source, a stream starts at `latest` by default and a batch at `earliest`.
     """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_strangers(given, streaming=streaming)
@@ -111,7 +112,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def parse_either(options: Mapping[str, str]) -> Options:
-    """Options that suit a batch or a stream, when it is not known yet which; else BadOption."""
+    """Parse options when it is not known yet whether the query is a batch or a stream."""
     try:
         return parse(options, streaming=True)
     except BadOption:
@@ -121,17 +122,17 @@ def parse_either(options: Mapping[str, str]) -> Options:
 def _refuse_strangers(given: Given, *, streaming: bool) -> None:
     known = {name.lower() for name in NAMES}
     for name in given.keys() - known - SPARK_OWN:
-        raise BadOption(name, given[name], f"unknown; there are {', '.join(sorted(NAMES))}")
+        raise BadOption(name, given[name], f"unknown; use one of {', '.join(sorted(NAMES))}")
     for name in OF_A_BATCH if streaming else OF_A_STREAM:
         if name.lower() in given:
-            kind = "a batch query has an end" if streaming else "a streaming query has it"
-            raise BadOption(name, given[name.lower()], f"only {kind}")
+            kind = "batch" if streaming else "streaming"
+            raise BadOption(name, given[name.lower()], f"only a {kind} query takes it; remove it")
 
 
 def _refuse_contradictions(given: Given, parsed: Options) -> None:
     if parsed.rows_min > (parsed.rows_max or parsed.rows_min):
-        mend = f"it is more than maxRowsPerTrigger, {parsed.rows_max}"
-        raise BadOption("minRowsPerTrigger", parsed.rows_min, mend)
+        advice = f"it exceeds maxRowsPerTrigger ({parsed.rows_max}); lower it"
+        raise BadOption("minRowsPerTrigger", parsed.rows_min, advice)
     if parsed.partitions_min > PARTITIONS_MAX:
         raise BadOption("minPartitions", parsed.partitions_min, f"at most {PARTITIONS_MAX}")
     if "cursor" in given and not parsed.cursor:
@@ -145,7 +146,7 @@ def _names(given: Given, option: str, default: str = "") -> tuple[str, ...]:
         what = "collections or vchannels" if option == "subscribe" else "columns"
         raise BadOption(option, text, f"name one or more {what}, a,b,c")
     if len(set(names)) != len(names):
-        raise BadOption(option, text, "each name may stand there once")
+        raise BadOption(option, text, "a name is given twice; give each name once")
     return names
 
 

@@ -1,7 +1,6 @@
-"""The streaming source: micro-batches are planned in the source runner and read in the workers.
+"""The streaming source: micro-batches are planned beside the driver and read in workers.
 
-What is kept on the reader at construction must pickle: a subscription that connects late.
-Next: broker/spark/source/next_cut.py
+What a reader holds after construction must pickle, so its subscription connects lazily.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +41,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_to_spark()
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a new query starts. Spark asks twice and keeps neither answer, so we keep it."""
+        """Return where a new query starts. Spark asks twice and keeps neither answer, so we keep
+        it.
+        """
         if self._first is None:
             bound = self._subscribed.options.starting
             self._first = self._subscribed.at(bound)
@@ -54,10 +55,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_to_spark()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next micro-batch ends; `start` itself when there is nothing for it.
+        """Return where the next micro-batch ends; `start` itself when there is nothing to read.
 
-        A start at `latest` is only durable once Spark has written an offset, so the first
-        micro-batch of such a query is empty and ends where it starts.
+        A start at `latest` is durable only after Spark has written an offset. So the first micro-
+        batch of such a query is empty and ends where it starts.
         """
         limits = limits_of(limit, self._subscribed.options)
         begin = self._subscribed.cut_of(start)
@@ -72,7 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_offset(end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """For the progress report: how far the log has come. From memory: Spark asks often."""
+        """Return the newest known cut for the progress report, from memory: Spark asks often."""
         newest = self._next.newest
         return None if newest is None else to_offset(newest)
 
@@ -86,12 +87,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_span(partition)
 
     def commit(self, end: Offset) -> None:
-        """Tell the broker. Spark says this a batch late; `latestOffset` mostly was sooner."""
+        """Report progress. Spark calls this one batch late; mostly `latestOffset` has reported
+        before.
+        """
         with suppress(BadCheckpoint):
             self._tell(to_cut(end))
 
     def stop(self) -> None:
-        """Spark seldom calls this; the broker notices a vanished reader by its connection."""
+        """End the client. Spark seldom calls this; the broker notices a reader that vanished."""
         self._subscribed.gateway.close()
 
     def _tell(self, cut: Cut) -> None:

@@ -1,7 +1,4 @@
-"""What a query is about: which vchannels, which columns, where it starts.
-
-Owns the one question each of these is to a broker. Next: broker/spark/gateway.py
-"""
+"""What a query subscribes to: its vchannels, its columns, and where it starts."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def declared(options: Options) -> "StructType":
-    """The schema of a query with these options. Raises BadOption and BadColumns."""
+    """Return the schema of a query with these options. Raises BadOption and BadColumns."""
     gateway = Gateway(options.server, options.cluster)
     try:
         found = _columns(gateway, options.subscribe)
@@ -37,9 +34,9 @@ def declared(options: Options) -> "StructType":
 
 
 class Subscribed:
-    """What the names of a query mean to its broker; asked once, when it is first needed.
+    """The subscription of a query; the broker is asked when it is first needed.
 
-    May be pickled before and after; each process has a connection of its own.
+    May be pickled before and after that; each process connects by itself.
     """
 
     def __init__(self, options: Options, declared: "StructType") -> None:
@@ -55,12 +52,12 @@ class Subscribed:
 
     @cached_property
     def vchannels(self) -> list[str]:
-        """All of them, each once."""
+        """All vchannels, each once."""
         return list(dict.fromkeys(one for each in self.names.values() for one in each))
 
     @cached_property
     def shape(self) -> "columns.RowShape | message_rows.MessageShape":
-        """How what is read becomes what the query declared. Raises BadColumns."""
+        """How messages become the rows that the query declared. Raises BadColumns."""
         found = _columns(self.gateway, self.options.subscribe)
         if found is not None:
             return columns.RowShape(found, self._declared)
@@ -70,33 +67,33 @@ class Subscribed:
         return message_rows.MessageShape(by_vchannel, self._declared)
 
     def cut_of(self, offset: Mapping[str, Any]) -> Cut:
-        """The cut of an offset of this query. Raises BadCheckpoint."""
+        """Return the cut of an offset of this query. Raises BadCheckpoint."""
         cut = to_cut(offset)
         check_subscription(cut, self.vchannels)
         return cut
 
     def newest(self) -> Cut:
-        """Everything that was acknowledged before the call lies before it."""
+        """Return a cut behind everything that was acknowledged before the call."""
         return self.gateway.cut(self.vchannels)
 
     def measure(
         self, start: Cut, until: TimeTick, *, rows_max: int = 0, bytes_max: int = 0
     ) -> "Measure":
-        """How much lies behind a cut and up to a tick; 0: no limit."""
+        """Count what lies behind a cut up to a tick; 0 is no limit."""
         self._measured = self.gateway.measure(
             list(start.ends), start.tick, until, rows_max=rows_max, bytes_max=bytes_max
         )
         return self._measured
 
     def between(self, start: Cut, end: Cut) -> "Measure":
-        """What lies between two cuts: known already, when `end` is what was chosen just now."""
+        """Return what lies between two cuts; already known when `end` was just chosen."""
         known, span = self._measured, (start.tick, end.tick)
         if known is None or (known.after, known.choice.tick) != span:
             return self.measure(start, end.tick)
         return known
 
     def at(self, bound: Bound) -> Cut:
-        """The cut that a bound means now. Raises BadOption for one that is still to come."""
+        """Return the cut that a bound means now. Raises BadOption for one in the future."""
         if bound == "latest":
             return self.newest()
         if not isinstance(bound, At) or bound.tick == 0:
@@ -105,23 +102,23 @@ class Subscribed:
         try:
             return self.gateway.cut(self.vchannels, bound.tick)
         except InvalidArgument as error:
-            raise BadOption(bound.option, bound.text, f"it lies in the future: {error}") from error
+            raise BadOption(bound.option, bound.text, f"it is in the future: {error}") from error
 
 
 def _columns(gateway: Gateway, subscribe: Sequence[str]) -> "pa.Schema | None":
-    """Of the rows of the one collection that is subscribed to; None for messages."""
+    """Return the schema of the one subscribed collection; None for messages."""
     known = gateway.collections()
     of_names = {name: _collection(known, name) for name in subscribe}
     with_rows = {it.name for it in of_names.values() if it is not None and it.schema is not None}
     if not with_rows:
         return None
     if {it and it.name for it in of_names.values()} != with_rows or len(with_rows) > 1:
-        mend = f"{sorted(with_rows)} have columns of their own; read each by a query of its own"
-        raise BadOption("subscribe", ",".join(subscribe), mend)
+        advice = f"{sorted(with_rows)} have schemas; read each with a query of its own"
+        raise BadOption("subscribe", ",".join(subscribe), advice)
     return gateway.columns(with_rows.pop())
 
 
 def _collection(known: Sequence[Collection], name: str) -> Collection | None:
-    """The collection of this name, or whose vchannel this is."""
+    """Return the collection of this name, or of this vchannel."""
     number = collection_id_of(name)
     return next((it for it in known if it.name == name or it.id == number), None)

@@ -39,8 +39,8 @@ def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
     gateway, progress = Gateway(f"127.0.0.1:{free_port()}", "by-dev"), ProgressReporter("nightly")
     for tick in range(7, 12):
         progress.processed(gateway, ["by-dev-rootcoord-dml_0_1v0"], tick)  # no error
-    assert [it.getMessage()[:34] for it in caplog.records if it.name == "tidemark.spark"] == [
-        "tidemark: tick 7 is not told to 'n"
+    assert [it.getMessage()[:42] for it in caplog.records if it.name == "tidemark.spark"] == [
+        "tidemark: cannot report tick 7 to cursor '"
     ]
 
 

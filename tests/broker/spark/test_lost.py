@@ -157,7 +157,7 @@ def test_a_query_from_the_beginning_says_which_transaction_had_begun_before_it(
     assert len(partitions) > 1, "the transaction ends behind the first"
     with caplog.at_level(logging.WARNING, "tidemark.spark"):
         assert values(strict, partitions) == [b"whole"]
-    assert "leaves out transactions that began before" in caplog.text
+    assert "skips transactions that began before" in caplog.text
     assert "removed by retention" in caplog.text
     again = strict.partitions(start, strict.latestOffset(start, ReadAllAvailable()))
     world.fill(KEPT_SEGMENTS)

@@ -85,10 +85,10 @@ def test_columns_that_no_message_has_are_each_named(
     [
         (
             {"value": pa.array([b"x", None]), "collection": ["c", "c"]},
-            "column 'value': it is null",
+            "column 'value': the value is null",
         ),
-        ({"value": [b""], "collection": pa.array([None], pa.string())}, "row 0 does not say"),
-        ({"value": [b""], "collection": [""]}, "row 0 does not say"),
+        ({"value": [b""], "collection": pa.array([None], pa.string())}, "row 0 has no target"),
+        ({"value": [b""], "collection": [""]}, "row 0 has no target"),
         (
             {
                 "value": [b""],

@@ -25,9 +25,9 @@ def test_a_batch_may_say_which_one_it_is() -> None:
 @pytest.mark.parametrize(
     ("given", "streaming", "words"),
     [
-        ({"tpic": "x"}, True, "'tpic' is 'x': unknown; there are appId"),
-        ({"topic": " "}, True, "'topic' is ' ': give a name"),
-        ({"topic": "a", "path": "b"}, True, "'topic' is 'a': it is given as the path, 'b'"),
+        ({"tpic": "x"}, True, "'tpic' is 'x': unknown; use one of appId"),
+        ({"topic": " "}, True, "'topic' is ' ': it is empty; give a name"),
+        ({"topic": "a", "path": "b"}, True, "'topic' is 'a': the path 'b' is set, too"),
         ({"key": ""}, True, "'key' is ''"),
         ({"appId": ""}, True, "'appId' is ''"),
         ({"appId": "a", "batchId": "1"}, True, "numbers its batches itself"),

@@ -100,7 +100,7 @@ def test_columns_are_chosen_in_any_order_and_the_added_ones_stay() -> None:
         "struct<x:smallint,k:bigint,_vchannel:string,_message_id:bigint,_time_tick:bigint,"
         "_timestamp:timestamp>"
     )
-    with pytest.raises(BadOption, match=r"\['y'\] are none of \['k', 't', 'x'\]"):
+    with pytest.raises(BadOption, match=r"\['y'\]; use some of \['k', 't', 'x'\]"):
         declared(COLUMNS, ["x", "y"])
 
 

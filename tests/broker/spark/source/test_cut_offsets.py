@@ -35,9 +35,9 @@ def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() ->
     [
         ({"flights": {"by-dev-rootcoord-dml_0_1v0": 23}}, "older release"),
         ({"a": {"v": 1}, "b": {}}, "startingTick or startingTimestamp"),
-        ({}, "no offset of this source"),
-        ({"tick": "7", "ends": {}}, "no offset of this source"),
-        ({"tick": 7}, "no offset of this source"),
+        ({}, "not an offset of this source"),
+        ({"tick": "7", "ends": {}}, "not an offset of this source"),
+        ({"tick": 7}, "not an offset of this source"),
     ],
 )
 def test_an_offset_of_another_kind_is_refused(offset: Offset, told: str) -> None:
@@ -48,7 +48,9 @@ def test_an_offset_of_another_kind_is_refused(offset: Offset, told: str) -> None
 
 def test_a_checkpoint_of_other_vchannels_is_refused_and_both_are_named() -> None:
     check_subscription(cut(7, a=1, b=2), ["b", "a"])
-    with pytest.raises(BadCheckpoint, match=r"only in the checkpoint: \['b'\].*to: \['c'\]"):
+    with pytest.raises(
+        BadCheckpoint, match=r"only in the checkpoint: \['b'\].*only subscribed: \['c'\]"
+    ):
         check_subscription(cut(7, a=1, b=2), ["a", "c"])
 
 
