@@ -1,7 +1,7 @@
 """StreamingCoordAssignmentService: tells clients which node serves which pchannel, as it changes.
 
-Owns the encoding of the table, once per version for all who listen. An AssignmentDiscover stream
-never ends before its client wants it to: a client reopens an ended one at once, without any pause.
+A table is encoded once for all who listen. An AssignmentDiscover stream ends only when its client
+closes it: Milvus's client reopens an ended one at once, without a pause.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from broker.coordinator.assignment.messages import ChannelReported, NextAssignme
 from broker.edge.rpc.middleware import Call, Middleware, decoded
 from broker.edge.rpc.proxies import Proxy
 from broker.model.channel import Assignment, AssignmentVersion, NodeAssignment
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
 from schemas.generated.milvus.proto import streaming as wire
 
@@ -28,7 +28,7 @@ CLOSE = bytes(wire.AssignmentDiscoverResponse(close=wire.CloseAssignmentDiscover
 
 
 class AssignmentService:
-    """Asks the Assigner for the next table and reports dead channels to it."""
+    """AssignmentDiscover, UpdateWALBalancePolicy, UpdateReplicateConfiguration."""
 
     def __init__(self, middleware: Middleware, assigner: Proxy, balancer: Proxy) -> None:
         self._middleware = middleware
@@ -51,11 +51,11 @@ class AssignmentService:
     async def update_policy(
         self, request: wire.UpdateWalBalancePolicyRequest
     ) -> wire.UpdateWalBalancePolicyResponse:
-        """With a mask only what it names of the configuration is set, without one all of it."""
+        """Set the balance policy: the fields that the mask names, or all without a mask."""
         nodes = request.nodes or wire.WalBalancePolicyNodes()
         freeze, defreeze = nodes.freeze_node_ids, nodes.defreeze_node_ids
         if min([*freeze, *defreeze], default=1) <= 0:
-            raise Refused(StreamingCode.INVALID_ARGUMENT, "a node id must be positive")
+            raise invalid_argument(f"node id {min([*freeze, *defreeze])} is not positive")
         named = request.update_mask is None or ALLOW_REBALANCE in request.update_mask.paths
         config = request.config if named else None
         allow = None if config is None else config.allow_rebalance
@@ -68,7 +68,7 @@ class AssignmentService:
         )
 
     async def discover(self, call: Call) -> None:
-        """One stream: tables out, reports in, until the client closes."""
+        """Serve one stream: tables out, error reports in, until the client closes it."""
         pushing = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, call, pushing)
@@ -83,7 +83,7 @@ class AssignmentService:
             try:
                 table = await self._assigner.ask(NextAssignment(seen))
             except (ActorError, Refused) as error:
-                log.warning("assignment not available", error=str(error))
+                log.warning("assignment table not available, retrying", error=str(error))
                 await anyio.sleep(RETRY_PAUSE_S)
                 continue
             if table is not None and (seen is None or table.version > seen):
@@ -102,14 +102,14 @@ class AssignmentService:
         pushing.cancel()
 
     def _report(self, report: wire.ReportAssignmentErrorRequest) -> None:
-        """What the error was does not matter; a report about an older term does nothing."""
+        """Pass a client's report on; the Assigner ignores one about an older term."""
         channel = report.pchannel
         if channel is None or not channel.name or channel.term <= 0:
             return
         try:
             self._assigner.tell(ChannelReported(PChannelName(channel.name), Term(channel.term)))
         except ActorError as error:
-            log.warning("report dropped", channel=channel.name, error=str(error))
+            log.warning("channel report dropped", channel=channel.name, error=str(error))
 
     def _encode(self, table: Assignment) -> bytes:
         if self._encoded[0] != table.version:
@@ -136,7 +136,7 @@ def encoded_assignment(table: Assignment) -> bytes:
 
 
 def _streaming(version: int) -> wire.StreamingVersion | None:
-    """Never enabled is said by saying nothing."""
+    """Absent while streaming was never enabled, as in Milvus."""
     return wire.StreamingVersion(version=version) if version else None
 
 
@@ -157,4 +157,5 @@ def _node(node: NodeAssignment) -> wire.StreamingNodeAssignment:
 async def _no_replication(
     _: wire.UpdateReplicateConfigurationRequest,
 ) -> wire.UpdateReplicateConfigurationResponse:
-    raise Refused(StreamingCode.UNRECOVERABLE, "replication between clusters is not supported yet")
+    cause = "replication between clusters is not supported; do not configure it"
+    raise Refused(StreamingCode.UNRECOVERABLE, cause)

@@ -1,9 +1,10 @@
-"""What a broadcast and an ack ask for, as values, or what is wrong with them.
+"""Decode and check a broadcast or an ack.
 
-Owns the order of the checks: everything that could keep a copy out of a log for ever is refused
-here, before anything is recorded, because a recorded broadcast never gives up.
+Everything that could keep a copy out of a log for ever is refused here, before the broadcast is
+recorded: a recorded broadcast is retried without end.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,7 +13,7 @@ from typing import Final
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.broadcast.messages import AckBroadcast
 from broker.core.naming import pchannel_of
-from broker.edge.milvus.message_admission import EMPTY_HEADER
+from broker.edge.milvus.message_admission import EMPTY_HEADER, NOT_A_REPLICA
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
@@ -43,19 +44,20 @@ from schemas.wire import SERVER_KEYS, Malformed, ScannedMessage, rocksmq_id, sca
 VCHANNELS_MAX: Final = 2048
 KEYS_MAX: Final = 1024
 COPIES_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of all copies together: they are made in memory, and all of them are in flight at once."""
+"""Of all copies together: all are made in memory and are in flight at the same time."""
 
 PLAIN_TYPES: Final = KNOWN_TYPES - {int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES}
 DOMAINS: Final = {int(domain): domain for domain in ResourceDomain}
 ROCKSMQ: Final = 1
 HEADERS: Final = StoredHeaders()
-OF_THE_WAY: Final = frozenset({BROADCAST.key, TRACE.key, *SERVER_KEYS})
-"""Properties that are not what was asked for, or are looked at by themselves."""
+UNCOMPARED_KEYS: Final = frozenset({BROADCAST.key, TRACE.key, *SERVER_KEYS})
+"""Properties that the fingerprint leaves out: traces, the server's own, and the header, which it
+has in another form."""
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastLimits:
-    """What the log takes. `pchannels`: those there are."""
+    """The largest message, and the pchannels of the cluster."""
 
     message_bytes_max: int
     pchannels: Collection[PChannelName]
@@ -64,13 +66,13 @@ class BroadcastLimits:
 def broadcast_request(
     message: messages.Message | None, limits: BroadcastLimits, call_key: str
 ) -> Broadcast:
-    """The broadcast; `call_key` names it when the message has no idempotency key of its own.
+    """The broadcast. `call_key` names it when the message has no idempotency key.
 
-    Raises Refused: UNRECOVERABLE when it is too large or its header unreadable,
-    REPLICATE_VIOLATION for a copy of another cluster's message, else INVALID_ARGUMENT.
+    Raises Refused: UNRECOVERABLE when it is too large or its header cannot be decoded,
+    REPLICATE_VIOLATION for a replicated message, else INVALID_ARGUMENT.
     """
     if message is None:
-        raise invalid_argument("the request has no message")
+        raise invalid_argument("the request has no message; set message")
     try:
         header = _header(message.properties)
         vchannels = _vchannels(header, limits.pchannels)
@@ -99,7 +101,7 @@ def broadcast_request(
 def ack_request(
     message: common.ImmutableMessage | None, broadcast_id: int, vchannel: str
 ) -> AckBroadcast:
-    """The ack; the last two are what older clients say in place of the message.
+    """The ack. `broadcast_id` and `vchannel` are what older clients send instead of the message.
 
     Raises Refused: WAL_NAME_MISMATCH for an id of another kind of log, else INVALID_ARGUMENT.
     """
@@ -109,7 +111,9 @@ def ack_request(
         header = _header(message.properties)
         named = VCHANNEL.need(message.properties)
         if named not in header.vchannels:
-            raise invalid_argument(f"vchannel {named!r} is none of broadcast {header.broadcast_id}")
+            raise invalid_argument(
+                f"vchannel {named!r} is not one of broadcast {header.broadcast_id}"
+            )
         id, where = BroadcastId(header.broadcast_id), _where(message)
         if not REPLICATE.read(message.properties):
             return AckBroadcast(id, VChannelName(named), where)
@@ -132,29 +136,27 @@ def _vchannels(
     names = header.vchannels
     if not 1 <= len(names) <= VCHANNELS_MAX:
         raise invalid_argument(
-            f"a broadcast goes to 1 to {VCHANNELS_MAX} vchannels, not {len(names)}"
+            f"a broadcast goes to 1 to {VCHANNELS_MAX} vchannels, this one to {len(names)}"
         )
-    twice = (
-        [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
-    )
-    if twice:
-        raise invalid_argument(f"vchannel {twice[0]!r} is named {names.count(twice[0])} times")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise invalid_argument(f"vchannel {twice!r} is named more than once; name it once")
     unknown = next((name for name in names if pchannel_of(name) not in pchannels), None)
     if unknown is not None:
-        raise invalid_argument(f"vchannel {unknown!r} is on no pchannel of this cluster")
+        raise invalid_argument(f"vchannel {unknown!r} is not on a pchannel of this cluster")
     return tuple(VChannelName(name) for name in names)
 
 
 def _keys(asked: tuple[HeaderKey, ...]) -> tuple[ResourceKey, ...]:
     if len(asked) > KEYS_MAX:
         raise invalid_argument(
-            f"{len(asked)} resource keys; at most {KEYS_MAX} can be locked at once"
+            f"the broadcast has {len(asked)} resource keys, the limit is {KEYS_MAX}"
         )
     unknown = next((it for it in asked if it.domain not in DOMAINS), None)
     if unknown is not None:
         known = ", ".join(f"{it.name.lower()} {int(it)}" for it in ResourceDomain)
         raise invalid_argument(
-            f"resource key {unknown.key!r} is of domain {unknown.domain}; known: {known}"
+            f"resource key {unknown.key!r} has domain {unknown.domain}; use one of: {known}"
         )
     return tuple(ResourceKey(DOMAINS[it.domain], it.key, it.shared) for it in asked)
 
@@ -163,29 +165,29 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     if REPLICATE.key in properties:
         raise Refused(
             StreamingCode.REPLICATE_VIOLATION,
-            "this cluster is no replica: it takes no _rh messages",
+            NOT_A_REPLICA,
         )
     for key, why in (
-        (VCHANNEL.key, "the vchannels of a broadcast stand in its header"),
-        ("_tx", "a broadcast is not part of a transaction"),
-        ("_btt", "a broadcast cannot wait for a tick: each vchannel has its own"),
+        (VCHANNEL.key, "the header _bh names the vchannels of a broadcast"),
+        ("_tx", "a broadcast cannot be part of a transaction"),
+        ("_btt", "a broadcast cannot wait for a tick, since each vchannel has its own"),
     ):
         if key in properties:
-            raise invalid_argument(f"property {key} must not be there: {why}")
+            raise invalid_argument(f"property {key} is not allowed: {why}")
 
 
 def _check_type(scanned: ScannedMessage) -> None:
     if scanned.type not in PLAIN_TYPES:
         known = MessageType(scanned.type).name if scanned.type in KNOWN_TYPES else "unknown"
-        raise invalid_argument(f"property _t is {scanned.type}, {known}; it cannot be broadcast")
+        raise invalid_argument(f"property _t is {scanned.type} ({known}); it cannot be broadcast")
     if scanned.version <= 0:
-        raise invalid_argument("property _v must be a number above 0")
+        raise invalid_argument("property _v is missing or not a number above 0")
 
 
 def _check_header(scanned: ScannedMessage) -> None:
-    """What says something of a collection must be readable, or its vchannels would refuse it."""
+    """Refuse a header that cannot be decoded: the vchannels' Appenders would refuse every copy."""
     if scanned.type in BODY_TYPES:
-        return  # refused only by vchannels of collections that the log keeps segments for
+        return  # read only by vchannels of collections that the log keeps segments for
     try:
         HEADERS.effect(scanned.type, scanned.stored)
     except BadHeader as error:
@@ -196,37 +198,42 @@ def _check_size(broadcast: Broadcast, header_bytes: int, limits: BroadcastLimits
     names = max(map(len, broadcast.vchannels))
     each = broadcast.size + header_bytes + names + 64
     if each > limits.message_bytes_max:
-        cause = f"a copy has {each} bytes, at most {limits.message_bytes_max} are allowed"
+        cause = f"a copy has {each} bytes, the limit is {limits.message_bytes_max}; send less"
         raise Refused(StreamingCode.UNRECOVERABLE, cause)
     if each * len(broadcast.vchannels) > COPIES_BYTES_MAX:
-        cause = f"{len(broadcast.vchannels)} copies of {each} bytes are over {COPIES_BYTES_MAX}"
+        cause = (
+            f"{len(broadcast.vchannels)} copies of {each} bytes exceed {COPIES_BYTES_MAX} bytes;"
+            " send less, or to fewer vchannels"
+        )
         raise Refused(StreamingCode.UNRECOVERABLE, cause)
 
 
 def _scanned(message: messages.Message) -> ScannedMessage:
-    """What all copies share: the message without its header, and without the server's keys."""
+    """What all copies share: the message without its broadcast header and the server's keys."""
     shared = {key: value for key, value in message.properties.items() if key != BROADCAST.key}
     data = bytes(messages.Message(payload=message.payload, properties=shared))
     return scan_message(data, 0, len(data))
 
 
 def _fingerprint(message: messages.Message, header: BroadcastHeader) -> str:
-    """Equal for what is meant to be equal, whatever traces the way has left on it."""
-    told = [it for it in message.properties.items() if it[0] not in OF_THE_WAY]
+    """The same for repeats of one request, whose traces may differ."""
+    compared = [it for it in message.properties.items() if it[0] not in UNCOMPARED_KEYS]
     keys = sorted((it.domain, it.key, it.shared) for it in header.keys)
     digest = sha256(message.payload)
-    digest.update(repr((sorted(told), sorted(header.vchannels), keys)).encode())
+    digest.update(repr((sorted(compared), sorted(header.vchannels), keys)).encode())
     digest.update(b"sync" if header.ack_sync_up else b"")
     return digest.hexdigest()
 
 
 def _where(message: common.ImmutableMessage) -> Appended | None:
-    """None when the message does not say where it landed, as those of old releases."""
+    """Where the message landed; None when it does not say, as in old releases of Milvus."""
     if message.id is None or not message.id.id:
         return None
     if int(message.id.WAL_name) != ROCKSMQ:
         raise Refused(
-            StreamingCode.WAL_NAME_MISMATCH, f"message id of log {int(message.id.WAL_name)}"
+            StreamingCode.WAL_NAME_MISMATCH,
+            f"message id {message.id.id!r} has WAL_name {int(message.id.WAL_name)};"
+            f" this log has RocksMQ ids, WAL_name {ROCKSMQ}",
         )
     tick = TIME_TICK.read(message.properties)
     if not tick:
@@ -239,7 +246,7 @@ def _where(message: common.ImmutableMessage) -> Appended | None:
 def _origin(properties: Mapping[str, str]) -> str:
     header = messages.ReplicateHeader.parse(REPLICATE.need(properties))
     if not header.cluster_id or "/" in header.cluster_id or len(header.cluster_id) > 128:
-        raise BadProperty(REPLICATE.key, header.cluster_id, "no name of a cluster")
+        raise BadProperty(REPLICATE.key, header.cluster_id, "not the name of a cluster")
     return header.cluster_id
 
 

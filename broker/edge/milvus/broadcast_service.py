@@ -1,7 +1,7 @@
 """StreamingCoordBroadcastService: one message for many vchannels, and the acks of its copies.
 
-Owns the translation, and a name for each call that has none of its own: when the Broadcaster dies
-in the middle, the call is asked again under that name, and does not become a second broadcast.
+A call without an idempotency key gets a name of its own. When the Broadcaster dies during the call,
+the request is repeated under that name, so it does not become a second broadcast.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingCoordBroadcastService/"
 BROADCAST_S: Final = 3600.0
-"""For callers that bring no deadline: they wait for their resource keys, however long that is."""
+"""For callers without a deadline of their own, which wait until their resource keys are free."""
 
 
 class BroadcastService:
@@ -41,7 +41,7 @@ class BroadcastService:
         }
 
     async def broadcast(self, request: wire.BroadcastRequest) -> wire.BroadcastResponse:
-        """Answered when it took effect. Refusals as `broadcast_request` and StartBroadcast say."""
+        """Start a broadcast; answers once it took effect. Refused as `StartBroadcast` refuses."""
         known = await self._assigner.ask(ListPChannels())
         limits = BroadcastLimits(
             self._middleware.limits.message_bytes_max, {it.name for it in known}
@@ -54,7 +54,7 @@ class BroadcastService:
         )
 
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
-        """Success also for what is known already, or not any more; see AckBroadcast."""
+        """Record an ack; repeats, and acks of finished broadcasts, succeed. See AckBroadcast."""
         ack = ack_request(request.message, request.broadcast_id, request.vchannel)
         await self._broadcaster.ask(ack)
         return wire.BroadcastAckResponse()

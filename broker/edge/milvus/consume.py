@@ -1,8 +1,8 @@
-"""One Consume stream: one consumer, fed as fast as it reads and never faster.
+"""Serve one Consume stream: one consumer, fed as fast as it reads and no faster.
 
-Owns the consumer's cursor and nothing else: a batch is pulled only when the peer's HTTP/2 window
-has room for it, so that a consumer which stops reading holds no memory here, and a Scanner that
-was restarted is asked again from the same cursor.
+A batch is pulled only when the peer's HTTP/2 window has room for it, so a consumer that stops
+reading holds no memory here. The consumer's cursor is kept here, so a Scanner that was restarted is
+asked again from the same place.
 """
 
 from typing import Final
@@ -13,13 +13,12 @@ from broker.edge.milvus.consumer_request import consumer_request
 from broker.edge.milvus.single_messages import consume_slice
 from broker.edge.milvus.tick_frames import TickFrames
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.failures import timed_out
-from broker.edge.rpc.middleware import Call, decoded
+from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.scanner_proxy import ScannerProxy
 from broker.edge.rpc.stream_meters import StreamMeter
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import invalid_argument
 from broker.model.ids import TimeTick
 from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
 from broker.model.record import RecordSlice
@@ -38,8 +37,6 @@ from schemas.properties.txn_context import TxnContext
 from schemas.wire import CONSUMER_ID, consume_in_txn, consume_message
 
 CLOSE: Final = bytes(ConsumeResponse(close=CloseConsumerResponse()))
-CREDIT_BYTES_MIN: Final = 32 * 1024
-"""Asked for even when the window holds less, so that small windows do not make tiny batches."""
 
 
 class ConsumerStreams:
@@ -57,17 +54,21 @@ class ConsumerStreams:
         )
 
     async def serve(self, call: Call) -> None:
-        """The whole life of one stream; refusals of the header, `Locate` and `OpenScanner`."""
+        """Serve one stream from its handshake to its end.
+
+        Raises Refused: INVALID_ARGUMENT for a bad header or request, else as `Locate` and
+        `OpenScanner` refuse.
+        """
         channel = consumer_channel(call.metadata)
         await self.directory.demand(Locate(channel.name, channel.term))
         await call.stream.write_batch([self._created])
-        first = await self._first_request(call.stream)
+        within_s = self.limits.idle_peer_s
+        first = await first_messages(call.stream, within_s, "create_vchannel_consumer")
         if first:
             request = decoded(first[0], ConsumeRequest).create_vchannel_consumer
             if request is None:
-                raise Refused(
-                    StreamingCode.INVALID_ARGUMENT,
-                    "the first request of a Consume stream must be create_vchannel_consumer",
+                raise invalid_argument(
+                    "the first request of a Consume stream must be create_vchannel_consumer"
                 )
             wanted = consumer_request(request, channel.name)
             opening = OpenScanner(
@@ -84,18 +85,12 @@ class ConsumerStreams:
                 await stream.run(self._consumer_created, meter)
         await call.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
 
-    async def _first_request(self, stream: ServerBatchStream) -> list[bytes]:
-        """A client sends it at once; one that does not would hold its place for ever."""
-        with anyio.move_on_after(self.limits.idle_peer_s):
-            return await stream.read_batch()
-        raise timed_out(f"no create_vchannel_consumer came within {self.limits.idle_peer_s:g} s")
-
 
 class ConsumeStream:
-    """The consumer after its handshake."""
+    """A consumer after its handshake."""
 
     __slots__ = (
-        "_cursor", "_feeding", "_opening", "_scanner", "_shared", "_stream", "_told",
+        "_cursor", "_feeding", "_newest_tick", "_opening", "_scanner", "_shared", "_stream",
     )  # fmt: skip
 
     def __init__(
@@ -110,11 +105,11 @@ class ConsumeStream:
         self._opening = opening
         self._scanner = ScannerProxy(shared.directory, opening, opened.scanner)
         self._cursor = opened.cursor
-        self._told = TimeTick(0)
+        self._newest_tick = TimeTick(0)
         self._feeding = anyio.CancelScope()
 
     async def run(self, created: bytes, meter: StreamMeter) -> None:
-        """Until the client half-closes. Raises Refused when the Scanner is gone for good."""
+        """Run until the client half-closes. Raises Refused when its Scanner cannot be restarted."""
         try:
             await self._stream.write_batch([created])
             async with anyio.create_task_group() as tasks:
@@ -126,7 +121,7 @@ class ConsumeStream:
             self._scanner.release()
 
     async def _until_half_closed(self) -> None:
-        """Whatever else a client says on this stream has no meaning."""
+        """Skip further requests: none of them has a meaning on this stream."""
         while await self._stream.read_batch():
             pass
         self._feeding.cancel()
@@ -135,8 +130,7 @@ class ConsumeStream:
         credit_max = self._shared.limits.consume_credit_bytes
         while True:
             room = await self._stream.room()
-            credit = max(CREDIT_BYTES_MIN, min(room, credit_max))
-            delivery = await self._scanner.pull(self._cursor, credit)
+            delivery = await self._scanner.pull(self._cursor, min(room, credit_max))
             framed = self._framed(delivery)
             if framed:
                 await self._stream.write_framed(framed)
@@ -146,7 +140,7 @@ class ConsumeStream:
     def _framed(self, delivery: Delivery) -> bytes:
         framed_tick = self._shared.ticks.framed
         channel = self._opening.name
-        closed = self._news(delivery)
+        closed = self._new_tick(delivery)
         if not delivery.items:
             return framed_tick(channel, closed) if closed else b""
         parts: list[bytes] = []
@@ -170,12 +164,12 @@ class ConsumeStream:
             parts.append(framed_tick(channel, closed))
         return b"".join(parts)
 
-    def _news(self, delivery: Delivery) -> ClosedTick | None:
-        """A Scanner repeats a tick that stands still; Milvus's consumers hear only growing ones."""
+    def _new_tick(self, delivery: Delivery) -> ClosedTick | None:
+        """The delivery's closed tick if it has grown; a Scanner repeats one that has not."""
         closed = delivery.tick
-        if closed is None or closed.tick <= self._told:
+        if closed is None or closed.tick <= self._newest_tick:
             return None
-        self._told = closed.tick
+        self._newest_tick = closed.tick
         return closed
 
 

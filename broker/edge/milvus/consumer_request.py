@@ -1,7 +1,4 @@
-"""What a consumer asks for, as values: where to start, what to see.
-
-Owns the checks of a CreateVChannelConsumerRequest. Never knows what a channel holds.
-"""
+"""Decode and check a consumer's request: where to start, and which messages to deliver."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -47,8 +44,7 @@ def consumer_request(
     """
     if request.vchannel and not belongs_to(request.vchannel, pchannel):
         raise invalid_argument(
-            f"vchannel {request.vchannel!r} does not belong to pchannel {pchannel!r},"
-            " which this stream is for"
+            f"vchannel {request.vchannel!r} is not on pchannel {pchannel!r} of this stream"
         )
     filters = tuple(_filter(wanted) for wanted in request.deliver_filters)
     policy = _policy(request.deliver_policy)
@@ -68,7 +64,7 @@ def _policy(policy: streaming.DeliverPolicy | None) -> DeliverPolicy:
             return StartAfter(_message_id(value))
         case _:
             raise invalid_argument(
-                "deliver_policy is not set: all, latest, start_from or start_after"
+                "deliver_policy is not set; use all, latest, start_from or start_after"
             )
 
 
@@ -77,15 +73,15 @@ def _message_id(value: object) -> MessageId:
     if int(value.WAL_name) != ROCKSMQ:
         raise Refused(
             StreamingCode.WAL_NAME_MISMATCH,
-            f"message id {value.id!r} has WAL_name {int(value.WAL_name)};"
-            f" ids of this log are RocksMQ ids, WAL_name {ROCKSMQ}",
+            f"message id {value.id!r} has WAL_name {int(value.WAL_name)}; this log has RocksMQ ids,"
+            f" WAL_name {ROCKSMQ}",
         )
     try:
         number = rocksmq_id(value.id)
     except Malformed as error:
-        raise invalid_argument(f"message id: {error}") from None
+        raise invalid_argument(f"message id {value.id!r} cannot be decoded: {error}") from None
     if number < 0:
-        raise invalid_argument(f"message id {value.id!r} is negative")
+        raise invalid_argument(f"message id {value.id!r} is negative; ids begin at 0")
     return MessageId(number)
 
 
@@ -104,5 +100,5 @@ def _filter(wanted: streaming.DeliverFilter) -> DeliverFilter:
             return MessageTypes(frozenset(int(kind) for kind in types))
         case _:
             raise invalid_argument(
-                "a deliver filter is not set: time_tick_gt, _gte or message_type"
+                "a deliver filter is empty; set time_tick_gt, time_tick_gte or message_type"
             )

@@ -1,7 +1,4 @@
-"""StreamingNodeHandlerService: the two hot streams and the replication checkpoint.
-
-Owns only the wiring of the method paths.
-"""
+"""StreamingNodeHandlerService: Produce, Consume, and the replication checkpoint."""
 
 from collections.abc import Mapping
 
@@ -22,7 +19,7 @@ SERVICE = "/milvus.proto.streaming.StreamingNodeHandlerService/"
 
 
 class HandlerService:
-    """What producers and consumers of one node talk to."""
+    """Produce, Consume, GetReplicateCheckpoint of one node."""
 
     def __init__(
         self, middleware: Middleware, directory: Proxy, wal_name: str, node_id: NodeId
@@ -47,12 +44,12 @@ class HandlerService:
     async def replicate_checkpoint(
         self, request: wire.GetReplicateCheckpointRequest
     ) -> wire.GetReplicateCheckpointResponse:
-        """REPLICATE_VIOLATION: only a secondary cluster has a checkpoint, and this is none."""
+        """Refuse with REPLICATE_VIOLATION: only a replica has a checkpoint."""
         channel = pchannel(request.pchannel)
         await self._directory.demand(Locate(channel.name, channel.term))
         raise Refused(
             StreamingCode.REPLICATE_VIOLATION,
-            f"{channel.name}: this cluster replicates no other, so it has no checkpoint",
+            f"{channel.name}: this cluster is not a replica, so it has no replication checkpoint",
         )
 
     async def _produce(self, call: Call) -> None:

@@ -1,7 +1,7 @@
-"""Which produced messages may go on to an Appender, and why the others may not.
+"""Decide which produced messages an Appender takes, and say why the others are refused.
 
-Owns the order of the checks. Never touches a message's bytes except to give it the header property
-that every consumer needs, and never judges whether a transaction exists.
+A message's bytes stay as they are, except that a message without a header property gets an empty
+one. Whether a transaction exists is for the Appender to say.
 """
 
 from functools import lru_cache
@@ -26,19 +26,20 @@ from schemas.properties.txn_context import begin_keepalive_ms
 from schemas.wire import Malformed, ScannedMessage, stored_properties
 
 EMPTY_HEADER: Final = b"\x1a\x06\x0a\x02_h\x12\x00"
-"""The stored form of `_h` with no value; typed decoding in a consumer fails without it."""
+"""The stored form of `_h` with no value: Milvus's consumers fail to decode a message without it."""
 
 NEW_TXN: Final = TxnId(0)
 
 PLAIN_TYPES: Final = KNOWN_TYPES - {
     int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES | EXCLUSIVE_TYPES
 }
-"""Those of which the scanner has said all there is to know."""
+"""Types for which the scanned fields are all there is to check."""
 VCHANNELS_REMEMBERED_MAX: Final = 4096
+NOT_A_REPLICA: Final = "property _rh: this cluster is not a replica; append without it"
 
 
 class MessageAdmission:
-    """The rules for one Produce stream."""
+    """The checks of one Produce stream, whose pchannel is `pchannel`."""
 
     def __init__(self, pchannel: PChannelName, message_bytes_max: int) -> None:
         self._pchannel = pchannel
@@ -46,7 +47,7 @@ class MessageAdmission:
         self._belonging: set[str] = {""}
 
     def judge(self, message: ScannedMessage) -> NewMessage | Refusal:
-        """The message as an Appender takes it, or the code and cause for its producer."""
+        """The message as an Appender takes it, or the refusal for its producer."""
         if (
             message.type in PLAIN_TYPES
             and message.version > 0
@@ -64,15 +65,15 @@ class MessageAdmission:
                 message.size,
                 message.barrier_tick,
             )
-        return self._why_not(message) or self._with_more(message)
+        return self._refusal(message) or self._with_properties(message)
 
-    def _why_not(self, message: ScannedMessage) -> Refusal | None:
+    def _refusal(self, message: ScannedMessage) -> Refusal | None:
         code = StreamingCode
         if message.size > self._message_bytes_max:
             return Refusal(
                 code.UNRECOVERABLE,
-                f"the message has {message.size} bytes, at most {self._message_bytes_max} are"
-                " allowed; split it",
+                f"the message has {message.size} bytes, the limit is {self._message_bytes_max};"
+                " split it",
             )
         if message.type not in KNOWN_TYPES:
             return Refusal(code.INVALID_ARGUMENT, f"property _t is {_shown(message.type)}")
@@ -80,23 +81,23 @@ class MessageAdmission:
             return Refusal(code.INVALID_ARGUMENT, f"property _v is {_shown(message.version)}")
         if message.type in SELF_CONTROLLED_TYPES or message.type == MessageType.TXN:
             return Refusal(
-                code.INVALID_ARGUMENT, f"only the log itself writes messages of type {message.type}"
+                code.INVALID_ARGUMENT,
+                f"type {message.type} is written by the log only, not by producers",
             )
         if message.barrier_tick < 0:
-            return Refusal(code.INVALID_ARGUMENT, "property _btt is not a base-36 number")
-        return _not_yet(message) or self._misplaced(message)
+            return Refusal(code.INVALID_ARGUMENT, "property _btt is not a number in base 36")
+        return _not_for_producers(message) or self._misplaced(message)
 
     def _misplaced(self, message: ScannedMessage) -> Refusal | None:
         if message.vchannel in self._belonging or belongs_to(message.vchannel, self._pchannel):
             return None
         return Refusal(
             StreamingCode.INVALID_ARGUMENT,
-            f"vchannel {message.vchannel!r} does not belong to pchannel {self._pchannel!r},"
-            " which this stream is for",
+            f"vchannel {message.vchannel!r} is not on pchannel {self._pchannel!r} of this stream",
         )
 
-    def _with_more(self, message: ScannedMessage) -> NewMessage | Refusal:
-        """What stands in properties that plain messages do not have."""
+    def _with_properties(self, message: ScannedMessage) -> NewMessage | Refusal:
+        """The message with what its further properties say: transaction, stage, pchannel level."""
         if len(self._belonging) < VCHANNELS_REMEMBERED_MAX:
             self._belonging.add(message.vchannel)
         txn: TxnContext | None = None
@@ -130,36 +131,40 @@ def _stored(message: ScannedMessage) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _txn(text: str) -> TxnContext:
-    """Every message of a transaction brings the same text. Raises BadProperty."""
+    """Cached: every message of a transaction has the same text. Raises BadProperty."""
     context = TXN.decode(text)
     return TxnContext(TxnId(context.txn_id), context.keepalive_ms)
 
 
 def _keepalive_ms(begin: ScannedMessage) -> int:
-    """What a begin asks for; 0 for the default. Raises BadProperty, Malformed."""
+    """The keepalive that a begin asks for; 0 for the default. Raises BadProperty, Malformed."""
     if begin.txn is not None:
-        raise BadProperty(TXN.key, begin.txn, "the log itself names a transaction that begins")
+        raise BadProperty(
+            TXN.key, begin.txn, "a begin must not have it: the log assigns the transaction ID"
+        )
     header = HEADER.read(stored_properties(begin.stored))
     return begin_keepalive_ms(header) if header else 0
 
 
-def _not_yet(message: ScannedMessage) -> Refusal | None:
-    """What Milvus's protocol knows and this broker does not do yet; ends that name no beginning."""
+def _not_for_producers(message: ScannedMessage) -> Refusal | None:
+    """Refuse what producers may not send, and the end of a transaction that names none."""
     if message.type in TXN_TYPES and message.type != MessageType.BEGIN_TXN and message.txn is None:
-        return Refusal(StreamingCode.INVALID_ARGUMENT, "property _tx is missing")
+        return Refusal(
+            StreamingCode.INVALID_ARGUMENT, "property _tx, the transaction ID, is missing"
+        )
     if message.broadcast:
-        cause = "only the coordinator appends copies of a broadcast; ask it for one (Broadcast)"
+        cause = "property _bh: only the coordinator appends copies of a broadcast; call Broadcast"
         return Refusal(StreamingCode.UNRECOVERABLE, cause)
     if message.replicate:
         return Refusal(
             StreamingCode.REPLICATE_VIOLATION,
-            "this cluster is no replica: it takes no _rh messages",
+            NOT_A_REPLICA,
         )
     return None
 
 
 def _shown(number: int) -> str:
-    """What the scanner said of a property: 0 stands for absent, below 0 for no number."""
+    """What is wrong with a scanned property: 0 stands for absent, below 0 for not a number."""
     if number < 0:
         return "not a decimal number"
     return f"{number}, which is unknown" if number else "missing or 0"

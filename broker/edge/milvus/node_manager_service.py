@@ -1,6 +1,6 @@
 """StreamingNodeManagerService: a coordinator opens and closes pchannels on this node, and looks.
 
-Owns the translation only; the rules of terms are the Directory's.
+The rules of terms are the Directory's.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingNodeManagerService/"
 OPERATION_S = 300.0
-"""Recovery of a large log is part of it; cut short, it would begin anew and never end."""
+"""Long enough to recover a large log: an attempt that is cut short starts from the beginning."""
 
 
 class NodeManagerService:
@@ -49,7 +49,7 @@ class NodeManagerService:
     async def assign(
         self, request: wire.StreamingNodeManagerAssignRequest
     ) -> wire.StreamingNodeManagerAssignResponse:
-        """Answers once the channel serves at the term."""
+        """Open the channel; answers once it serves at the term."""
         channel = pchannel(request.pchannel)
         _raise(await self._directory.ask(AssignChannel(channel), deadline_s=OPERATION_S))
         return wire.StreamingNodeManagerAssignResponse()
@@ -57,7 +57,7 @@ class NodeManagerService:
     async def remove(
         self, request: wire.StreamingNodeManagerRemoveRequest
     ) -> wire.StreamingNodeManagerRemoveResponse:
-        """Answers once the channel is released."""
+        """Close the channel; answers once it is released."""
         channel = pchannel(request.pchannel)
         message = RemoveChannel(channel.name, channel.term)
         _raise(await self._directory.ask(message, deadline_s=OPERATION_S))
@@ -66,7 +66,7 @@ class NodeManagerService:
     async def collect_status(
         self, _: wire.StreamingNodeManagerCollectStatusRequest
     ) -> wire.StreamingNodeManagerCollectStatusResponse:
-        """Every channel that serves, with its ticks."""
+        """Every channel that this node serves, with its ticks."""
         status = await self._directory.demand(CollectStatus())
         return wire.StreamingNodeManagerCollectStatusResponse(
             metrics=wire.StreamingNodeMetrics(wals=[_metrics(entry) for entry in status.channels])

@@ -9,16 +9,14 @@ from typing import Final
 
 from broker.edge.milvus.message_admission import MessageAdmission
 from broker.edge.milvus.produce_results import produce_answer
-from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow
+from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow, open_append_flow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
-from broker.edge.rpc.request_metadata import producer_channel
 from broker.model.failure import StreamingCode
 from broker.model.message import NewMessage
-from broker.node.append.intake import append_then
 from broker.node.appender_messages import AppendOutcome
-from broker.node.directory_messages import Locate, Located
+from broker.transport import BatchStream
 from schemas.encoding.frames import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,
@@ -39,28 +37,23 @@ CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
 
 
 async def serve_produce(call: Call, directory: Proxy, wal_name: str, limits: EdgeLimits) -> None:
-    """The whole life of one stream; the refusals are those of `Locate` and of the header."""
-    channel = producer_channel(call.metadata)
-    located = await directory.demand(Locate(channel.name, channel.term, writes=True))
-    created = ProduceResponse(create=CreateProducerResponse(wal_name=wal_name))
-    call.stream.pass_over(limits.passed_over_bytes_max)
-    await call.stream.write_batch([bytes(created)])
-    with call.meters.producing(channel.name):
-        await ProduceStream(call, located, limits).run()
+    """Serve one stream from its handshake to its end. Refused as `open_append_flow` refuses."""
+    created = bytes(ProduceResponse(create=CreateProducerResponse(wal_name=wal_name)))
+    async with open_append_flow(call, directory, limits, created) as flow:
+        await ProduceStream(call.stream, flow, limits).run()
 
 
 class ProduceStream:
-    """One reader; what arrived together is appended together."""
+    """A stream after its handshake; requests that arrived together are appended together."""
 
-    def __init__(self, call: Call, located: Located, limits: EdgeLimits) -> None:
-        self._stream = call.stream
-        self._located = located
-        self._flow = AppendFlow(call, located, limits)
+    def __init__(self, stream: BatchStream, flow: AppendFlow, limits: EdgeLimits) -> None:
+        self._stream = stream
+        self._flow = flow
         self._limits = limits
-        self._admission = MessageAdmission(located.channel.name, limits.message_bytes_max)
+        self._admission = MessageAdmission(flow.channel, limits.message_bytes_max)
 
     async def run(self) -> None:
-        """Until the client half-closed, the channel is gone or the server drains."""
+        """Run until the client half-closes, the pchannel leaves or the server drains."""
         await self._flow.run(self._read_requests)
         await self._stream.write_batch([CLOSE], deadline_s=self._limits.flush_s)
         self._flow.raise_failure()
@@ -82,7 +75,9 @@ class ProduceStream:
                     continue
                 request = scan_produce_request(frame)
                 if not isinstance(request, ScannedProduce):
-                    continue  # close{} says nothing before the half-close; nor do unknown requests
+                    # `close{}` means nothing before the half-close. Requests of kinds that are not
+                    # known are skipped too, as Milvus skips them.
+                    continue
                 verdict = judge(request.message)
                 if isinstance(verdict, NewMessage):
                     request_ids.append(request.request_id)
@@ -90,13 +85,14 @@ class ProduceStream:
                 else:
                     refused.append(produce_error(request.request_id, verdict.code, verdict.cause))
         finally:
+            # A malformed frame ends the stream, but the requests before it are still carried out.
             if refused:
                 cost = len(refused) * REQUEST_OVERHEAD_BYTES
-                self._flow.asked(cost)
+                self._flow.count(cost)
                 self._flow.answer(refused, cost)
             if messages:
-                await self._hand_over(request_ids, tuple(messages))
-        await self._flow.breathe()
+                await self._append(request_ids, tuple(messages))
+        await self._flow.wait_for_room()
 
     def _too_large(self, frame: Oversize) -> bytes:
         request_id = request_id_at(frame)
@@ -105,11 +101,10 @@ class ProduceStream:
             raise error
         return produce_error(request_id, StreamingCode.UNRECOVERABLE, f"{error}; split the message")
 
-    async def _hand_over(self, request_ids: list[int], messages: tuple[NewMessage, ...]) -> None:
+    async def _append(self, request_ids: list[int], messages: tuple[NewMessage, ...]) -> None:
         size = sum([message.size for message in messages])
-        await self._flow.room(size)
         cost = size + len(messages) * REQUEST_OVERHEAD_BYTES
-        self._flow.asked(cost)
+        await self._flow.admit(size, cost)
 
         def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
             results = [
@@ -119,7 +114,5 @@ class ProduceStream:
                 )
             ]
             self._flow.answer(results, cost)
-            self._flow.heed(outcomes)
 
-        deadline_s = self._limits.append_deadline_s
-        append_then(self._located, messages, settle, deadline_s=deadline_s)
+        self._flow.append(messages, settle)

@@ -1,7 +1,7 @@
-"""What a producer is told about each append.
+"""Encode the answer to each produced message.
 
-Owns the one result that carries more than ids: Milvus's client looks for the list of flushed
-segments in the answer to a ManualFlush, be it empty.
+A ManualFlush is answered with the list of flushed segments, even when it is empty: Milvus's client
+requires it.
 """
 
 from broker.model.failure import Refusal
@@ -37,7 +37,7 @@ def produce_answer(request_id: int, message_type: int, outcome: Appended | Refus
 
 
 def append_result(landed: Appended) -> streaming.ProduceMessageResponseResult:
-    """Where a message landed, as the answer to a broadcast has it for each vchannel."""
+    """Where a copy landed: the answer to a broadcast has one for each vchannel."""
     return streaming.ProduceMessageResponseResult(
         id=_message_id(landed.id),
         timetick=landed.tick,

@@ -1,7 +1,8 @@
-"""The messages of a batch one by one, in the form that Milvus's consumers read.
+"""Split a stored batch into single messages, in the form that Milvus's consumers read.
 
-Owns the making of that form, which nobody stored: payload, what all share, the key. Unpacks a
-packed body once for each delivery that holds some of it; of rows it makes JSON.
+That form is not stored: it is put together from the payload, the properties that all messages of
+the batch share, and the key. A packed body is unpacked once for each delivery that holds a part of
+it. Rows become JSON.
 """
 
 from itertools import accumulate, pairwise
@@ -20,9 +21,9 @@ from schemas.wire import consume_in_txn, consume_message
 
 
 def consume_slice(part: RecordSlice) -> list[bytes]:
-    """A ConsumeResponse for each message. Raises BadPacking, BadArrow.
+    """A ConsumeResponse for each message.
 
-    Both are what an append was refused for.
+    Raises BadPacking, BadArrow, though appends with such bodies are refused.
     """
     record, batch = part.record, part.record.batch
     assert batch is not None
@@ -49,7 +50,7 @@ def _consumed(part: RecordSlice, index: int, stored: bytes) -> bytes:
 
 
 def _of_txn(part: TxnPart | None) -> bytes:
-    """The property that says so: Milvus's producers send it with each body, a batch has it once."""
+    """The transaction property, which Milvus's producers send with each message of one."""
     if part is None:
         return b""
     context = TxnContext(part.id, part.keepalive_ms)

@@ -1,7 +1,4 @@
-"""StreamingNodeStateService: whether this process serves.
-
-Owns the four states a server goes through.
-"""
+"""StreamingNodeStateService: says whether this process serves."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -18,7 +15,7 @@ UNREGISTERED = -1
 
 
 class ServerState(Enum):
-    """In the words of tidemark.v1; `DEGRADED`: it serves, but not every pchannel."""
+    """The states of `tidemark.v1.Health`. DEGRADED: it serves, but not every pchannel."""
 
     STARTING = "starting"
     HEALTHY = "healthy"
@@ -52,7 +49,7 @@ class StateService:
         }
 
     async def component_states(self, _: milvus.GetComponentStatesRequest) -> milvus.ComponentStates:
-        """The node id is -1 until the server serves."""
+        """The state; the node id is -1 until the server serves, as in Milvus."""
         state = self._state()
         node_id = UNREGISTERED if state is ServerState.STARTING else self._node_id
         info = milvus.ComponentInfo(node_id=node_id, role=ROLE, state_code=_STATE_CODES[state])

@@ -1,7 +1,7 @@
-"""Encodes a closed tick once for all consumers of a pchannel that are told of it.
+"""Encode a closed tick once for all consumers of a pchannel.
 
-Owns the newest few encoded ticks of each pchannel. A thousand idle consumers hear of five ticks a
-second each; the bytes are the same for all of them.
+A thousand idle consumers each get five ticks a second, and the bytes are the same for all of them.
+The newest encoded tick of each pchannel is kept.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ REMEMBERED_MAX: Final = 4096
 
 
 class TickFrames:
-    """Shared by every consumer of the server."""
+    """Encoded ticks, shared by all consumers of a server."""
 
     def __init__(self, node_id: NodeId) -> None:
         self._node_id = node_id

@@ -1,20 +1,19 @@
-"""What a stream of appends has in flight, and how it ends: one part of both protocols' streams.
+"""Flow control and orderly end of a stream of appends; both protocols' append streams use it.
 
-Owns the count of what is unanswered, the answers on their way out, the back-pressure, and the
-reason of the end. It never looks at a request or an answer.
+It counts what is unanswered and writes answers; it never looks at a request or an answer.
 
-Order of ends (facts of the wire, 3.2): whatever ends the stream, requests are no longer read, the
-ones in flight get their answers, then the stream says its last word. Back-pressure: while
-`produce_inflight_bytes_max` bytes are unanswered or unread the stream is not read, and HTTP/2
-pushes back.
+How a stream ends: whatever the reason, it first stops reading requests, then answers those in
+flight, then sends its last message. Back-pressure: while `produce_inflight_bytes_max` bytes are
+unanswered or unread, requests are not read, so HTTP/2's window makes the client wait.
 
-Why answers are written by whoever brings them: a task for each append and one that is woken to
-write took longer than all else that a stream does for a small append. The task that writes is for
-answers that find the peer's window shut.
+Why the Appender's callback writes the answers: a task for each append, or waking a writer task,
+costs more than everything else a stream does for a small append. The writer task only sends
+answers that do not fit the peer's window.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -22,25 +21,48 @@ import anyio
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
 from broker.edge.rpc.middleware import Call
+from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.request_metadata import producer_channel
+from broker.model.batch import Durability
 from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import PChannelName
+from broker.model.message import NewMessage
+from broker.node.append.intake import append_then
 from broker.node.appender_messages import AppendOutcome
-from broker.node.directory_messages import Located
+from broker.node.directory_messages import Locate, Located
 from broker.transport import Stalled
 from schemas.encoding.frames import FrameTooLarge, frames
 from schemas.encoding.varint import Malformed
 
 REQUEST_OVERHEAD_BYTES: Final = 512
-"""What a request holds beside its bytes, so that empty messages are bounded too."""
+"""Counted for a request beside its bytes, so that the number of empty messages is bounded too."""
 BACKLOG_PAUSE_S: Final = 0.005
 LEFT_GRACE_S: Final = 0.5
-"""After the pchannel left: what arrives meanwhile learns in its answer that it was not stored."""
+"""The stream stays open this long after its pchannel left, so that requests already on their way
+get an answer that says they were not stored."""
 
 GONE_CODES: Final = frozenset({StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_FENCED})
-"""In an answer these say that the pchannel left this node: the stream can do no more."""
+"""Outcomes that mean the pchannel has left this node: every later append would fail too."""
+
+
+@asynccontextmanager
+async def open_append_flow(
+    call: Call, directory: Proxy, limits: EdgeLimits, greeting: bytes
+) -> "AsyncIterator[AppendFlow]":
+    """Locate the pchannel that the call's header names, and send `greeting` to its producer.
+
+    Raises Refused: INVALID_ARGUMENT for a bad header, else as `Locate` refuses.
+    """
+    channel = producer_channel(call.metadata)
+    located = await directory.demand(Locate(channel.name, channel.term, writes=True))
+    call.stream.pass_over(limits.passed_over_bytes_max)
+    await call.stream.write_batch([greeting])
+    with call.meters.producing(channel.name):
+        yield AppendFlow(call, located, limits)
 
 
 class AppendFlow:
-    """For one stream, the one of `call`."""
+    """The flow of one call's stream, whose requests are appended to `located`."""
 
     def __init__(self, call: Call, located: Located, limits: EdgeLimits) -> None:
         self._call = call
@@ -56,10 +78,16 @@ class AppendFlow:
         self._to_write = asyncio.Event()
         self._over = False
 
-    async def run(self, read: Callable[[], Awaitable[None]]) -> None:
-        """Until the client half-closed, the channel is gone or the server drains.
+    @property
+    def channel(self) -> PChannelName:
+        """The pchannel that the stream appends to."""
+        return self._located.channel.name
 
-        Raises nothing that the peer can cause: what came before a fault is still answered.
+    async def run(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Run `read` until the client half-closes, the pchannel leaves or the server drains.
+
+        Returns once all that was read is answered. Raises nothing that the peer can cause; call
+        `raise_failure` after the stream's last message.
         """
         self._call.end_with(self.end)
         try:
@@ -72,35 +100,54 @@ class AppendFlow:
                     except (Malformed, FrameTooLarge, Stalled) as error:
                         self._failure = refusal_of(error)
                 with anyio.move_on_after(self._limits.append_deadline_s + self._limits.flush_s):
-                    await self._until_inflight_is_at_most(0)
+                    await self._wait_for_inflight(0)
                 tasks.cancel_scope.cancel()
         finally:
             self._over = True
 
     def raise_failure(self) -> None:
-        """Refused, unless it ended as the client wished."""
+        """Raise Refused with the reason of the end, unless the client half-closed."""
         if self._failure is not None:
             raise Refused(self._failure.code, self._failure.cause)
 
-    async def room(self, size_bytes: int) -> None:
-        """Until so much fits behind what waits to be appended."""
+    async def admit(self, size_bytes: int, cost: int) -> None:
+        """Wait until `size_bytes` fit the Appender's backlog, then count `cost` as unanswered."""
         backlog = self._located.backlog
         while backlog.bytes_waiting and backlog.bytes_waiting + size_bytes > backlog.bytes_max:
-            # Others may fill it as well, so an own answer is a hint and no more.
+            # Other streams fill the same backlog, and their answers wake nobody here: poll as well.
             self._answered.clear()
             with anyio.move_on_after(BACKLOG_PAUSE_S):
                 await self._answered.wait()
+        self.count(cost)
 
-    async def breathe(self) -> None:
-        """Until no more is unanswered than may be."""
-        await self._until_inflight_is_at_most(self._limits.produce_inflight_bytes_max)
-
-    def asked(self, cost: int) -> None:
-        """So much is to be answered."""
+    def count(self, cost: int) -> None:
+        """Count `cost` as unanswered, until `answer` is called with it."""
         self._inflight_cost += cost
 
+    def append(
+        self,
+        messages: tuple[NewMessage, ...],
+        settle: Callable[[tuple[AppendOutcome, ...]], None],
+        durability: Durability = Durability.FSYNC,
+    ) -> None:
+        """Append what `admit` admitted; `settle` gets an outcome for each, perhaps at once.
+
+        Ends the stream when an outcome says that the pchannel has left this node.
+        """
+
+        def answered(outcomes: tuple[AppendOutcome, ...]) -> None:
+            settle(outcomes)
+            self._end_if_gone(outcomes)
+
+        deadline_s = self._limits.append_deadline_s
+        append_then(self._located, messages, answered, deadline_s=deadline_s, durability=durability)
+
+    async def wait_for_room(self) -> None:
+        """Wait until no more than `produce_inflight_bytes_max` is unanswered."""
+        await self._wait_for_inflight(self._limits.produce_inflight_bytes_max)
+
     def answer(self, answers: list[bytes], cost: int) -> None:
-        """Send these after all that came before; they answer so much of what was asked."""
+        """Send these behind all earlier answers; `cost` is what was counted for their requests."""
         if self._over:
             return
         if self._answers or not self._stream.write_at_once(frames(answers)):
@@ -110,26 +157,28 @@ class AppendFlow:
         else:
             self._settle(cost)
 
-    def heed(self, outcomes: Iterable[AppendOutcome]) -> None:
-        """End it when one of them says that the channel is gone."""
+    def end(self, refusal: Refusal) -> None:
+        """Stop reading, for this reason unless there is one already; `run` does the rest."""
+        if self._failure is None:
+            self._failure = refusal
+        self._reading.cancel()
+
+    def _end_if_gone(self, outcomes: Iterable[AppendOutcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Refusal) and outcome.code in GONE_CODES:
                 self.end(Refusal(StreamingCode.ON_SHUTDOWN, outcome.cause))
                 return
 
-    def end(self, refusal: Refusal) -> None:
-        """Stop reading; the rest follows in `run`."""
-        if self._failure is None:
-            self._failure = refusal
-        self._reading.cancel()
-
-    async def _until_inflight_is_at_most(self, cost_max: int) -> None:
+    async def _wait_for_inflight(self, cost_max: int) -> None:
         while self._inflight_cost > cost_max:
             self._answered.clear()
             await self._answered.wait()
 
     async def _write(self) -> None:
-        """What waits for the peer. It stays in `_answers` meanwhile, so that nothing passes it."""
+        """Write answers that did not fit the peer's window.
+
+        They stay in `_answers` during the write, so that no later answer overtakes them.
+        """
         while True:
             await self._to_write.wait()
             self._to_write.clear()
@@ -145,9 +194,9 @@ class AppendFlow:
         self._answered.set()
 
     async def _end_when_left(self) -> None:
-        """A producer that has nothing to say would otherwise find out at its next append."""
+        """End an idle producer too; it would otherwise notice at its next append only."""
         await self._located.left.wait()
         await anyio.sleep(LEFT_GRACE_S)
         channel = self._located.channel
-        cause = f"{channel.name} left term {channel.term}; locate the channel again"
+        cause = f"{channel.name} left this node at term {channel.term}; locate the channel again"
         self.end(Refusal(StreamingCode.ON_SHUTDOWN, cause))

@@ -1,7 +1,7 @@
-"""Arrow's library on a server: loaded when it is first needed, and never by the event loop.
+"""Import Arrow's library in a thread when it is first needed, so that the event loop keeps running.
 
-Owns nothing. Loading takes up to a second on a small machine; a loop that did it itself would
-answer nobody meanwhile, and a node could lose its lease.
+The import takes up to a second on a small machine. On the loop it would block every call, and a
+node could lose its lease.
 """
 
 from anyio.to_thread import run_sync
@@ -10,7 +10,7 @@ from schemas.arrow.columns import NoArrow, arrow, arrow_is_loaded
 
 
 async def load_arrow() -> None:
-    """Afterwards the library is there; where it is not installed, its users say so themselves."""
+    """Import pyarrow unless it is imported; does nothing where it is not installed."""
     if not arrow_is_loaded():
         await run_sync(_load)
 
@@ -19,4 +19,4 @@ def _load() -> None:
     try:
         arrow()
     except NoArrow:
-        pass  # whoever uses it raises the same, where it can be told to the one who asked
+        pass  # the first use raises it again, where a call can be refused with it

@@ -1,7 +1,7 @@
-"""Refusals and errors as a gRPC caller sees them.
+"""Map refusals and errors to what a gRPC caller sees.
 
-Owns which error amounts to which refusal. The message of a status stays empty: clients read the
-StreamingError in `grpc-status-details-bin`, and grpc-go drops it unless both codes agree.
+The message of a gRPC status stays empty: clients read the StreamingError in
+`grpc-status-details-bin`, and grpc-go drops it unless both codes agree.
 """
 
 from grpclib.const import Status
@@ -16,13 +16,13 @@ from schemas.wire import Malformed
 
 
 def grpc_error(refusal: Refusal) -> GRPCError:
-    """What to raise out of a handler, so that the call ends with this refusal."""
+    """The exception that ends a call with this refusal when its handler raises it."""
     details = status_details(StreamingError(int(refusal.code), refusal.cause))
     return GRPCError(Status(grpc_code(refusal.code)), "", details)
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
-    """The refusal that an error amounts to; None when it is nobody's fault but ours."""
+    """The refusal an error stands for; None for a defect of the server."""
     match unwrapped(error):
         case Refused(refusal=refusal):
             return refusal
@@ -41,8 +41,10 @@ def refusal_of(error: BaseException) -> Refusal | None:
 
 
 def timed_out(what: str) -> Refused:
-    """Something did not come in time. Nobody can say whose fault it is, the peer's, the network's,
-    or that of this process, which may have been stopped for a while: the same again may go well."""
+    """The refusal INNER of something that did not arrive in time; a retry may succeed.
+
+    The cause may be the peer, the network, or this process, which may have been stopped a while.
+    """
     return Refused(StreamingCode.INNER, f"{what}; try again")
 
 

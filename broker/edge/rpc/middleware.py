@@ -1,6 +1,6 @@
-"""What every call passes on its way in and out: identity, drain, limits, errors as statuses.
+"""What every call passes on its way in and out: identity, drain, limits, errors as gRPC statuses.
 
-Owns the calls that are open now, and how each is told to end. Never knows a service.
+It keeps the set of open calls, and how each of them is ended when the server drains.
 """
 
 import asyncio
@@ -16,15 +16,17 @@ from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
 from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
 from broker.edge.rpc.stream_meters import EdgeMeters
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.transport import ServerBatchStream, StreamGone, WireMessage
 from schemas.encoding.fields import fields
 
 log = structlog.get_logger(__name__)
 
-STOPPING = Refusal(StreamingCode.ON_SHUTDOWN, "the server is stopping; find the new owner")
+STOPPING = Refusal(
+    StreamingCode.ON_SHUTDOWN, "the server is stopping; locate the channel again and retry"
+)
 LAST_MESSAGE_S = 1.0
-"""How long a drained stream may take to be read up to the end of a message."""
+"""How long the peer of a drained stream may take to read up to the end of a message."""
 
 
 Q = TypeVar("Q", bound=WireMessage)
@@ -48,17 +50,17 @@ class Call:
 
     @property
     def ending(self) -> Refusal | None:
-        """Why the server wants this call to end; None as long as it does not."""
+        """Why the server ends this call; None while it does not."""
         return self._ending
 
     def end_with(self, end: Callable[[Refusal], None]) -> None:
-        """How to end this call when the server drains; without it, the call is cancelled."""
+        """Call `end` when the server drains; by default a draining server cancels the call."""
         self._end = end
         if self._ending is not None:
             end(self._ending)
 
     def end(self, refusal: Refusal) -> None:
-        """The server drains: end this call soon, with this refusal."""
+        """End this call soon, with this refusal, because the server drains."""
         self._ending = refusal
         self._end(refusal)
 
@@ -67,10 +69,10 @@ class Call:
 
 
 class Middleware:
-    """Makes grpclib handlers of plain functions.
+    """Wraps plain functions as grpclib handlers.
 
-    A function raises Refused (or an error `refusal_of` knows) to end its call with that code; any
-    other exception is logged and ends it as UNKNOWN, with nothing of the inside in the cause.
+    A function raises Refused (or an error `refusal_of` knows) to end its call with that code. Any
+    other exception is logged and ends the call as UNKNOWN, with no internals in the cause.
     """
 
     def __init__(self, identity: Identity, limits: EdgeLimits) -> None:
@@ -90,7 +92,7 @@ class Middleware:
     def streaming(
         self, serve: Callable[[Call], Awaitable[None]], *, while_draining: bool = False
     ) -> Handler:
-        """A handler whose messages are raw bytes, as many as each side likes."""
+        """A handler of a stream: raw bytes, any number of messages in both directions."""
 
         async def handle(grpc_stream: "grpclib.server.Stream[bytes, bytes]") -> None:
             stream = ServerBatchStream(
@@ -120,9 +122,10 @@ class Middleware:
         while_draining: bool = False,
         interruptible: bool = False,
     ) -> Handler:
-        """A handler of one request and one answer. The request must come within `idle_peer_s`.
+        """A handler of one request and one answer. The request must arrive within `idle_peer_s`.
 
-        `interruptible`: it may wait for long, so a server that drains cancels it.
+        A draining server lets the call finish; it cancels one that is `interruptible`, because that
+        may wait for long.
         """
 
         async def serve(call: Call) -> None:
@@ -138,7 +141,7 @@ class Middleware:
     def watching(
         self, request_type: type[Q], serve: Callable[[Q, Call], Awaitable[None]]
     ) -> Handler:
-        """A handler of one request and any number of answers, until the peer or the server goes."""
+        """A handler of one request and a stream of answers, until the peer leaves or a drain."""
 
         async def watch(call: Call) -> None:
             await serve(await self._only_message(call, request_type), call)
@@ -146,13 +149,13 @@ class Middleware:
         return self.streaming(watch)
 
     def drain(self) -> None:
-        """Refuse new calls from now on, and tell the open ones to end."""
+        """Refuse new calls from now on, and end the open ones."""
         self._draining = True
         for call in list(self._open):
             call.end(STOPPING)
 
     async def wait_until_idle(self) -> None:
-        """Until no call is open."""
+        """Wait until no call is open."""
         await self._idle.wait()
 
     async def _admitted(self, serve: Callable[[Call], Awaitable[None]], call: Call) -> None:
@@ -169,36 +172,42 @@ class Middleware:
                 raise Refused(STOPPING.code, STOPPING.cause)
         except Exception as error:
             if isinstance(unwrapped(error), StreamGone):
-                # grpclib cancels the call of a peer that is gone; this may come a moment before.
+                # grpclib cancels the call of a peer that is gone, but perhaps a moment later.
                 raise asyncio.CancelledError from error
             refusal = refusal_of(error)
             if refusal is None:
                 log.exception("call failed")
-                refusal = Refusal(StreamingCode.UNKNOWN, "internal error; the server's log has it")
+                refusal = Refusal(StreamingCode.UNKNOWN, "internal error; see the server's log")
             raise grpc_error(refusal) from error
 
     async def _only_message(self, call: Call, request_type: type[Q]) -> Q:
-        with anyio.move_on_after(self.limits.idle_peer_s):
-            messages = await call.stream.read_batch()
-            if len(messages) != 1:
-                raise Refused(
-                    StreamingCode.INVALID_ARGUMENT, f"{len(messages)} messages where one is due"
-                )
-            return decoded(messages[0], request_type)
-        raise timed_out(f"no request came within {self.limits.idle_peer_s} s")
+        messages = await first_messages(call.stream, self.limits.idle_peer_s)
+        if len(messages) != 1:
+            raise invalid_argument(f"the call sent {len(messages)} requests; send exactly one")
+        return decoded(messages[0], request_type)
+
+
+async def first_messages(
+    stream: ServerBatchStream, within_s: float, what: str = "request"
+) -> list[bytes]:
+    """The first messages of a stream; empty when the peer half-closed at once.
+
+    Raises Refused(INNER) after `within_s`: a peer that sends nothing would keep its stream forever.
+    """
+    with anyio.move_on_after(within_s):
+        return await stream.read_batch()
+    raise timed_out(f"no {what} arrived within {within_s:g} s")
 
 
 def decoded(data: bytes, request_type: type[Q]) -> Q:
-    """A message of this type. Raises Refused(INVALID_ARGUMENT) when the bytes are not one."""
+    """Decode a message of this type. Raises Refused(INVALID_ARGUMENT) for anything else."""
     try:
         for _ in fields(data, 0, len(data)):
-            pass  # the generated code takes a message that is cut off for a whole one
+            pass  # the generated code would accept a truncated message as a whole one
         return request_type.parse(data)
     except Exception as error:
-        raise Refused(
-            StreamingCode.INVALID_ARGUMENT, f"not a {request_type.__name__}: {error}"
-        ) from error
+        raise invalid_argument(f"the bytes are not a {request_type.__name__}: {error}") from error
 
 
 def _let_it_finish(_: Refusal) -> None:
-    """A call with one answer ends by itself."""
+    """A call with one answer ends soon without being told."""

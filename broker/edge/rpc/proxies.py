@@ -1,6 +1,7 @@
-"""Asks an actor by what it is, not by which incarnation: found anew whenever it was restarted.
+"""Asks an actor by its path, so that a request reaches whichever incarnation runs now.
 
-Owns no state. Only for questions that may be asked twice.
+Only for requests that may be delivered twice: a request is repeated when the actor dies before it
+answers.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,11 @@ R = TypeVar("R")
 ASK_S: Final = 10.0
 RESTART_TRIES: Final = 40
 RESTART_PAUSE_S: Final = 0.05
-"""A supervisor restarts an actor well within 40 x 50 ms, or has given up on it."""
+"""A supervisor restarts an actor well within 40 x 50 ms, or it does not restart it at all."""
 
 
 class Proxy:
-    """One actor of the tree, whoever plays it now. `find` gives the current incarnation."""
+    """One actor of the tree. `find` returns the current incarnation."""
 
     __slots__ = ("_find",)
 
@@ -32,7 +33,7 @@ class Proxy:
         self._find = find
 
     async def ask(self, message: Request[R], *, deadline_s: float = ASK_S) -> R:
-        """The answer. Raises ActorError when there is nobody to give one, even after a restart."""
+        """The answer. Raises ActorError when no incarnation answers, not even after restarts."""
         for _ in range(RESTART_TRIES):
             try:
                 return await self._find().ask(message, deadline_s=deadline_s)
@@ -41,20 +42,20 @@ class Proxy:
         return await self._find().ask(message, deadline_s=deadline_s)
 
     async def demand(self, message: Request[R | Refusal], *, deadline_s: float = ASK_S) -> R:
-        """As `ask`, but a refusal is raised as Refused."""
+        """As `ask`, but raises a refusal as Refused."""
         answer = await self.ask(message, deadline_s=deadline_s)
         if isinstance(answer, Refusal):
             raise Refused(answer.code, answer.cause)
         return answer
 
     def tell(self, message: object) -> None:
-        """Tell whoever plays it now. Raises ActorError when that is nobody."""
+        """Send to the current incarnation. Raises ActorError when there is none."""
         self._find().tell(message)
 
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """The actors that the edge asks, and ports that it uses by itself."""
+    """The actors that the edge asks, and the ports that it calls directly."""
 
     directory: Proxy
     assigner: Proxy

@@ -1,7 +1,6 @@
-"""What callers say in gRPC metadata: whom they mean to talk to, and which pchannel a stream is for.
+"""Decode gRPC metadata: which server a caller means, and which pchannel a stream is for.
 
-Owns the decoding of those headers. Never knows which pchannels exist. Only the first value of a
-key counts.
+Only the first value of a key counts. Whether the pchannel exists is not checked here.
 """
 
 from collections.abc import Mapping
@@ -22,70 +21,79 @@ from schemas.wire import Malformed
 
 Metadata = Mapping[str, str | bytes]
 
+MODES = " or ".join(f"{mode.name} ({mode.value})" for mode in AccessMode)
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this server is, for callers that name whom they mean."""
+    """This server's cluster and node id, which callers may name."""
 
     cluster: str
     node_id: NodeId
 
 
 def mistaken_identity(metadata: Metadata, identity: Identity) -> Refusal | None:
-    """IGNORED_OPERATION when the caller means another cluster or server; absent is accepted."""
+    """IGNORED_OPERATION when the caller names another cluster or server; naming none is fine."""
     cluster = _first(metadata, CLUSTER)
     if cluster and cluster != identity.cluster:
-        return _ignored(f"this is cluster {identity.cluster!r}; the call is for {cluster!r}")
+        return _ignored(
+            f"this is cluster {identity.cluster!r}, the call is for {cluster!r}; check the address"
+        )
     server_id = _first(metadata, SERVER_ID)
     try:
         meant = int(server_id)
     except ValueError:
         return None
     if meant != identity.node_id:
-        return _ignored(f"this is server {identity.node_id}; the call is for {meant}")
+        return _ignored(
+            f"this is server {identity.node_id}, the call is for server {meant};"
+            " locate the channel again"
+        )
     return None
 
 
 def producer_channel(metadata: Metadata) -> PChannel:
-    """The pchannel of a Produce call. Raises Refused(INVALID_ARGUMENT) saying what is wrong."""
+    """The pchannel of a Produce call. Raises Refused(INVALID_ARGUMENT) for a bad header."""
     channel = _created(metadata, CREATE_PRODUCER)
     if channel.access is not AccessMode.READ_WRITE:
-        raise invalid_argument(f"{channel.name}: a producer needs read-write access")
+        raise invalid_argument(
+            f"{channel.name}: a producer needs access mode READ_WRITE, not {channel.access.name}"
+        )
     return channel
 
 
 def consumer_channel(metadata: Metadata) -> PChannel:
-    """The pchannel of a Consume call. Raises Refused(INVALID_ARGUMENT) saying what is wrong."""
+    """The pchannel of a Consume call. Raises Refused(INVALID_ARGUMENT) for a bad header."""
     return _created(metadata, CREATE_CONSUMER)
 
 
 def pchannel(info: PChannelInfo | None) -> PChannel:
     """A PChannelInfo as a value. Raises Refused(INVALID_ARGUMENT) when it cannot be one."""
     if info is None:
-        raise invalid_argument("the pchannel is missing")
+        raise invalid_argument("the request names no pchannel; set pchannel")
     return _checked(info.name, info.term, int(info.access_mode))
 
 
 def _created(metadata: Metadata, key: str) -> PChannel:
     text = _first(metadata, key)
     if not text:
-        raise invalid_argument(f"header {key!r} is missing")
+        raise invalid_argument(f"header {key!r} is missing; it names the pchannel of the stream")
     try:
         header = read_create_header(text)
     except Malformed as error:
-        raise invalid_argument(f"header {key!r}: {error}") from None
+        raise invalid_argument(f"header {key!r} cannot be decoded: {error}") from None
     return _checked(header.pchannel, header.term, header.access_mode)
 
 
 def _checked(name: str, term: int, access_mode: int) -> PChannel:
     if not name:
-        raise invalid_argument("the pchannel has no name")
+        raise invalid_argument("the pchannel's name is empty")
     if term <= 0:
-        raise invalid_argument(f"{name}: term {term} is not positive")
+        raise invalid_argument(f"{name}: term {term} is not a positive number")
     try:
         access = AccessMode(access_mode)
     except ValueError:
-        raise invalid_argument(f"{name}: unknown access mode {access_mode}") from None
+        raise invalid_argument(f"{name}: access mode {access_mode} is not {MODES}") from None
     return PChannel(PChannelName(name), Term(term), access)
 
 

@@ -1,7 +1,7 @@
-"""One reader's Scanner, whichever incarnation of it lives: asked, looked for again, let go.
+"""Pulls from one reader's Scanner, whichever incarnation of it runs.
 
-Owns no position: every Pull carries a cursor, so a Scanner that was restarted, or left because
-nobody pulled for long, goes on where the reader is.
+Every Pull carries the reader's cursor. So a Scanner that was restarted, or that closed because
+nobody pulled for long, continues where the reader is.
 """
 
 from dataclasses import replace
@@ -19,10 +19,12 @@ from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMe
 PULL_S: Final = 10.0
 PULL_TRIES_MAX: Final = 20
 RETRY_PAUSE_S: Final = 0.05
+CREDIT_BYTES_MIN: Final = 32 * 1024
+"""Pulled even when the peer's window holds less, so that small windows do not make tiny batches."""
 
 
 class ScannerProxy:
-    """See the module. `opening` is what opened the Scanner, for when another one is needed."""
+    """One reader's Scanner. `opening` is the request that opened it, to open another one."""
 
     __slots__ = ("_directory", "_opening", "_scanner")
 
@@ -34,11 +36,12 @@ class ScannerProxy:
         self._scanner = scanner
 
     async def pull(self, cursor: ReadPosition, credit_bytes: int) -> Delivery:
-        """The next delivery, from whichever incarnation answers first. Raises Refused."""
+        """The next delivery, of about `credit_bytes` or CREDIT_BYTES_MIN. Raises Refused."""
+        pull = Pull(cursor, max(CREDIT_BYTES_MIN, credit_bytes))
         lost = ""
         for _ in range(PULL_TRIES_MAX):
             try:
-                answer = await self._scanner.ask(Pull(cursor, credit_bytes), deadline_s=PULL_S)
+                answer = await self._scanner.ask(pull, deadline_s=PULL_S)
             except AskTimeout as error:
                 lost = str(error)
             except (ActorDied, StaleTerm) as error:
@@ -48,21 +51,23 @@ class ScannerProxy:
                 if isinstance(answer, Refusal):
                     raise Refused(answer.code, answer.cause)
                 return answer
-        raise Refused(StreamingCode.INNER, f"the scanner does not answer: {lost}")
+        raise Refused(
+            StreamingCode.INNER, f"the reader's scanner does not answer ({lost}); try again"
+        )
 
     async def _find_scanner_again(self, lost: str) -> None:
-        """Raises Refused(INNER), as Milvus does when the log behind a consumer goes away."""
+        """Raises Refused(INNER), as Milvus does when the log behind a consumer closes."""
         await anyio.sleep(RETRY_PAUSE_S)
         found = await self._directory.ask(FindScanner(self._scanner.path))
         if not isinstance(found, Refusal):
             self._scanner = found
-        elif found.code is not StreamingCode.INNER:  # which means: not yet
+        elif found.code is not StreamingCode.INNER:  # INNER: it is being restarted; look again
             self._scanner = await self._another_scanner(lost)
 
     async def _another_scanner(self, lost: str) -> Ref[ScannerMessage]:
-        """A Scanner leaves when nobody pulls for long, as when this consumer did not read.
+        """Open a new Scanner: the old one closed because this reader did not pull for long.
 
-        Where it starts does not matter: every Pull carries the cursor.
+        Its start policy does not matter, since every Pull carries the cursor.
         """
         opened = await self._directory.ask(replace(self._opening, policy=FromAll()))
         if isinstance(opened, Refusal):
@@ -70,8 +75,8 @@ class ScannerProxy:
         return opened.scanner
 
     def release(self) -> None:
-        """Nobody pulls any more."""
+        """Close the Scanner: nothing pulls from it any more."""
         try:
             self._scanner.tell(CloseScanner())
         except ActorError:
-            pass  # it is gone already; a restarted one closes itself when nobody pulls
+            pass  # it has ended; a restarted one closes when nobody pulls

@@ -1,6 +1,6 @@
-"""Who is connected to each pchannel, and what went out to them: counts for people.
+"""Count open streams and sent bytes for each pchannel, for metrics.
 
-Owns the counts; names only pchannels that were found to be served here, so there are few.
+Only pchannels that are served here have a meter, so there are few.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class StreamMeter:
-    """Of one pchannel: streams open now, and bytes given to the transport."""
+    """One pchannel: streams open now, and bytes handed to the transport."""
 
     producers: int = 0
     consumers: int = 0
@@ -19,13 +19,13 @@ class StreamMeter:
 
 @dataclass(slots=True)
 class EdgeMeters:
-    """One per server."""
+    """The meters of one server."""
 
     channels: dict[str, StreamMeter] = field(default_factory=dict)
 
     @contextmanager
     def producing(self, pchannel: str) -> Iterator[None]:
-        """A Produce stream is open meanwhile."""
+        """Count a Produce stream as open during the block."""
         meter = self.channels.setdefault(pchannel, StreamMeter())
         meter.producers += 1
         try:
@@ -35,7 +35,7 @@ class EdgeMeters:
 
     @contextmanager
     def consuming(self, pchannel: str) -> Iterator[StreamMeter]:
-        """A Consume stream is open meanwhile; it counts its bytes itself."""
+        """Count a Consume stream as open during the block, which counts its bytes in the meter."""
         meter = self.channels.setdefault(pchannel, StreamMeter())
         meter.consumers += 1
         try:

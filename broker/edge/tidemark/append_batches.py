@@ -1,21 +1,18 @@
-"""One Append stream of `tidemark.v1.Log`: batches in, answers out in the same order.
+"""Serve one Append stream of `tidemark.v1.Log`: batches in, answers out in the same order.
 
-Owns the stream's batches in flight and the order of their answers. Never looks into a body, never
-retries, never cancels what was accepted.
-
-`broker/edge/rpc/append_flow.py` describes how the stream ends and its back-pressure.
+`broker/edge/rpc/append_flow.py` has the back-pressure and the end of the stream. Only bodies that
+are packed or hold rows are looked into, to check them. What was handed to the Appender is neither
+retried nor cancelled here.
 """
 
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow
+from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow, open_append_flow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
-from broker.edge.rpc.request_metadata import producer_channel
 from broker.edge.tidemark.batch_admission import BatchAdmission
 from broker.edge.tidemark.rows_admission import RowsAdmission
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
@@ -23,33 +20,28 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer_numbers import OutOfSequence
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from broker.node.append.intake import append_then
 from broker.node.appender_messages import AppendOutcome
-from broker.node.directory_messages import Locate, Located
+from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
 from schemas.encoding.frames import FrameTooLarge, Oversize
 
-TOGETHER_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Batches that arrived together go to the Appender together, up to this."""
+GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Batches that arrived together go to the Appender as one group, up to this size."""
 
 
 async def serve_append(
     call: Call, directory: Proxy, rows_admission: RowsAdmission, limits: EdgeLimits
 ) -> None:
-    """The whole life of one stream; the refusals are those of `Locate` and of the header."""
-    channel = producer_channel(call.metadata)
-    located = await directory.demand(Locate(channel.name, channel.term, writes=True))
-    call.stream.pass_over(limits.passed_over_bytes_max)
-    await call.stream.write_batch([b""])
-    with call.meters.producing(channel.name):
-        await AppendStream(call, located, rows_admission, limits).run()
+    """Serve one stream from its handshake to its end. Refused as `open_append_flow` refuses."""
+    async with open_append_flow(call, directory, limits, b"") as flow:
+        await AppendStream(call.stream, flow, rows_admission, limits).run()
 
 
 @dataclass(slots=True)
-class _Together:
-    """Verdicts of batches that go to the Appender together, and then their answers.
+class _Group:
+    """Batches that go to the Appender together, at one `durability`; later their answers.
 
-    All of its batches are answered at one `durability`.
+    `ticks`: how many ticks they take, one for each message.
     """
 
     verdicts: list[NewBatch | Refusal]
@@ -63,7 +55,7 @@ class _Together:
             return True
         if isinstance(verdict, NewBatch) and verdict.durability is not self.durability:
             return False
-        return self.cost + cost <= TOGETHER_BYTES_MAX and self.ticks + ticks <= BATCH_MESSAGES_MAX
+        return self.cost + cost <= GROUP_BYTES_MAX and self.ticks + ticks <= BATCH_MESSAGES_MAX
 
     def add(self, verdict: NewBatch | Refusal, cost: int, ticks: int) -> None:
         if not self.verdicts and isinstance(verdict, NewBatch):
@@ -74,21 +66,24 @@ class _Together:
 
 
 class AppendStream:
-    """One reader; batches that arrived together are answered together."""
+    """A stream after its handshake; batches that arrived together are answered together."""
 
     def __init__(
-        self, call: Call, located: Located, rows_admission: RowsAdmission, limits: EdgeLimits
+        self,
+        stream: BatchStream,
+        flow: AppendFlow,
+        rows_admission: RowsAdmission,
+        limits: EdgeLimits,
     ) -> None:
-        self._stream = call.stream
-        self._flow = AppendFlow(call, located, limits)
-        self._located = located
+        self._stream = stream
+        self._flow = flow
         self._limits = limits
         self._rows_admission = rows_admission
-        self._admission = BatchAdmission(located.channel.name, limits.message_bytes_max)
-        self._in_order: deque[_Together] = deque()
+        self._admission = BatchAdmission(flow.channel, limits.message_bytes_max)
+        self._in_order: deque[_Group] = deque()
 
     async def run(self) -> None:
-        """Until the client half-closed, the channel is gone or the server drains."""
+        """Run until the client half-closes, the pchannel leaves or the server drains."""
         await self._flow.run(self._read_requests)
         self._flow.raise_failure()
 
@@ -97,7 +92,7 @@ class AppendStream:
             await self._take(frames)
 
     async def _take(self, frames: list[bytes]) -> None:
-        together = _Together([])
+        group = _Group([])
         try:
             for frame in frames:
                 verdict = await self._verdict(frame)
@@ -105,13 +100,13 @@ class AppendStream:
                 ticks = 0
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
-                if not together.takes(verdict, cost, ticks):
-                    await self._hand_over(together)
-                    together = _Together([])
-                together.add(verdict, cost, ticks)
+                if not group.takes(verdict, cost, ticks):
+                    await self._append(group)
+                    group = _Group([])
+                group.add(verdict, cost, ticks)
         finally:
-            if together.verdicts:
-                await self._hand_over(together)
+            if group.verdicts:
+                await self._append(group)
 
     async def _verdict(self, frame: bytes) -> NewBatch | Refusal:
         if isinstance(frame, Oversize):
@@ -122,29 +117,25 @@ class AppendStream:
             return await self._rows_admission.judge(batch, self._admission)
         return self._admission.judge(batch)
 
-    async def _hand_over(self, together: _Together) -> None:
-        await self._flow.room(together.cost)
-        self._flow.asked(together.cost)
-        self._in_order.append(together)
-        answered = partial(self._settle, together)
-        batches = tuple([it for it in together.verdicts if isinstance(it, NewBatch)])
-        if batches:
-            deadline_s = self._limits.append_deadline_s
-            level = together.durability
-            append_then(self._located, batches, answered, deadline_s=deadline_s, durability=level)
-        else:
-            answered(())
-        await self._flow.breathe()
+    async def _append(self, group: _Group) -> None:
+        await self._flow.admit(group.cost, group.cost)
+        self._in_order.append(group)
+        batches = tuple([it for it in group.verdicts if isinstance(it, NewBatch)])
 
-    def _settle(self, together: _Together, outcomes: tuple[AppendOutcome, ...]) -> None:
-        landed = iter(outcomes)
-        together.answers = [
-            _answer(it if isinstance(it, Refusal) else next(landed), together.durability)
-            for it in together.verdicts
-        ]
-        together.verdicts.clear()  # bodies of an answered batch are held no longer than needed
-        self._answer_in_order()
-        self._flow.heed(outcomes)
+        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
+            landed = iter(outcomes)
+            group.answers = [
+                _answer(it if isinstance(it, Refusal) else next(landed), group.durability)
+                for it in group.verdicts
+            ]
+            group.verdicts.clear()  # bodies of an answered batch are held no longer than needed
+            self._answer_in_order()
+
+        if batches:
+            self._flow.append(batches, settle, group.durability)
+        else:
+            settle(())
+        await self._flow.wait_for_room()
 
     def _answer_in_order(self) -> None:
         in_order = self._in_order
