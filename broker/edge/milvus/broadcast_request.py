@@ -150,7 +150,7 @@ def _vchannels(
 def _keys(asked: tuple[HeaderKey, ...]) -> tuple[ResourceKey, ...]:
     if len(asked) > KEYS_MAX:
         raise invalid_argument(
-            f"the broadcast has {len(asked)} resource keys, the limit is {KEYS_MAX}"
+            f"the broadcast has {len(asked)} resource keys; at most {KEYS_MAX} are allowed"
         )
     unknown = next((it for it in asked if it.domain not in DOMAINS), None)
     if unknown is not None:

@@ -137,7 +137,8 @@ async def close_up_to(place: Located, tick: TimeTick) -> None:
             raise Refused(StreamingCode.INNER, cause)
         if tries == TRIES_MAX and answer < tick:
             raise invalid_argument(
-                f"tick {tick} is in the future: {place.channel.name} is at {answer}"
+                f"tick {tick} is ahead of {place.channel.name}, which is at {answer};"
+                " use a smaller tick"
             )
         if answer < tick:
             await anyio.sleep(RETRY_PAUSE_S)
