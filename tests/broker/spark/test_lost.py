@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from broker.app import run_single
+from broker.app.part_limits import node_limits
 from broker.client import Client, connect
+from broker.config import Settings
+from broker.node.state.node_limits import NodeLimits
 from broker.spark.refusals import DataLoss
 from broker.spark.source.source_options import parse
 from broker.spark.source.stream_reader import StreamReader
@@ -53,7 +58,7 @@ class World:
         return int(self.call(self.log.describe, [V])[V].first_id)
 
     def until_forgotten(self, message_id: int) -> None:
-        """Until it is gone; retention looks every 10 s, and what a restart needs stays."""
+        """Wait until retention has removed it; what a restart needs stays."""
 
         async def watch() -> None:
             with anyio.fail_after(FORGOTTEN_S_MAX):
@@ -71,12 +76,18 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    def impatient(settings: Settings) -> NodeLimits:
+        """Retention looks every 10 s otherwise, and the tests would do little but wait for it."""
+        return replace(node_limits(settings), retention_period_s=0.2)
+
+    monkeypatch.setattr(run_single, "node_limits", impatient)
     settings = {
         "pchannels": 1,
         "segment_bytes": SEGMENT_BYTES,
         "retention_bytes": KEPT_SEGMENTS * SEGMENT_BYTES,
         "snapshot_records": 1,
+        "snapshot_period_s": 0.2,
         "tail_age_s": 0.5,
     }
     with (
@@ -97,7 +108,6 @@ def values(reader: StreamReader, partitions: Any) -> list[bytes]:
     return [value for value in found if not value.startswith(b"filler")]
 
 
-@pytest.mark.slow
 def test_lost_messages_end_a_query_and_are_named_unless_it_does_without(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -122,7 +132,6 @@ def test_lost_messages_end_a_query_and_are_named_unless_it_does_without(
     assert "data loss accepted" in caplog.text
 
 
-@pytest.mark.slow
 def test_a_transaction_that_retention_cut_in_half_is_lost_and_said_to_be(world: World) -> None:
     txn = world.begin(b"half")
     world.fill(2)
@@ -141,7 +150,6 @@ def test_a_transaction_that_retention_cut_in_half_is_lost_and_said_to_be(world: 
     assert values(lenient, lenient.partitions(start, end)) == [b"whole"]
 
 
-@pytest.mark.slow
 def test_a_query_from_the_beginning_says_which_transaction_had_begun_before_it(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,7 +174,6 @@ def test_a_query_from_the_beginning_says_which_transaction_had_begun_before_it(
         values(strict, again)
 
 
-@pytest.mark.slow
 def test_a_query_that_waits_for_rows_is_not_lost_when_retention_takes_those_of_others(
     world: World,
 ) -> None:

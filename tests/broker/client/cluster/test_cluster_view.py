@@ -14,6 +14,7 @@ from broker.client import (
     ChannelInfo,
     Client,
     ConnectionLost,
+    Deadlines,
     Health,
     InvalidArgument,
     TermMismatch,
@@ -25,6 +26,8 @@ from broker.client.net.network import Network
 from tests.broker_process import BrokerProcess
 
 DEADLINE_S = 60.0
+UNANSWERED_S = 4.0
+"""A node that is stopped is not waited for any longer; one that runs answers within it."""
 CONTROLLERS = "/node-{}/node/channels/by-dev-rootcoord-dml_{}/controller"
 FLEET = "/root/fleet/"
 
@@ -72,19 +75,28 @@ async def test_actors_of_node_processes_stand_in_one_tree_and_are_killed_by_its_
 
 async def test_a_node_that_does_not_answer_is_trouble_and_not_an_error(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, nodes="2", pchannels="2", node_lease_s="300") as broker:
-        async with connect(broker.address) as log:
+        impatient = Deadlines(open_s=UNANSWERED_S, call_s=UNANSWERED_S)
+        async with (
+            connect(broker.address) as log,
+            connect(broker.address, deadlines=impatient) as other,
+        ):
             assert (await log.health()).state == "healthy"
             pids = {it.path: it.extra.get("pid") for it in await log.actors(FLEET)}
             stopped = next(int(pid) for path, pid in pids.items() if pid and path.endswith("1"))
             os.kill(stopped, signal.SIGSTOP)
             try:
-                health = await log.health()
-                assert health.state == "degraded"
-                assert [it.name for it in health.troubles] == ["node 1"]
-                silent = [it for it in await log.actors() if it.state == "unreachable"]
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(see_degraded, other)
+                    silent = [it for it in await other.actors() if it.state == "unreachable"]
                 assert [it.path for it in silent] == ["/node-1"]
             finally:
                 os.kill(stopped, signal.SIGCONT)
+
+
+async def see_degraded(log: Client) -> None:
+    health = await log.health()
+    assert health.state == "degraded"
+    assert [it.name for it in health.troubles] == ["node 1"]
 
 
 class Leaving(Admin):
