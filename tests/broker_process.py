@@ -138,10 +138,15 @@ def free_port() -> int:
     """A loopback port nobody listens on now, for a process that binds it later, and again.
 
     Below those that the system hands out: a connection, or a listener of port 0, that comes while
-    the process is not there would take one of them away.
+    the process is not there would take one of them away. Each worker of pytest-xdist has ports of
+    its own, as it does not see which ones another worker has chosen and not bound yet.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     handed_out = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.SystemRandom().sample(range(PORT_MIN, handed_out), PORTS_TRIED):
+    for port in random.SystemRandom().sample(
+        range(PORT_MIN + worker, handed_out, workers), PORTS_TRIED
+    ):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
