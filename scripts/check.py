@@ -108,7 +108,7 @@ class Gate:
     def __init__(self, tools: Environment, wheel: Path, pytest: Sequence[str]) -> None:
         self._tools, self._wheel, self._pytest = tools, wheel, pytest
         self._running: set[subprocess.Popen[str]] = set()
-        self._output = threading.Lock()
+        self._output, self._building = threading.Lock(), threading.Lock()
 
     def run(self, lanes: Sequence[Sequence[str]]) -> list[Outcome]:
         """Run the lanes side by side; the first that is not empty shows its output as it comes."""
@@ -137,7 +137,8 @@ class Gate:
         try:
             # Only these have the extras; `core` and `quick` need not wait for PySpark's wheel.
             if name in ("lint", "tests"):
-                build_wheels(self._tools, SOURCE_ONLY)
+                with self._building:
+                    build_wheels(self._tools, SOURCE_ONLY)
             outcome.returncode = self._tox(name, outcome, None if live else held)
         except EnvironmentFailed as failure:
             held.append(f"{failure}\n")
