@@ -202,6 +202,6 @@ class _Tree:
             try:
                 moving = await self.found.find(MEMBERSHIP).ask(Retire(), deadline_s=within_s)
                 for opened in self.runtime.open_channels.all() if moving else ():
-                    await opened.left.wait()
+                    await opened.closed.wait()
             except ActorError as error:
                 log.warning("stopping without giving channels away", error=str(error))

@@ -1,5 +1,4 @@
-"""The streaming node: one supervised subtree of actors for each pchannel it owns, and a Directory.
+"""The streaming node: a supervised subtree of actors for each pchannel it serves, and a Directory.
 
-It never speaks a wire format and never knows which log or metadata driver it runs on.
-Start at `messages.py` (what can be asked), then `appender.py`, `scanner.py`, `directory.py`.
+It knows no wire format, and no log or metadata driver. Start at README.md in this folder.
 """

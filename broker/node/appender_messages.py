@@ -15,11 +15,11 @@ AppendOutcome = Appended | Refusal
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch(Request[tuple[AppendOutcome, ...]]):
-    """Append these, which take `ticks` ticks; answered with an outcome for each, in their order.
+    """Append messages that take `ticks` ticks; answered with one outcome each, in order.
 
-    The answer waits for no more than `durability`; all of them are stored and synced in any case.
-    Go through `intake.append`, which bounds the messages, counts `size_bytes` into the Backlog and
-    turns actor errors into refusals. The Appender counts them out when it answers.
+    The answer waits only for `durability`; all messages are written and synced in any case.
+    Use `intake.append`, which limits the batch, counts `size_bytes` into the Backlog and maps actor
+    errors to refusals. The Appender counts the bytes out.
     """
 
     messages: tuple[NewMessage, ...]
@@ -30,17 +30,17 @@ class AppendBatch(Request[tuple[AppendOutcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CloseTick(Request[TimeTick | Refusal]):
-    """Close a tick now. Answered with the newest one; a refusal when it writes no more."""
+    """Close a tick now; answered with the newest closed one, or why appends are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealOverdue:
-    """A timer of an Appender: seal segments that are too old, or idle."""
+    """A timer of the Appender: seal the segments of collections that are too old or idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealSegments:
-    """An Appender is to seal those of these that still grow."""
+    """Seal those of these segments of collections that still grow."""
 
     ids: tuple[SegmentId, ...]
     why: SealReason
@@ -48,26 +48,26 @@ class SealSegments:
 
 @dataclass(frozen=True, slots=True)
 class ShowTxns(Request[tuple[TxnView, ...]]):
-    """Every open transaction as it is now, the oldest first."""
+    """Every open transaction, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireTxns:
-    """The lease of some transaction is over, as far as its actor can see: look, and end it."""
+    """A transaction's lease seems over: roll back those whose lease is over by ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishTxns(Request[None]):
-    """Let no transaction begin any more; answered when none is open.
+    """Refuse new transactions; answered when none is open. Sent before the channel closes.
 
-    The channel is about to be closed. Ask with the deadline that its clients have; what is open
-    after that goes on with the next owner.
+    The deadline of the request is the time clients have to finish; transactions still open then
+    continue with the next owner.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeTxns:
-    """Let transactions begin again: whoever wanted to close the channel is gone."""
+    """Undo FinishTxns: the channel stays open after all."""
 
 
 TxnRequest = ShowTxns | ExpireTxns | FinishTxns | ResumeTxns

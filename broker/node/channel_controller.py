@@ -1,8 +1,7 @@
-"""Opens and closes one pchannel on this node, one thing after the other.
+"""Opens and closes the log subtree of one pchannel, and starts its Scanners, one at a time.
 
-It owns the subtree's existence and takes the time that takes, so that the Directory never waits.
-It decides nothing: the Directory tells it the stage to move to, and it reports what became of it.
-Next: broker/node/channel_tree.py
+Opening may replay a long log; it happens here so that the Directory never waits. The Directory
+decides which stage to move to; this actor reports the result as a channel event.
 """
 
 from collections.abc import Sequence
@@ -46,14 +45,14 @@ START_TRIES = 20
 START_PAUSE_S = 0.05
 
 START_DEADLINE_S = OPEN_DEADLINE_S + 10.0
-"""Longer than the opening itself: who gives up on a start has it undone."""
+"""Longer than the opening itself, because a start that times out is undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveTo:
-    """Have the pchannel served at this term, or not at all.
+    """Serve the pchannel at this term, or close it.
 
-    `again`: it was served at this term until its whole place was lost; the next one is taken.
+    `again`: it was served at this term until its supervisor died, so open it at the next term.
     """
 
     stage: ServingState
@@ -63,9 +62,9 @@ class MoveTo:
 
 @dataclass(frozen=True, slots=True)
 class StartScanner:
-    """Start a Scanner and answer `asked`, an OpenScanner, with it and the cursor.
+    """Start a Scanner and reply to `asked`, an OpenScanner, with it and the cursor.
 
-    `term` is what the cursor was made for; while the channel comes up it is tried again.
+    `term`: the one the cursor was made for. Retried while the channel's subtree is starting.
     """
 
     asked: Envelope[Any]
@@ -91,10 +90,7 @@ class ChannelController(Actor[ControllerMessage]):
         self._numbers = count(1)
 
     async def started(self, context: Context[ControllerMessage]) -> None:
-        """Whatever is open stays as it is, and goes on as it was before somebody began to close it.
-
-        A move that ended with an earlier incarnation comes again: the Directory knows of it.
-        """
+        """Undo a FinishTxns of an earlier incarnation; the Directory repeats the move it lost."""
         self._context = context
         self._channel_path = context.path.rpartition("/")[0]
         opened = self._node.open_channels.find(self._name)
@@ -105,7 +101,7 @@ class ChannelController(Actor[ControllerMessage]):
             self._node.open_channels.report(ControllerRestarted(self._name, context.term))
 
     async def receive(self, batch: Sequence[Envelope[ControllerMessage]]) -> None:
-        """Of several moves only the last one counts: the others were overtaken."""
+        """Execute the last move of the batch (it overtakes the others), then start Scanners."""
         moves = [each.message for each in batch if isinstance(each.message, MoveTo)]
         if moves:
             await self._move(moves[-1])
@@ -130,8 +126,8 @@ class ChannelController(Actor[ControllerMessage]):
             await self._context.tree.start_child(
                 self._channel_path, spec, deadline_s=START_DEADLINE_S
             )
-        except Exception as error:  # noqa: BLE001 - a start gives whatever it failed with
-            refusal = Refusal(StreamingCode.INNER, f"{self._name} does not start: {error}")
+        except Exception as error:  # noqa: BLE001 - a start raises whatever it failed with
+            refusal = Refusal(StreamingCode.INNER, f"{self._name} cannot be opened: {error}")
             failed = ChannelFailed(self._name, stage.term, refusal, final=False)
             self._node.open_channels.report(failed)
 
@@ -144,7 +140,7 @@ class ChannelController(Actor[ControllerMessage]):
         await self._node.open_channels.release(self._name)
 
     async def _finish_txns(self) -> None:
-        """Those who are in the middle of a transaction may end it here, if they are quick."""
+        """Give clients `txn_finish_s` to end their open transactions on this node."""
         opened = self._node.open_channels.find(self._name)
         if opened is None:
             return
@@ -154,12 +150,12 @@ class ChannelController(Actor[ControllerMessage]):
             return
 
     async def _start_scanner(self, start: StartScanner) -> None:
-        """For nobody any more, nothing is started, or left behind."""
+        """Start a Scanner, unless the caller has left meanwhile."""
         if not start.asked.wanted():
             return
         opened = self._node.open_channels.find(self._name)
         if opened is None or opened.channel.term != start.term:
-            start.asked.reply(self._reopening(f"it left term {start.term}"))
+            start.asked.reply(self._reopening(f"term {start.term} has ended"))
             return
         request = start.request
         selection = replace(
@@ -182,12 +178,12 @@ class ChannelController(Actor[ControllerMessage]):
             return
         if start.asked.wanted():
             start.asked.reply(ScannerOpened(scanner, start.cursor))
-        else:
+        else:  # the caller left during the start: leave no Scanner behind
             with suppress(ActorError):
                 scanner.tell(CloseScanner())
 
     def _try_again(self, start: StartScanner, error: ActorError) -> None:
-        """A channel serves a moment before its Scanners can start."""
+        """A channel is published a moment before its `scanners` supervisor has started."""
         if start.tries_left > 0:
             again = replace(start, tries_left=start.tries_left - 1)
             self._context.after(START_PAUSE_S, again)
@@ -195,7 +191,7 @@ class ChannelController(Actor[ControllerMessage]):
             start.asked.reply(self._reopening(str(error)))
 
     def _reopening(self, why: str) -> Refusal:
-        cause = f"{self._name} is being reopened: {why}"
+        cause = f"{self._name} is being reopened: {why}; locate the channel again"
         return Refusal(StreamingCode.ON_SHUTDOWN, cause)
 
 

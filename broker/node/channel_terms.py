@@ -1,8 +1,6 @@
-"""Where an Appender's term comes from: durable before the Appender exists.
+"""Gives each incarnation of an Appender its term, which is durable before the Appender starts.
 
-The first incarnation takes the term it was assigned; each later one acquires the next. It asks the
-storage first, so that a full disk does not burn terms.
-Next: broker/node/append/appender.py
+The first incarnation takes the assigned term, each restart acquires the next one.
 """
 
 from broker.model.channel import PChannel
@@ -12,9 +10,9 @@ from broker.node.state.node_runtime import NodeRuntime
 
 
 class ChannelTerms:
-    """A `TermSource` for one assignment of one pchannel to this node.
+    """A `TermSource` for one assignment of a pchannel to this node.
 
-    `used`: an Appender that is gone had the assigned term; the first one takes the next.
+    `used`: an earlier Appender had the assigned term, so the first one here takes the next.
     """
 
     def __init__(self, assigned: PChannel, node: NodeRuntime, *, used: bool = False) -> None:
@@ -25,9 +23,10 @@ class ChannelTerms:
         self._claimed = used
 
     async def next_term(self, path: str) -> int:
-        """The assigned term, then newer ones; raises when the storage or the store refuse."""
+        """The assigned term, then newer ones. Raises Refused when storage or metadata refuse."""
+        # Before the term: a full disk must not burn one term for each retry.
         if not await self._node.wal.writable():
-            cause = f"{self._name}: the storage takes no writes; trying again"
+            cause = f"{self._name}: the storage takes no writes; retrying"
             raise self._failed(Refused(StreamingCode.ON_SHUTDOWN, cause), final=False)
         try:
             await self._take_next()

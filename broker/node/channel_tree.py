@@ -1,18 +1,17 @@
 """The subtree of one pchannel.
 
     channel[name] (one_for_one)
-    ├─ keeper                      opens and closes what stands beside it
-    └─ log (rest_for_one)          one assignment: what is here starts again with the Appender
-       ├─ appender                 its actor term is the pchannel's term
-       ├─ time_tick
+    ├─ controller                      opens and closes `log`
+    └─ log (rest_for_one)              one assignment; all restart with the Appender
+       ├─ appender                     the single writer; its actor term is the pchannel's term
+       ├─ time_tick                    asks for a tick every 200 ms
        ├─ scanners (one_for_one)       one for each consumer
        ├─ transactions (one_for_one)   one for each open transaction
-       ├─ roster                       starts those and keeps them told
-       └─ recovery                     saves what a restart goes on from
+       ├─ txn_monitor                  starts those and reports progress to them
+       └─ recovery                     saves the snapshot
 
-It only describes them. Why `log` has a supervisor above it: opening a log may take long, and a
-supervisor that starts a child does nothing else meanwhile; so each pchannel waits for itself only.
-Next: broker/node/channel_controller.py
+Why each pchannel has a supervisor above `log`: a supervisor does nothing else while it starts a
+child, and opening a log may take minutes. This way a pchannel waits only for itself.
 """
 
 from actors import (
@@ -38,19 +37,19 @@ from broker.node.txn.txn_monitor import TRANSACTIONS, TXN_MONITOR, TxnMonitor
 LOG = "log"
 SCANNERS = "scanners"
 LOG_RESTARTS_MAX = 20
-"""In 30 s: an Appender may be killed that often before its whole subtree is built anew."""
+"""In 30 s: an Appender may die so often before its whole subtree is rebuilt."""
 
 RESTARTS_MAX = 10_000
-"""One pchannel that cannot be held up must not take the others down: it is retried for ever."""
+"""A pchannel that keeps failing is retried for ever and must not take the others down."""
 
 OPEN_DEADLINE_S = 300.0
-"""Recovery reads the end of a log, which may be on a slow disk."""
+"""Opening replays the log behind the snapshot, which may be long and on a slow disk."""
 
 
 def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> SupervisorSpec:
-    """The subtree of a pchannel that was assigned to this node at its term.
+    """The `log` subtree of a pchannel assigned to this node at its term.
 
-    `again`: it was open at that term; now it opens at the next.
+    `again`: it was open at that term before, so it opens at the next one.
     """
     name = channel.name
     appender = ChildSpec(
@@ -58,8 +57,8 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
         build=lambda: Appender(name, node, channel.access),
         mailbox=MailboxSpec(
             bound=node.limits.backlog_batches_max,
-            overflow=Overflow.FAIL,
-            batch_max=node.limits.backlog_batches_max,
+            overflow=Overflow.FAIL,  # back-pressure: the producer is refused, never blocked
+            batch_max=node.limits.backlog_batches_max,  # everything waiting is one group
         ),
         restart=Restart.TRANSIENT,
         terms=ChannelTerms(channel, node, used=again),
@@ -104,7 +103,7 @@ def scanner_spec(
     *,
     ignores_pause: bool = False,
 ) -> ChildSpec:
-    """One consumer's Scanner; killed, it comes back at the next term and knows nothing."""
+    """One consumer's Scanner. It keeps no position, so a restart loses nothing."""
     return ChildSpec(
         name=f"scanner-{number}",
         build=lambda: Scanner(name, selection, node, ignores_pause=ignores_pause),

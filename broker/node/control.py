@@ -1,8 +1,4 @@
-"""A node of this process, as the coordinator sees it.
-
-It only translates: refusals become `Refused`. It owns no state.
-Next: broker/node/directory.py
-"""
+"""The coordinator's view of a node in the same process: asks its Directory, raises Refused."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -24,7 +20,7 @@ from broker.node.directory_messages import (
 )
 
 ASSIGN_DEADLINE_S = 300.0
-"""Recovery of a large log is part of it."""
+"""Includes the replay of a large log."""
 
 DEADLINE_S = 30.0
 
@@ -81,7 +77,7 @@ class LocalNode:
             raise Refused(StreamingCode.INNER, f"node {self._node_id}: {error}") from error
 
     def release(self) -> None:
-        """It is this process; nothing to let go of."""
+        """Nothing to release: the node is this process."""
 
     async def _ask(self, request: Request[R | Refusal], deadline_s: float) -> R:
         try:

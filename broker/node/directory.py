@@ -1,10 +1,8 @@
-"""Which pchannels this node should serve, which it does serve, and the answers to whoever asks.
+"""Knows which pchannels this node should serve and does serve; answers all requests to the node.
 
-It owns the lifetimes and the requests that wait for them. It never opens, closes or reads a log and
-never waits for one: the pchannel's ChannelController does, and an Appender reports when it serves.
-Why it is not above the channels in the tree: when it dies, appends go on, and its next
-incarnation looks at what is open.
-Next: broker/node/channel_controller.py
+It never opens or closes a log itself, so it never waits for one: each pchannel's ChannelController
+does that, and its Appender reports when it serves. It is no parent of the channels in the actor
+tree: when it dies, appends continue, and its next incarnation finds them in `OpenChannels`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,29 +100,31 @@ class Directory(Actor[_Message]):
         self._node = node
         self._lifetimes: dict[PChannelName, ChannelLifetime] = {}
         self._waiting: dict[PChannelName, list[tuple[ServingState, _Envelope]]] = {}
-        self._moving: dict[PChannelName, tuple[MoveTo, int]] = {}
-        """What a ChannelController was told last, at its actor term, and has not done yet."""
+        self._moves: dict[PChannelName, tuple[MoveTo, int]] = {}
+        """The last command sent to each ChannelController, at its actor term, until it is done."""
         self._access: dict[PChannelName, AccessMode] = {}
-        """As each was served last."""
+        """The access mode each pchannel was served with last."""
         self._closing = False
 
     async def started(self, context: Context[_Message]) -> None:
-        """Learn what is open already; events come to this incarnation from now on."""
+        """Receive channel events from now on, and read from `OpenChannels` what came before."""
         self._context = context
         self._node_path = context.path.rpartition("/")[0]
         self._node.open_channels.listener = context.self
         for each in self._node.open_channels.all():
-            self._serves(each.channel.name, each.channel.term)
+            self._on_opened(each.channel.name, each.channel.term)
 
     async def receive(self, batch: Sequence[_Envelope]) -> None:
-        """Requests are answered here or kept for the event that answers them."""
+        """Answer requests now, or keep them until the event that answers them."""
         for envelope in batch:
             match envelope.message:
                 case AssignChannel(channel):
                     move = MoveTo(ServingState(channel.term, removed=False), channel.access)
-                    await self._expect(channel.name, move, envelope)
+                    await self._request_stage(channel.name, move, envelope)
                 case RemoveChannel(name, term):
-                    await self._expect(name, MoveTo(ServingState(term, removed=True)), envelope)
+                    await self._request_stage(
+                        name, MoveTo(ServingState(term, removed=True)), envelope
+                    )
                 case OpenScanner() as request:
                     await self._open_scanner(request, envelope)
                 case (
@@ -135,12 +135,12 @@ class Directory(Actor[_Message]):
                     | CheckSubtree()
                     | Terminated()
                 ) as event:
-                    await self._learn(event)
+                    await self._on_event(event)
                 case PauseConsumption(paused):
                     self._node.pause.on = paused
                     envelope.reply(None)
                 case CloseAllChannels():
-                    await self._give_up()
+                    await self._close_all()
                 case Drain():
                     self._closing = True
                 case _ as question:
@@ -176,9 +176,9 @@ class Directory(Actor[_Message]):
 
     # ---- what should be open ----------------------------------------------------------------
 
-    async def _expect(self, name: PChannelName, move: MoveTo, envelope: _Envelope) -> None:
+    async def _request_stage(self, name: PChannelName, move: MoveTo, envelope: _Envelope) -> None:
         stage = move.stage
-        refusal = channel_refusal(name, stage.term) or self._unplaceable(name)
+        refusal = channel_refusal(name, stage.term) or self._admission_refusal(name)
         if refusal is not None:
             envelope.reply(refusal)
             return
@@ -188,42 +188,42 @@ class Directory(Actor[_Message]):
             return
         self._lifetimes[name] = lifetime
         self._waiting.setdefault(name, []).append((stage, envelope))
-        refusal = await self._hand(name, move)
+        refusal = await self._send_controller(name, move)
         if refusal is not None:
             self._lifetimes[name] = failed(lifetime, stage.term, refusal)
-        self._settle(name)
+        self._answer_waiting(name)
 
-    def _unplaceable(self, name: PChannelName) -> Refusal | None:
-        """Why the pchannel can have no place here, whoever asks for one: anybody may ask."""
+    def _admission_refusal(self, name: PChannelName) -> Refusal | None:
+        """Why this node does not take the pchannel. The name comes from outside: check it."""
         if self._closing:
             return self._shutting_down()
         if name not in self._lifetimes and len(self._lifetimes) >= PCHANNELS_MAX:
-            cause = f"{name}: this node has {PCHANNELS_MAX} pchannels already"
+            cause = f"{name}: this node has {PCHANNELS_MAX} pchannels already, the limit"
             return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
         return pchannel_name_refusal(name)
 
-    async def _give_up(self) -> None:
-        """As if each had been removed at the newest term known here."""
+    async def _close_all(self) -> None:
+        """Remove each pchannel at the newest term known here."""
         for name, lifetime in list(self._lifetimes.items()):
             removal = ServingState(lifetime.expected.term, removed=True)
             if removal > lifetime.expected:
                 self._lifetimes[name] = replace(lifetime, expected=removal)
-                await self._hand(name, MoveTo(removal))
-                self._settle(name)
+                await self._send_controller(name, MoveTo(removal))
+                self._answer_waiting(name)
 
-    async def _learn(self, event: ChannelEvent | CheckSubtree | Terminated) -> None:
+    async def _on_event(self, event: ChannelEvent | CheckSubtree | Terminated) -> None:
         match event:
             case ChannelOpened(channel):
-                self._serves(channel.name, channel.term)
+                self._on_opened(channel.name, channel.term)
             case ChannelFailed(name, term, refusal, final):
-                await self._fails(name, term, refusal, final=final)
+                await self._on_failure(name, term, refusal, final=final)
             case ChannelReleased(name, term):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
-                self._reached(name, ServingState(term, removed=True))
-                self._settle(name)
+                self._complete_move(name, ServingState(term, removed=True))
+                self._answer_waiting(name)
                 self._node.observer.closed(self._node.node_id, name, term)
             case ControllerRestarted(name, actor_term):
-                await self._move_again(name, actor_term)
+                await self._repeat_move(name, actor_term)
                 await self._check_subtree(name)
             case CheckSubtree(name):
                 await self._check_subtree(name)
@@ -235,64 +235,67 @@ class Directory(Actor[_Message]):
             case _:
                 assert_never(event)
 
-    async def _fails(
+    async def _on_failure(
         self, name: PChannelName, term: Term, refusal: Refusal, *, final: bool
     ) -> None:
-        """Tell who waits. A final failure also ends the tries, unless a later stage is expected."""
+        """Answer waiting requests; close the channel after a final failure.
+
+        Otherwise its supervisor would retry for ever. A later stage that is expected goes first.
+        """
         lifetime = self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
-        self._reached(name, ServingState(term, removed=False))
-        self._settle(name)
+        self._complete_move(name, ServingState(term, removed=False))
+        self._answer_waiting(name)
         if not final:
             return
         self._node.observer.closed(self._node.node_id, name, term)
         removal = ServingState(term, removed=True)
         if removal >= lifetime.expected:
-            await self._hand(name, MoveTo(removal))
+            await self._send_controller(name, MoveTo(removal))
 
-    async def _move_again(self, name: PChannelName, actor_term: int) -> None:
-        """A ChannelController that died in the middle of a move has forgotten it."""
-        move, told_term = self._moving.get(name, (None, actor_term))
+    async def _repeat_move(self, name: PChannelName, actor_term: int) -> None:
+        """Send the current command again: the restarted ChannelController has lost it."""
+        move, told_term = self._moves.get(name, (None, actor_term))
         if move is not None and told_term < actor_term:
-            await self._hand(name, move)
+            await self._send_controller(name, move)
 
     async def _check_subtree(self, name: PChannelName) -> None:
-        """When a supervisor above the log died, nobody else knows that it was open: open it again.
+        """Reopen a pchannel whose supervisor died: with it the log subtree is gone for good.
 
-        Tried until that supervisor is back, or something else is expected.
+        Repeated until the supervisor is back, or another stage is expected.
         """
         lifetime, access = self._lifetime(name), self._access.get(name)
         served = lifetime.current == lifetime.expected and not lifetime.expected.removed
-        if access is None or not served or self._closing or name in self._moving:
+        if access is None or not served or self._closing or name in self._moves:
             return
         try:
             self._context.tree.find(f"{self._node_path}/{CHANNELS}/{name}/{LOG}")
         except NotRunning:
-            pass  # whoever is above it restarts it, or is about to forget it
+            pass  # its supervisor restarts it, or is about to stop it
         except NoSuchActor:
             again = MoveTo(lifetime.expected, access, again=True)
-            if await self._hand(name, again) is None:
+            if await self._send_controller(name, again) is None:
                 return
         else:
             return
         self._context.after(SUBTREE_CHECK_S, CheckSubtree(name))
 
-    def _reached(self, name: PChannelName, stage: ServingState) -> None:
-        move, _ = self._moving.get(name, (None, 0))
+    def _complete_move(self, name: PChannelName, stage: ServingState) -> None:
+        move, _ = self._moves.get(name, (None, 0))
         if move is not None and stage >= move.stage:
-            del self._moving[name]
+            del self._moves[name]
 
-    def _serves(self, name: PChannelName, term: Term) -> None:
+    def _on_opened(self, name: PChannelName, term: Term) -> None:
         self._lifetimes[name] = opened(self._lifetime(name), term)
-        self._reached(name, ServingState(term, removed=False))
-        self._settle(name)
+        self._complete_move(name, ServingState(term, removed=False))
+        self._answer_waiting(name)
         found = self._node.open_channels.find(name)
         if found is not None and found.channel.term == term:
             self._access[name] = found.channel.access
             self._context.watch(found.appender)
             self._node.observer.opened(self._node.node_id, found.channel)
 
-    def _settle(self, name: PChannelName) -> None:
-        """Answer those whose stage was reached, failed, or overtaken."""
+    def _answer_waiting(self, name: PChannelName) -> None:
+        """Answer the requests whose stage was reached, failed or was overtaken."""
         waiting: list[tuple[ServingState, _Envelope]] = []
         for stage, envelope in self._waiting.pop(name, []):
             answer = answer_for(self._lifetime(name), stage)
@@ -306,19 +309,23 @@ class Directory(Actor[_Message]):
     def _lifetime(self, name: PChannelName) -> ChannelLifetime:
         return self._lifetimes.get(name, NEVER_SEEN)
 
-    async def _hand(self, name: PChannelName, message: ControllerMessage) -> Refusal | None:
-        """Give it to the pchannel's ChannelController, who is started when there is none."""
+    async def _send_controller(
+        self, name: PChannelName, message: ControllerMessage
+    ) -> Refusal | None:
+        """Tell the pchannel's ChannelController; start one if there is none."""
         try:
-            keeper = await self._keeper(name)
-            keeper.tell(message)
+            controller = await self._controller(name)
+            controller.tell(message)
             if isinstance(message, MoveTo):
-                self._moving[name] = message, keeper.term
+                self._moves[name] = message, controller.term
         except ActorError as error:
-            return Refusal(StreamingCode.INNER, f"{name}: try again: {error}")
+            return Refusal(
+                StreamingCode.INNER, f"{name} cannot be opened or closed now: {error}; retry"
+            )
         return None
 
-    async def _keeper(self, name: PChannelName) -> Ref[ControllerMessage]:
-        """Looked for each time: the pchannel's place is gone when its supervisor had to restart."""
+    async def _controller(self, name: PChannelName) -> Ref[ControllerMessage]:
+        """Looked up each time: a restart of the `channels` supervisor removes it."""
         channels, tree = f"{self._node_path}/{CHANNELS}", self._context.tree
         path = f"{channels}/{name}/{CONTROLLER}"
         try:
@@ -350,7 +357,7 @@ class Directory(Actor[_Message]):
             envelope.reply(cursor)
             return
         start = StartScanner(envelope, request, cursor, found.channel.term)
-        refusal = await self._hand(request.name, start)
+        refusal = await self._send_controller(request.name, start)
         if refusal is not None:
             envelope.reply(refusal)
 
@@ -358,7 +365,7 @@ class Directory(Actor[_Message]):
         try:
             return self._context.tree.find(path)
         except NotRunning as error:
-            return Refusal(StreamingCode.INNER, f"ask again in a moment: {error}")
+            return Refusal(StreamingCode.INNER, f"{error}; retry in a moment")
         except NoSuchActor as error:
             return Refusal(StreamingCode.CHANNEL_NOT_EXIST, str(error))
 
@@ -388,4 +395,4 @@ class Directory(Actor[_Message]):
 def _located(found: OpenChannel, *, writes: bool) -> Located | Refusal:
     if writes and found.channel.access is AccessMode.READ_ONLY:
         return read_only_refusal(found.channel.name)
-    return Located(found.channel, found.appender, found.backlog, found, found.left)
+    return Located(found.channel, found.appender, found.backlog, found, found.closed)

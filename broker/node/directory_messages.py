@@ -26,44 +26,44 @@ class ChannelView(Protocol):
         ...
 
     async def seek(self, tick: TimeTick) -> MessageId:
-        """The first message id whose tick is >= `tick`, `next_id` when none. Raises Refused."""
+        """The first message id with a tick >= `tick`, else `next_id`. Raises Refused."""
         ...
 
     async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
-        """The largest record end in (from_id, until_id] with about `bytes_max` before it.
+        """The largest record end in (from_id, until_id] within about `bytes_max` bytes.
 
-        At least one record; `from_id` itself when nothing lies there. Raises Refused.
+        At least one record is passed; `from_id` when there is none. Raises Refused.
         """
         ...
 
     async def heads(self, from_id: MessageId) -> Sequence[RecordHead]:
-        """Some records from the one that holds `from_id`, or the first there is, without bodies.
+        """Some records without their bodies, from the one that holds `from_id` or the oldest.
 
-        Empty when there is none. Raises Refused.
+        Empty at the end. Raises Refused.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """An open pchannel. Give it to `intake.append`; the rest is for reading.
+    """An open pchannel, for `intake.append` and for reading.
 
-    `left` is set when it serves at this term no more.
+    `closed` is set when the pchannel stops serving at this term.
     """
 
     channel: PChannel
     appender: Ref[AppenderMessage]
     backlog: Backlog
     view: ChannelView
-    left: anyio.Event
+    closed: anyio.Event
 
 
 @dataclass(frozen=True, slots=True)
 class Locate(Request[Located | Refusal]):
-    """The pchannel if it serves here at exactly this term; `term` None takes whatever serves.
+    """The pchannel if it serves here at exactly this term; `term` None accepts any term.
 
     Refusals, in this order: INVALID_ARGUMENT (empty name, term < 1), ON_SHUTDOWN,
-    CHANNEL_NOT_EXIST, UNMATCHED_CHANNEL_TERM; INVALID_ARGUMENT when `writes` and it is read-only.
+    CHANNEL_NOT_EXIST, UNMATCHED_CHANNEL_TERM; INVALID_ARGUMENT for `writes` on a read-only one.
     """
 
     name: PChannelName
@@ -73,7 +73,7 @@ class Locate(Request[Located | Refusal]):
 
 @dataclass(frozen=True, slots=True)
 class ScannerOpened:
-    """`cursor` is for the first Pull. When the Scanner dies, ask `FindScanner(scanner.path)`."""
+    """`cursor`: for the first Pull. When the Scanner dies, ask `FindScanner(scanner.path)`."""
 
     scanner: Ref[ScannerMessage]
     cursor: ReadPosition
@@ -81,10 +81,10 @@ class ScannerOpened:
 
 @dataclass(frozen=True, slots=True)
 class OpenScanner(Request[ScannerOpened | Refusal]):
-    """Start a Scanner for one consumer, for what a `Selection` is of. Tell it CloseScanner at last.
+    """Start a Scanner for one consumer; the fields make its `Selection`. Send CloseScanner at last.
 
     Refusals: those of Locate; UNRECOVERABLE when retention removed the start; INVALID_ARGUMENT when
-    it lies beyond the end.
+    the start lies beyond the end.
     """
 
     name: PChannelName
@@ -99,10 +99,10 @@ class OpenScanner(Request[ScannerOpened | Refusal]):
 
 @dataclass(frozen=True, slots=True)
 class FindScanner(Request[Ref[ScannerMessage] | Refusal]):
-    """The current incarnation of a Scanner that died (ActorDied, StaleTerm); keep your cursor.
+    """The current incarnation of a Scanner that died (ActorDied, StaleTerm); the cursor is valid.
 
-    INNER: it is being restarted, ask again in a moment. CHANNEL_NOT_EXIST: it is gone for good (its
-    channel was closed or reopened); open another one.
+    INNER: it is restarting, retry soon. CHANNEL_NOT_EXIST: its channel was closed or reopened; open
+    another Scanner.
     """
 
     path: str
@@ -110,14 +110,19 @@ class FindScanner(Request[Ref[ScannerMessage] | Refusal]):
 
 @dataclass(frozen=True, slots=True)
 class AssignChannel(Request[Refusal | None]):
-    """Open a pchannel at a term; None once it serves. Codes as in facts of the manager service."""
+    """Open a pchannel at a term; None once it serves.
+
+    Refusals: IGNORED_OPERATION when the term is not later than the newest request,
+    UNMATCHED_CHANNEL_TERM when a later one overtook it, INVALID_ARGUMENT for a bad name or term,
+    RESOURCE_ACQUIRED with too many pchannels, ON_SHUTDOWN, or the reason why opening failed.
+    """
 
     channel: PChannel
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveChannel(Request[Refusal | None]):
-    """Close a pchannel; None once it is released."""
+    """Close a pchannel; None once nothing of it is open here."""
 
     name: PChannelName
     term: Term
@@ -125,10 +130,10 @@ class RemoveChannel(Request[Refusal | None]):
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """One serving pchannel for CollectStatus and Admin.
+    """A pchannel that serves now.
 
-    `mvcc_tick` is the newest tick that a stored record says is closed, `recovery_tick` how far the
-    log need not be read back at a restart.
+    `mvcc_tick`: the newest tick that a stored record closes. `recovery_tick`: a restart need not
+    replay the log up to it.
     """
 
     channel: PChannel
@@ -139,7 +144,7 @@ class ChannelStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """What a node serves now, sorted by name."""
+    """The pchannels that a node serves, sorted by name."""
 
     node_id: NodeId
     channels: tuple[ChannelStatus, ...]
@@ -147,22 +152,22 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class CollectStatus(Request[NodeStatus | Refusal]):
-    """Every pchannel that serves now, sorted by name; ON_SHUTDOWN when the node is closing."""
+    """Every pchannel that serves; ON_SHUTDOWN when the node is closing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Describe(Request[tuple[ChannelOffsets | Refusal, ...]]):
-    """What these pchannels hold, in the order asked."""
+    """Ids, ticks and sizes of pchannels, in the order of `names`."""
 
     names: tuple[PChannelName, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LatestMvcc(Request[TimeTick | Refusal]):
-    """A tick that no durable data of the vchannel exceeds; it is closed already.
+    """A closed tick that no durable data of the vchannel exceeds.
 
-    Of a vchannel without data since its pchannel opened: the tick of the opening. Refusals: those
-    of Locate, for the pchannel that the vchannel belongs to.
+    For a vchannel without data since its pchannel opened: the tick of the opening. Refusals: those
+    of Locate for the pchannel of the vchannel.
     """
 
     vchannel: str
@@ -170,19 +175,19 @@ class LatestMvcc(Request[TimeTick | Refusal]):
 
 @dataclass(frozen=True, slots=True)
 class PauseConsumption(Request[None]):
-    """Hold back Scanners that have not begun to read, or let all of them go on."""
+    """Hold back Scanners that have not started to read, or resume them."""
 
     paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The node is about to stop: refuse everything from now on with ON_SHUTDOWN."""
+    """The node is about to stop: refuse all requests from now on with ON_SHUTDOWN."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseAllChannels:
-    """This node's lease is over: close every channel, whoever asked for it; none is awaited."""
+    """This node's lease is over: close every pchannel, without waiting for any."""
 
 
 DirectoryMessage = (

@@ -1,8 +1,6 @@
-"""Has segments sealed while the node is short of memory: the largest first, of all pchannels.
+"""Seals segments of collections while the node is short of memory, the largest first.
 
-It looks at what grows on all open pchannels and at the process. It never seals by itself: each
-Appender does that for its own.
-Next: broker/core/segments/segment_sealing.py
+It compares all pchannels and the memory of the process; the Appenders do the sealing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,7 @@ from broker.node.state.open_channels import OpenChannel
 
 @dataclass(frozen=True, slots=True)
 class LookAtMemory:
-    """A timer: see whether segments must be sealed for want of memory."""
+    """A timer: check whether segments must be sealed to free memory."""
 
 
 class MemoryWatch(Actor[LookAtMemory]):
@@ -32,12 +30,12 @@ class MemoryWatch(Actor[LookAtMemory]):
         self._quiet_until_s = 0.0
 
     async def started(self, context: Context[LookAtMemory]) -> None:
-        """Look from time to time."""
+        """Check every `memory_look_s`."""
         self._context = context
         context.every(self._node.limits.memory_look_s, LookAtMemory())
 
     async def receive(self, batch: Sequence[Envelope[LookAtMemory]]) -> None:
-        """One look, however many are due. Costs nothing on a node without collections."""
+        """Check once, however many timers are due. Free on a node without collections."""
         channels = [it for it in self._node.open_channels.all() if it.shards.growing_bytes]
         if not channels:
             return
@@ -49,12 +47,12 @@ class MemoryWatch(Actor[LookAtMemory]):
         if found is None or (found[0] is SealReason.NODE_MEMORY and now_s < self._quiet_until_s):
             return
         why, growing_bytes_max = found
-        if why is SealReason.NODE_MEMORY:
+        if why is SealReason.NODE_MEMORY:  # memory shrinks a while after the sealing
             self._quiet_until_s = now_s + limits.memory_pause_s
         self._seal(channels, why, growing_bytes_max)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """How many segments it asked to be sealed."""
+        """How many segments were sealed for memory."""
         return {"sealed": self._sealed}
 
     def _seal(
@@ -72,6 +70,6 @@ class MemoryWatch(Actor[LookAtMemory]):
     def _tell(self, channel: OpenChannel, message: SealSegments) -> None:
         try:
             channel.appender.tell(message)
-        except ActorError:  # full or dying: there is another look soon
+        except ActorError:  # full or dying: the next check comes soon
             return
         self._sealed += len(message.ids)

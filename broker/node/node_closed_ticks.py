@@ -1,7 +1,6 @@
-"""How far the pchannels of this node are closed, for the cluster's time synchronisation.
+"""The closed ticks of this node's pchannels, for the cluster's time synchronisation.
 
-It only translates: a pchannel that does not serve here is left out. It owns no state.
-Next: broker/node/directory.py
+A pchannel that does not serve here is left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,5 +27,7 @@ class LocalClosedTicks:
         try:
             described = await self._directory().ask(self._question, deadline_s=DEADLINE_S)
         except ActorError as error:
-            raise Refused(StreamingCode.INNER, f"closed ticks cannot be had: {error}") from error
+            raise Refused(
+                StreamingCode.INNER, f"the node does not report closed ticks: {error}"
+            ) from error
         return {it.name: it.closed_tick for it in described if isinstance(it, ChannelOffsets)}

@@ -11,11 +11,11 @@ from broker.model.position import ReadPosition
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one Pull gives.
+    """The answer to one Pull.
 
-    `items`: messages in tick order, and persisted ticks among them, each exactly once.
-    `tick`: an announced (not persisted) tick after all of them, or None. Both may be empty.
-    `cursor`: what to pull next.
+    `items`: messages and stored ticks in tick order, each exactly once.
+    `tick`: a closed tick that is not stored, after all items, or None. Both may be empty.
+    `cursor`: for the next Pull.
     """
 
     items: tuple[DeliveredItem, ...]
@@ -25,11 +25,11 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Pull(Request[Delivery | Refusal]):
-    """Give up to about `bytes_max` bytes of message bodies from `cursor` on (one message at least).
+    """About `bytes_max` bytes of message bodies from `cursor` on, at least one message.
 
-    Answered when there is something, else with an announced tick, else empty after about a second:
-    ask with a deadline of at least 5 s. The next Pull carries the cursor of the answer; a Scanner
-    remembers no position, so an unanswered Pull is simply asked again. One Pull at a time.
+    Answered with messages, else with a closed tick, else empty after about a second: use a deadline
+    of at least 5 s. The Scanner keeps no position, so an unanswered Pull can be repeated as it is.
+    One Pull at a time.
     """
 
     cursor: ReadPosition
@@ -38,7 +38,7 @@ class Pull(Request[Delivery | Refusal]):
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Something new may be readable: the tail grew, or a tick was closed."""
+    """The tail grew or a tick was closed: there may be something to read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,9 @@
-"""The node's part of the actor tree: its pchannels, and the Directory that knows them.
+"""The actor tree of a node.
 
-    node (one_for_one)
-    ├─ channels (one_for_one)      channel[name], added by the Directory when it is first assigned
-    ├─ directory
-    └─ memory_watch                has segments sealed while memory is short
-
-It only describes them. Why the Directory is not above the channels: its death closes no pchannel.
-Next: broker/node/directory.py
+node (one_for_one)
+├─ channels (one_for_one)      channel[name], added by the Directory at the first assignment
+├─ directory                   beside the channels: its death closes none of them
+└─ memory_watch                seals segments of collections while memory is short
 """
 
 from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec

@@ -156,7 +156,7 @@ class MemoryLog:
             raise self._final
         if not records:
             return
-        self._refuse_strays(records)
+        self._check_records(records)
         if self._stored.term != self._term:
             raise self._fail(Fenced(self._channel, self._term, self._stored.term))
         fault = self._wal.fault_of(self._channel, records)
@@ -237,7 +237,7 @@ class MemoryLog:
             records = records[: bisect_right(records, bounds.next_id, key=lambda r: r.next_id)]
         return records, at
 
-    def _refuse_strays(self, records: Sequence[Record]) -> None:
+    def _check_records(self, records: Sequence[Record]) -> None:
         bounds = self.bounds()
         next_id, last_tick = bounds.next_id, bounds.last_tick
         for record in records:

@@ -55,7 +55,7 @@ class Life:
 
     def truncate(self, opened: Opened, bytes_max: int) -> None:
         next_id = opened.writer.bounds().next_id
-        gone = opened.writer.let_go(next_id, Retention(bytes_max=bytes_max), 0)
+        gone = opened.writer.drop_segments(next_id, Retention(bytes_max=bytes_max), 0)
         if gone:
             self.first_id = gone[-1].next_id
             try:

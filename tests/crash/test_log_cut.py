@@ -22,7 +22,7 @@ LAST_BYTES = 8192
 
 def written(opened: Opened) -> tuple[list[Record], list[int]]:
     """Records of many sizes in groups of many sizes, over 8 KiB of them, and where each ends."""
-    chance, records, ends = random.Random(3), list[Record](), [opened.writer.snapshot.active.end]
+    chance, records, ends = random.Random(3), list[Record](), [opened.writer.view.active.end]
     while ends[-1] < ends[0] + LAST_BYTES + 500:
         batch, next_id = list[Record](), opened.writer.bounds().next_id
         for _ in range(chance.randrange(1, 5)):
@@ -34,7 +34,7 @@ def written(opened: Opened) -> tuple[list[Record], list[int]]:
             length = 68 + len(r.vchannel) + 4 * len(r.sizes) + len(r.body)
             ends.append(ends[-1] + length)
         records += batch
-        assert opened.writer.snapshot.active.end == ends[-1]
+        assert opened.writer.view.active.end == ends[-1]
     return records, ends
 
 

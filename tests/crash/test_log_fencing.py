@@ -185,7 +185,7 @@ def test_what_a_zombie_writes_while_the_new_owner_scans_is_durable_or_unseen(see
         if files.counts.get("sync", 0) > syncs:  # the scan comes after the new owner's sync
             files.on_read = lambda _path: None
             parts = encode(late, late.base_id, active.header.salt)
-            files.names[path].change(old.writer.snapshot.active.end, b"".join(parts))
+            files.names[path].change(old.writer.view.active.end, b"".join(parts))
 
     syncs = files.counts["sync"]
     files.on_read = write_late

@@ -195,7 +195,7 @@ class AppendFlow:
 
     async def _end_when_left(self) -> None:
         """End an idle producer too; it would otherwise notice at its next append only."""
-        await self._located.left.wait()
+        await self._located.closed.wait()
         await anyio.sleep(LEFT_GRACE_S)
         channel = self._located.channel
         cause = f"{channel.name} left this node at term {channel.term}; locate the channel again"

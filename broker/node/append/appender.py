@@ -1,12 +1,12 @@
-"""The one writer of a pchannel: its actor term is the pchannel's term.
+"""The single writer of a pchannel, with group commit. Its actor term is the pchannel's term.
 
-It owns the open log, the next id, the last tick and the open transactions. It takes all that waits
-in its mailbox as one group: while one group syncs, the next gathers. It never acknowledges what is
-not durable (unless the asker wanted no more), and shows nothing to readers before it is. After a
-failed write it never writes again: the next incarnation reads back what survived.
-Why one group at a time: it was tried with a second one on its way to the disk, and batches were
-stored no faster; the processor limits them, not the wait between two syncs.
-Next: broker/core/log/sequencer.py
+It owns the open log, the next id, the last tick and the open transactions. While one group syncs,
+the next one gathers in the mailbox. Messages are acknowledged at the durability their producer
+asked for and become readable after the sync. After a failed write this incarnation never writes
+again; the next one, at a higher term, reads back what survived.
+
+Why one group at a time: a second group in flight was tried and stored batches no faster. The
+processor is the limit, not the time between two syncs.
 """
 
 import logging
@@ -29,10 +29,10 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
-from broker.node.append.group_acks import Answers
-from broker.node.append.group_commit import gather
-from broker.node.append.takeover import taken_over
+from broker.node.append.group_commit import GroupAcks, gather
+from broker.node.append.takeover import recover_channel
 from broker.node.append.txn_reports import TxnReports
+from broker.node.append.write_permit import WritePermit
 from broker.node.appender_messages import (
     AppendBatch,
     AppenderMessage,
@@ -42,14 +42,14 @@ from broker.node.appender_messages import (
 )
 from broker.node.state.channel_events import ChannelFailed
 from broker.node.state.node_runtime import NodeRuntime
-from broker.node.state.open_channels import OpenChannel, Saved
+from broker.node.state.open_channels import OpenChannel, SnapshotProgress
 from broker.node.state.shard_state import ShardState
 from broker.node.state.tail import Tail
 from broker.node.state.wal_refusals import refusal_of, unknown_outcomes
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 REFUSING = "refusing"
-"""The `state` in its statistics of an Appender that reads but does not write."""
+"""The `state` in the statistics of an Appender that serves reads but refuses appends."""
 
 log = logging.getLogger("broker.node")
 
@@ -71,7 +71,7 @@ _Message = AppenderMessage | ProbeStorage | Truncate
 
 
 class StorageCameBack(PlannedRestart):
-    """The storage takes writes again: this incarnation makes room for one that may write."""
+    """The storage takes writes again: restart at a new term, which reopens the log."""
 
 
 class Appender(Actor[_Message]):
@@ -82,10 +82,11 @@ class Appender(Actor[_Message]):
     _tail: Tail
     _end: LogEnd
     _known: WriterState
-    _news: TxnReports
+    _txn_reports: TxnReports
     _mvcc: MvccTicks
-    _saved: Saved
+    _snapshot: SnapshotProgress
     _shards: ShardState
+    _permit: WritePermit
 
     def __init__(
         self, name: PChannelName, node: NodeRuntime, access: AccessMode = AccessMode.READ_WRITE
@@ -99,24 +100,24 @@ class Appender(Actor[_Message]):
         if access is AccessMode.READ_ONLY:
             self._admission = replace(self._admission, closed=read_only_refusal(name))
         self._backlog = Backlog(node.limits.backlog_bytes_max)
-        self._unmarked = False  # messages were stored since the last tick that was
+        self._tick_due = False  # data was stored since the last stored tick record
         self._groups = self._messages = 0
 
     async def started(self, context: Context[_Message]) -> None:
-        """Fence older terms, recover, and prove ownership by writing one tick, if it may write."""
+        """Open the log: fence older terms, recover, and write one tick unless read-only."""
         self._context = context
         term = Term(context.term)
         try:
             await self._open(term)
         except Exception as error:
-            final = isinstance(error, Fenced)
+            final = isinstance(error, Fenced)  # a newer owner exists: restarting cannot help
             self._fail(term, refusal_of(error), final=final)
             if not final:
                 raise
             context.stop()
 
     async def receive(self, batch: Sequence[Envelope[_Message]]) -> None:
-        """Appends first, in groups; a tick is closed after the last one, in the same write."""
+        """Commit all waiting appends in groups; close a tick with the last group, in one write."""
         appends: list[Envelope[_Message]] = []
         closes: list[Envelope[_Message]] = []
         for envelope in batch:
@@ -129,17 +130,17 @@ class Appender(Actor[_Message]):
                     await self._probe()
                 case Truncate():
                     await self._truncate()
-                case SealOverdue() | SealSegments() as about:
-                    self._shards.seal(about, self._end.last_tick)
-                case about:
-                    self._news.asked(about, envelope, self._end.last_tick)
+                case SealOverdue() | SealSegments() as request:
+                    self._shards.seal(request, self._end.last_tick)
+                case request:
+                    self._txn_reports.handle(request, envelope, self._end.last_tick)
         await self._commit_all(appends, closes=bool(closes))
         for envelope in closes:
             envelope.reply(self._admission.closed or self._tail.closed.tick)
         refusing = self._admission.closed is not None
         if closes and not refusing:
-            self._news.stored(beats=True)
-        self._news.answer(refusing=refusing)
+            self._txn_reports.publish(tick_closed=True)
+        self._txn_reports.reply_finished(refusing=refusing)
 
     async def _commit_all(self, appends: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         groups = gather(appends, self._limits)
@@ -147,16 +148,17 @@ class Appender(Actor[_Message]):
             await self._commit(group, closes=closes and number == len(groups))
         if groups:
             return
+        # No appends, but rollbacks of expired transactions or Flushes may wait for a record.
         due = self._known.transactions.rollbacks_due(()) or self._shards.shards.flushable()
         if closes or due:
             await self._commit([], closes=closes)
 
     async def stopped(self) -> None:
-        """Close the log."""
+        """Close the log, which waits for a running write."""
         await self._node.open_channels.release(self._name)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """Empty until it is open."""
+        """Counts and positions for metrics and `tidemark actors`; empty until the log is open."""
         serving = self._node.open_channels.find(self._name)
         if serving is None:
             return {}
@@ -186,26 +188,28 @@ class Appender(Actor[_Message]):
     async def _open(self, term: Term) -> None:
         channels = self._node.open_channels
         log.debug("opening")
-        self._session = self._node.write_lease.session
+        # Before anything else: if the lease ends while the log opens, the permit stays invalid.
+        self._permit = WritePermit(self._name, self._node, self._context.clock)
         await channels.release(self._name)
         self._log = await self._node.wal.open(self._name, term)
         channels.hold(self._name, self._log)
         bounds = self._log.bounds()
         log.debug("log opened")
-        recovered = await taken_over(self._name, self._log, self._node)
+        recovered = await recover_channel(self._name, self._log, self._node)
         log.debug("recovered")
         self._known = WriterState(recovered.transactions, recovered.producers)
-        self._saved = Saved(recovered.saved)
+        self._snapshot = SnapshotProgress(recovered.saved)
         oldest_id = recovered.transactions.oldest_begin_id
         end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
         first = await self._first(end)
         log.debug("first tick written")
         self._end = end_after(first, end)
         tick = self._end.last_tick
-        if bounds.first_id == bounds.next_id:
-            self._saved.nothing_before = tick
+        # Keepalives start anew: while nobody owned the log, clients could not renew them.
         self._known.transactions.renew(tick)
-        self._news = TxnReports(self._context, self._known.transactions)
+        if bounds.first_id == bounds.next_id:
+            self._snapshot.log_start_tick = tick
+        self._txn_reports = TxnReports(self._context, self._known.transactions)
         self._mvcc = MvccTicks(tick)
         random = self._context.random
         self._shards = ShardState(recovered.shards, self._node.headers, random)
@@ -222,19 +226,24 @@ class Appender(Actor[_Message]):
                 backlog=self._backlog,
                 mvcc=self._mvcc,
                 transactions=self._known.transactions,
-                saved=self._saved,
+                snapshot=self._snapshot,
                 shards=self._shards.shards,
             )
         )
 
     async def _first(self, end: LogEnd) -> Sequence[Record]:
-        """The tick that an owner writes first; of one that serves readers only, nothing."""
+        """Write the first tick of this term; nothing when read-only."""
         if self._access is AccessMode.READ_ONLY:
             return ()
+        # The last owner may have announced ticks that no record holds. Ticks reserved after this
+        # point are larger than any of them, so no closed tick is broken.
         self._node.ticks.drop()
-        tick = await self._take(1, end.last_tick)
+        tick = await self._permit.take(1, end.last_tick)
         if tick <= end.last_tick:
-            cause = f"{self._name}: the oracle is at {tick}, behind the log's {end.last_tick}"
+            cause = (
+                f"{self._name}: the oracle gave tick {tick}, but the log already holds"
+                f" {end.last_tick}; the oracle's metadata is older than this log"
+            )
             raise Refused(StreamingCode.INNER, cause)
         first = (time_tick_record(tick, end),)
         await self._log.append(first)
@@ -248,11 +257,11 @@ class Appender(Actor[_Message]):
             self._context.every(self._limits.retention_period_s, Truncate())
 
     async def _commit(self, group: Sequence[Envelope[_Message]], *, closes: bool) -> None:
-        """Sequence, store, show and answer one group; close a tick with it or alone."""
-        answers = Answers(group, self._backlog)
-        messages = answers.messages()
+        """Sequence, store, publish and acknowledge one group; close a tick with it or alone."""
+        acks = GroupAcks(group, self._backlog)
+        messages = acks.messages()
         if self._admission.closed is not None:
-            answers.settled([self._admission.closed] * len(messages))
+            acks.finish([self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
         assigner = self._shards.assigner_for(messages)
@@ -260,23 +269,25 @@ class Appender(Actor[_Message]):
         count = sum(map(ticks_of, messages)) + due + closes
         count += 0 if assigner is None else assigner.ticks_needed
         try:
-            first_tick = await self._take(count, barrier_of(messages))
+            first_tick = await self._permit.take(count, barrier_of(messages))
         except Refused as error:
-            answers.settled([error.refusal] * len(messages))
+            acks.finish([error.refusal] * len(messages))
             return
+        # No await from here until `log.append` or `_announce`: the write lease was checked for
+        # this turn of the loop, and an announced tick has no other fence.
         tick = TimeTick(first_tick + count - 1) if closes else None
         sequenced = self._sequence(messages, first_tick, assigner)
         records = self._with_tick(sequenced, tick)
         try:
-            await self._store(records, sequenced, answers)
+            await self._store(records, sequenced, acks)
         except (Fenced, WriterFailed) as error:
             refusal = self._refuse(error)
-            answers.settled(unknown_outcomes(refusal, sequenced.outcomes))
+            acks.finish(unknown_outcomes(refusal, sequenced.outcomes))
             return
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             self._announce(tick)
-        answers.settled(sequenced.outcomes)
-        self._news.stored()
+        acks.finish(sequenced.outcomes)
+        self._txn_reports.publish()
 
     def _sequence(
         self, messages: Sequence[NewMessage], first_tick: TimeTick, assigner: SegmentAssigner | None
@@ -287,43 +298,43 @@ class Appender(Actor[_Message]):
         return sequence(messages, first_tick, end, admission, self._known, assigner)
 
     def _with_tick(self, sequenced: Sequenced, tick: TimeTick | None) -> tuple[Record, ...]:
-        """The group's records, and one for the tick when messages came since the last stored one.
+        """The group's records, with a tick record behind data; none on an idle channel.
 
-        Not for a new consumer, unlike Milvus: announced ticks reach every consumer here, and a
-        read that writes would give a reader of "what is there now" something new each time.
+        On an idle channel the tick is announced in memory: readers and cuts need it to advance,
+        a restart does not. Milvus also stores one for each new consumer; here announced ticks
+        reach every consumer, and a read that writes would never find the log at rest.
         """
         records = sequenced.records
-        if tick is None or not (records or self._unmarked):
+        if tick is None or not (records or self._tick_due):
             return records
         return (*records, time_tick_record(tick, sequenced.end))
 
     async def _store(
-        self, records: tuple[Record, ...], sequenced: Sequenced, answers: Answers
+        self, records: tuple[Record, ...], sequenced: Sequenced, acks: GroupAcks
     ) -> None:
-        """Make the records durable, then visible. No waiting between a tick and its place.
-
-        Who asked alone, with nothing waiting behind, is answered between the two, and finds what it
-        wrote all the same: nobody else has a turn of the loop before it is shown.
-        """
+        """Make the records durable, then readable."""
         if not records:
             return
-        when_written = answers.placed(sequenced.outcomes)
+        when_written = acks.sequenced(sequenced.outcomes)
         clock = self._context.clock
         began_s = clock.monotonic_s()
         stored = self._log.append(records, when_written)
-        # While the log's thread gets going:
+        # Work that needs no sync, done while the log's thread writes.
         last, after = records[-1], end_after(records, sequenced.end)
         closed = closed_tick(last.last_tick, after)
         data = [record for record in records if record.kind != MessageType.TIME_TICK]
         messages = sum([len(record.sizes) for record in data])
         size_bytes = sum([len(record.body) for record in data])
         await stored
+        # A lone client is acknowledged first: it waits for nothing else. It still reads its own
+        # write, as no other task runs before the tail has it. With more appends waiting, throughput
+        # counts and the next group should start soonest.
         if not self._context.waiting:
-            answers.stored(sequenced.outcomes)
+            acks.durable(sequenced.outcomes)
         now_s = clock.monotonic_s()
         self._meter.stores.add(now_s - began_s)
         self._end = after
-        self._unmarked = last.kind != MessageType.TIME_TICK
+        self._tick_due = last.kind != MessageType.TIME_TICK
         self._groups += 1
         self._messages += last.next_id - records[0].base_id
         self._meter.messages += messages
@@ -333,21 +344,16 @@ class Appender(Actor[_Message]):
         self._shards.release(self._known.transactions.stored())
 
     def _announce(self, tick: TimeTick) -> None:
-        """Close a tick that nobody needs to find in the log."""
+        """Close a tick in memory only."""
         self._end = replace(self._end, last_tick=tick)
         self._tail.close(closed_tick(tick, self._end), self._context.clock.monotonic_s())
 
-    async def _take(self, count: int, above: TimeTick) -> TimeTick:
-        """Asked about last, because it may take a while: does this node still have the right?"""
-        clock = self._context.clock
-        tick = await self._node.ticks.take(count, clock.monotonic_s(), above)
-        if not self._node.write_lease.holds(self._session, clock.monotonic_s()):
-            cause = f"{self._name}: node {self._node.node_id} has no word from its coordinator"
-            raise Refused(StreamingCode.ON_SHUTDOWN, f"{cause}, and writes again when it has")
-        return tick
-
     def _refuse(self, error: Fenced | WriterFailed) -> Refusal:
-        """No more writes in this life. Readers are served on, unless somebody else owns the log."""
+        """End writing for this incarnation. Reads continue unless a newer owner has the log.
+
+        Not retried: after a failed sync the kernel may mark the pages clean, so a second sync could
+        succeed without the data being on disk. A new term rereads the disk.
+        """
         refusal = refusal_of(error)
         self._admission = replace(self._admission, closed=refusal)
         if isinstance(error, Fenced):
@@ -355,6 +361,7 @@ class Appender(Actor[_Message]):
             self._context.stop()
         else:
             log.warning("appends are refused, reads go on: %s", refusal.cause)
+            # Restarting before the disk recovers would only burn terms.
             self._context.after(self._limits.probe_s, PROBE)
         return refusal
 
@@ -365,20 +372,20 @@ class Appender(Actor[_Message]):
 
     async def _probe(self) -> None:
         if await self._node.wal.writable():
-            raise StorageCameBack(f"{self._name}: storage takes writes again")
+            raise StorageCameBack(f"{self._name}: the storage takes writes again")
         self._context.after(self._limits.probe_s, PROBE)
 
     async def _truncate(self) -> None:
-        """A failure to drop old data is no reason to stop taking new, unless the log is lost."""
-        saved = self._saved.checkpoint
+        """Drop old segments. A failure is logged; appends continue unless the log is fenced."""
+        saved = self._snapshot.checkpoint
         if self._admission.closed is not None or saved is None:
             return
         now_ms = self._context.clock.wall_ms()
         try:
-            # Whoever takes over reads from there on, and every open transaction whole.
+            # The next owner replays from the checkpoint and needs each open transaction whole.
             kept_id = min(saved.id, self._end.open_txn_id or self._end.next_id)
             await self._log.truncate(kept_id, self._limits.retention, now_ms)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
         except WalError as error:
-            log.warning("%s: old data stays: %s", self._name, error)
+            log.warning("%s: cannot drop old segments: %s", self._name, error)

@@ -1,8 +1,6 @@
-"""The way into a pchannel's Appender: counts bytes in and turns actor errors into refusals.
+"""Appends to a pchannel with back-pressure: counts bytes in and maps actor errors to refusals.
 
-It never touches the log. Every message gets an outcome; a refusal says whether it may have landed.
-Why the Appender counts the bytes out: an asker may leave long before its messages do.
-Next: broker/node/append/appender.py
+Every message gets an outcome; a refusal says whether the message may be stored nevertheless.
 """
 
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.node.appender_messages import AppendBatch, AppendOutcome
 from broker.node.directory_messages import Located
 
-UNKNOWN_OUTCOME = "the outcome is unknown: the messages may or may not be stored"
+UNKNOWN_OUTCOME = "the messages may or may not be stored"
 
 
 async def append(
@@ -25,13 +23,13 @@ async def append(
     deadline_s: float,
     durability: Durability = Durability.FSYNC,
 ) -> tuple[AppendOutcome, ...]:
-    """Append the messages and give one outcome for each, in order; never raises actor errors.
+    """Append the messages; one outcome for each, in order. Never raises actor errors.
 
-    When more than `located.backlog.bytes_max` bytes wait already: INNER, nothing was stored; slow
-    down before that by looking at `located.backlog.bytes_waiting`. ON_SHUTDOWN: nothing was stored,
-    locate again. UNKNOWN: it may or may not be stored, as the writer died or gave no answer in
-    time. UNRECOVERABLE: too many in one batch. With less than FSYNC for `durability` the outcomes
-    come sooner, and say only where the messages will be when nothing fails before the sync.
+    Refusals: INNER when more than `located.backlog.bytes_max` bytes wait already (nothing stored;
+    watch `bytes_waiting` to slow down earlier). ON_SHUTDOWN: nothing stored, locate again.
+    UNKNOWN: the writer died or did not answer in time, the messages may or may not be stored.
+    UNRECOVERABLE: too many messages in one batch. With a `durability` below FSYNC the outcomes come
+    before the sync and hold only if nothing fails until then. Cancelling stops no write.
     """
     batch = _admitted(located, messages, durability)
     if isinstance(batch, Refusal):
@@ -50,7 +48,7 @@ def append_then(
     deadline_s: float,
     durability: Durability = Durability.FSYNC,
 ) -> None:
-    """`append` for whoever does not wait: `answered` gets the outcomes, once, perhaps at once."""
+    """`append` without waiting: calls `answered` once with the outcomes, perhaps synchronously."""
     batch = _admitted(located, messages, durability)
     if isinstance(batch, Refusal):
         answered((batch,) * len(messages))
@@ -70,7 +68,7 @@ def append_then(
 def _admitted(
     located: Located, messages: tuple[NewMessage, ...], durability: Durability
 ) -> AppendBatch | Refusal:
-    """What the Appender is asked, its bytes counted in."""
+    """The request to the Appender, with its bytes counted in. The Appender counts them out."""
     ticks = sum(map(ticks_of, messages))
     if not 0 < ticks <= BATCH_MESSAGES_MAX:
         return _too_many(ticks)
@@ -81,10 +79,11 @@ def _admitted(
 
 
 def _refusal(located: Located, batch: AppendBatch, error: Exception) -> Refusal:
-    """Why a batch has no outcomes of its own."""
+    """The refusal for a batch that the Appender did not answer."""
     name = located.channel.name
     match error:
         case MailboxFull():
+            # It never reached the Appender, which counts out all that do.
             located.backlog.release(batch.size_bytes)
             return _too_much(located)
         case StaleTerm():
@@ -92,22 +91,22 @@ def _refusal(located: Located, batch: AppendBatch, error: Exception) -> Refusal:
         case ActorDied():
             return Refusal(StreamingCode.UNKNOWN, _gone(located, UNKNOWN_OUTCOME))
         case AskTimeout(deadline_s=deadline_s):
-            cause = f"{name}: no answer within {deadline_s} s; {UNKNOWN_OUTCOME}"
+            cause = f"{name}: no answer from the writer within {deadline_s} s; {UNKNOWN_OUTCOME}"
             return Refusal(StreamingCode.UNKNOWN, cause)
         case _:
             return Refusal(StreamingCode.UNKNOWN, f"{name}: {error}; {UNKNOWN_OUTCOME}")
 
 
 def _too_many(count: int) -> Refusal:
-    cause = f"{count} messages in one batch; the limit is {BATCH_MESSAGES_MAX}"
+    cause = f"{count} messages in one batch; it must have 1 to {BATCH_MESSAGES_MAX}"
     return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
 
 def _too_much(located: Located) -> Refusal:
     waiting, limit = located.backlog.bytes_waiting, located.backlog.bytes_max
     cause = (
-        f"{located.channel.name}: {waiting} bytes wait to be appended, the limit is {limit};"
-        " nothing was stored, try again later"
+        f"{located.channel.name}: {waiting} bytes are waiting to be appended (limit {limit});"
+        " nothing was stored, retry later"
     )
     return Refusal(StreamingCode.INNER, cause)
 

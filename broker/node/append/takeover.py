@@ -1,8 +1,7 @@
-"""What an Appender must know before it writes: what the snapshot says, and the log after it.
+"""Recovers the state of a pchannel before its Appender writes: the snapshot plus the log after it.
 
-It claims the snapshot, so that no earlier owner changes it any more, and reads the log from its
-checkpoint on. Without a snapshot that is of use, it reads the whole log, and saves what it found.
-Next: broker/node/recovery/replay.py
+It claims the snapshot, so that no earlier owner can change it, and replays the log from the
+checkpoint. Without a usable snapshot it replays the whole log and saves the result.
 """
 
 import logging
@@ -28,7 +27,7 @@ notes = logging.getLogger("broker.node")
 
 @dataclass(frozen=True, slots=True)
 class RecoveredChannel:
-    """A pchannel as the last writer left it. `saved` is the checkpoint that a restart begins at."""
+    """A pchannel as the last writer left it. `saved`: the checkpoint where a restart begins."""
 
     transactions: Transactions
     shards: SegmentTable
@@ -36,17 +35,18 @@ class RecoveredChannel:
     saved: WalCheckpoint | None
 
 
-async def taken_over(name: PChannelName, log: Log, node: NodeRuntime) -> RecoveredChannel:
-    """Learn all of it. Raises what the log raises; Fenced when somebody newer has claimed it.
+async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> RecoveredChannel:
+    """Claim the snapshot and replay the log. Raises what the log raises.
 
-    Refused(INNER) when the store is away: its answer is needed, a log may have been truncated.
+    Fenced when a newer owner has claimed the snapshot. Refused(INNER) when the metadata store does
+    not answer: the log alone is not enough, its beginning may have been truncated.
     """
     try:
         claim = await node.recovery.claim(name, log.term)
     except Superseded as error:
         raise Fenced(name, log.term, error.newer) from error
     except MetaError as error:
-        cause = f"{name}: what was remembered cannot be read now: {error}"
+        cause = f"{name}: cannot read the snapshot: {error}; retry"
         raise Refused(StreamingCode.INNER, cause) from error
     replay = begin(name, claim, log.bounds(), node.headers, node.limits)
     known = replay.state.checkpoint
@@ -77,9 +77,10 @@ def _shards(state: RecoveryState, transactions: Transactions, limits: NodeLimits
 
 
 async def _saved(name: PChannelName, claim: SnapshotClaim, replay: Replay) -> WalCheckpoint | None:
-    """So that nobody has to read the whole log again. If it fails, the Recovery actor does it.
+    """Save the first snapshot; None when there is none. On failure the Recovery actor retries.
 
-    Unless what is stored is of another log: once this one has grown, nobody could tell any more.
+    A stored snapshot of another log must be replaced now, or the open fails: once this log has
+    grown past that snapshot's positions, the mismatch could not be detected any more.
     """
     change = replay.state.take()
     if not change.checkpoint.tick and claim.snapshot.checkpoint is None:
@@ -88,8 +89,8 @@ async def _saved(name: PChannelName, claim: SnapshotClaim, replay: Replay) -> Wa
         await claim.save(change)
     except (MetaError, Superseded) as error:
         if claim.snapshot.checkpoint is not None:
-            cause = f"{name}: the snapshot of another log could not be replaced: {error}"
+            cause = f"{name}: cannot replace the snapshot of another log: {error}; retry"
             raise Refused(StreamingCode.INNER, cause) from error
-        notes.warning("%s: the first snapshot could not be saved: %s", name, error)
+        notes.warning("%s: cannot save the first snapshot: %s", name, error)
         return None
     return change.checkpoint

@@ -1,7 +1,6 @@
-"""The heartbeat of one pchannel: has its Appender close a tick at every interval.
+"""Has the Appender of one pchannel close a time tick at every interval.
 
-It never takes a tick itself: only the writer knows what is on its way.
-Next: broker/node/append/appender.py
+It takes no tick itself: only the writer knows which messages with smaller ticks are in flight.
 """
 
 from collections.abc import Sequence
@@ -36,13 +35,13 @@ class TimeTickHeartbeat(Actor[Heartbeat]):
         self._missed_max = max(1, round(node.limits.pull_wait_s / node.limits.tick_interval_s))
 
     async def started(self, context: Context[Heartbeat]) -> None:
-        """Begin to beat, somewhere within an interval: pchannels should not beat all at once."""
+        """Start at a random point of the interval, so that pchannels do not close ticks in step."""
         self._context = context
         interval_s = self._node.limits.tick_interval_s
         context.after(context.random.uniform(0.0, interval_s), FIRST_HEARTBEAT)
 
     async def receive(self, batch: Sequence[Envelope[Heartbeat]]) -> None:
-        """A beat. When ticks stand still for long, let waiting readers have their empty answers."""
+        """Ask for a tick. When none was closed for long, wake readers for their empty answers."""
         if any(envelope.message is FIRST_HEARTBEAT for envelope in batch):
             self._context.every(self._node.limits.tick_interval_s, Heartbeat())
         opened = self._node.open_channels.find(self._name)
@@ -50,7 +49,7 @@ class TimeTickHeartbeat(Actor[Heartbeat]):
             return
         try:
             opened.appender.tell(CLOSE_TICK)
-        except ActorError:  # full or dying: the next beat is near
+        except ActorError:  # full or dying: the next heartbeat comes soon
             pass
         self._missed = self._missed + 1 if opened.tail.closed.tick == self._seen else 0
         self._seen = opened.tail.closed.tick

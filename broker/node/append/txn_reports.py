@@ -1,9 +1,7 @@
-"""What an Appender tells of its transactions, and what it is asked about them.
+"""Reports an Appender's transactions to the TxnMonitor and answers requests about them.
 
-It owns the answers that wait for the last transaction to end, and when the TxnMonitor is told: of a
-begin and of an end with the group that holds it, of how far the others have come at ticks. It
-admits nothing and places nothing.
-Next: broker/node/txn/txn_monitor.py
+Begins and ends are reported with the group that holds them, progress of open transactions with
+ticks, so that no message costs a hop to another actor.
 """
 
 from typing import Any, Final, assert_never
@@ -21,25 +19,25 @@ from broker.node.appender_messages import (
 )
 from broker.node.txn.txn_monitor import TXN_MONITOR, TxnsChanged
 
-MOVED_MAX: Final = 1024
-"""Transactions that may have changed before the TxnMonitor is told between two ticks."""
-UNTOLD_MAX: Final = 1024
-"""Begins and ends that are kept for a TxnMonitor that is not there yet."""
+CHANGED_MAX: Final = 1024
+"""With so many changed transactions a report is sent before the next tick."""
+UNREPORTED_MAX: Final = 1024
+"""Begins and ends kept while the TxnMonitor restarts; it resyncs if more were dropped."""
 
 
 class TxnReports:
-    """For one Appender, which is `writer`, and its transactions."""
+    """For one Appender, whose context is `writer`."""
 
     def __init__(self, writer: Context[Any], transactions: Transactions) -> None:
         self._writer = writer
         self._roster = f"{writer.path.rpartition('/')[0]}/{TXN_MONITOR}"
         self._transactions = transactions
         self._finishing: list[Envelope[Any]] = []
-        self._untold: tuple[TxnView, ...] = ()
+        self._unreported: tuple[TxnView, ...] = ()
 
-    def asked(self, about: TxnRequest, envelope: Envelope[Any], last_tick: TimeTick) -> None:
-        """Answer, or do, what somebody wants of the transactions."""
-        match about:
+    def handle(self, request: TxnRequest, envelope: Envelope[Any], last_tick: TimeTick) -> None:
+        """Execute a request; `last_tick` decides which leases are over."""
+        match request:
             case ShowTxns():
                 envelope.reply(self._transactions.views())
             case ExpireTxns():
@@ -50,28 +48,28 @@ class TxnReports:
             case ResumeTxns():
                 self._transactions.closing = False
             case _:
-                assert_never(about)
+                assert_never(request)
 
-    def stored(self, *, beats: bool = False) -> None:
-        """A group is durable; `beats`: a tick was closed with it.
+    def publish(self, *, tick_closed: bool = False) -> None:
+        """Report what a durable group changed; `tick_closed`: a tick was closed with it.
 
-        A TxnMonitor that is away hears of it later, or finds out for itself if that is too much.
+        While the TxnMonitor restarts, begins and ends are kept for later.
         """
         transactions = self._transactions
-        turned = self._untold + transactions.take_begun_or_ended()
-        due = beats or transactions.grown_count >= MOVED_MAX
+        turned = self._unreported + transactions.take_begun_or_ended()
+        due = tick_closed or transactions.grown_count >= CHANGED_MAX
         moved = transactions.take_grown() if due else ()
         if not (turned or moved):
             return
         try:
             self._writer.tree.find(self._roster).tell(TxnsChanged(turned, moved))
         except ActorError:
-            self._untold = turned[-UNTOLD_MAX:]
+            self._unreported = turned[-UNREPORTED_MAX:]
         else:
-            self._untold = ()
+            self._unreported = ()
 
-    def answer(self, *, refusing: bool) -> None:
-        """Tell those who wait for the last one, when it has ended or nothing more is written."""
+    def reply_finished(self, *, refusing: bool) -> None:
+        """Reply to FinishTxns once no transaction is open, or when the channel refuses writes."""
         if self._finishing and (refusing or self._transactions.open_count == 0):
             for envelope in self._finishing:
                 envelope.reply(None)

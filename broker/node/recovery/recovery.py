@@ -19,8 +19,8 @@ import anyio
 from actors import Actor, Context, Envelope
 from broker.model.ids import PChannelName
 from broker.model.record import Record
-from broker.model.snapshot import SnapshotChange
-from broker.node.recovery.replay import READ_BYTES, Replay, begin, tell
+from broker.model.snapshot import Change
+from broker.node.recovery.replay import READ_BYTES, Replay, begin, warn_inconsistent
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.meta import MetaError
@@ -96,7 +96,7 @@ class Recovery(Actor[RecoveryMessage]):
         """How far it has come, how often it saved, and what in the log could not be."""
         if self._replay is None:
             return {}
-        state, saved = self._replay.state, self._opened.saved.checkpoint
+        state, saved = self._replay.state, self._opened.snapshot.checkpoint
         return {
             "checkpoint_id": saved.id if saved else 0,
             "checkpoint_tick": saved.tick if saved else 0,
@@ -119,7 +119,7 @@ class Recovery(Actor[RecoveryMessage]):
     async def _look(self) -> None:
         delay_s = self._limits.snapshot_look_s
         try:
-            replay = self._replay or await self._taken()
+            replay = self._replay or await self._claim_snapshot()
             if replay is not None:
                 if not await self._follow(replay):
                     delay_s = 0.0
@@ -129,7 +129,7 @@ class Recovery(Actor[RecoveryMessage]):
             notes.debug("%s: not followed now: %s", self._name, error)
         self._context.after(delay_s, FOLLOW_LOG)
 
-    async def _taken(self) -> Replay | None:
+    async def _claim_snapshot(self) -> Replay | None:
         """Claim the snapshot and begin where it ends; None when that cannot be done yet."""
         opened = self._node.open_channels.find(self._name)
         if opened is None:
@@ -137,10 +137,10 @@ class Recovery(Actor[RecoveryMessage]):
         try:
             claim = await self._node.recovery.claim(self._name, opened.channel.term)
         except MetaError as error:
-            self._tell_failure(error)
+            self._save_failed(error)
             return None
         except Superseded as error:
-            self._leave(error)
+            self._superseded(error)
             return None
         self._in_a_row = 0
         self._opened, self._claim = opened, claim
@@ -160,9 +160,9 @@ class Recovery(Actor[RecoveryMessage]):
                 records = await self._read_back(replay)
             records = records[: RECORDS_A_TURN - seen]
             seen += len(records)
-            tell(replay.observe(records))
+            warn_inconsistent(replay.observe(records))
             if records:
-                self._opened.saved.observed_tick = records[-1].last_tick
+                self._opened.snapshot.observed_tick = records[-1].last_tick
         return True
 
     async def _read_back(self, replay: Replay) -> Sequence[Record]:
@@ -193,20 +193,20 @@ class Recovery(Actor[RecoveryMessage]):
         try:
             await self._claim.save(change)
         except MetaError as error:
-            self._tell_failure(error)
+            self._save_failed(error)
             self._context.after(self._backoff_s(), SAVE_AGAIN)
             return
         except Superseded as error:
-            self._leave(error)
+            self._superseded(error)
             return
         self._change = None
         self._in_a_row = 0
         self._saves += 1
         self._saved_s = self._context.clock.monotonic_s()
         state.saved(change)
-        self._opened.saved.checkpoint = change.checkpoint
+        self._opened.snapshot.checkpoint = change.checkpoint
 
-    def _tell_failure(self, error: MetaError) -> None:
+    def _save_failed(self, error: MetaError) -> None:
         self._failures += 1
         self._in_a_row += 1
         if self._in_a_row == 1:
@@ -215,7 +215,7 @@ class Recovery(Actor[RecoveryMessage]):
     def _backoff_s(self) -> float:
         return min(RETRY_MAX_S, RETRY_FIRST_S * float(2 ** min(self._in_a_row, 10)))
 
-    def _leave(self, error: Superseded) -> None:
+    def _superseded(self, error: Superseded) -> None:
         """Somebody newer sees to it now."""
         notes.warning("%s", error)
         self._replay = self._change = None

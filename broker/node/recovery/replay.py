@@ -88,7 +88,7 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
             transactions.replay(record)
         transactions.remember(())  # the state knows who ended, and for how long that matters
         transactions.stored()
-        tell(replay.observe(records))
+        warn_inconsistent(replay.observe(records))
     transactions.remember(replay.state.finished.all())
     transactions.abort(doubtful)
 
@@ -112,13 +112,13 @@ def stage_of(headers: Headers) -> StageOf:
         try:
             return headers.stage(stored)
         except BadHeader as error:
-            tell([str(error)])
+            warn_inconsistent([str(error)])
             return None
 
     return read
 
 
-def tell(wrong: Sequence[str]) -> None:
+def warn_inconsistent(wrong: Sequence[str]) -> None:
     """What in the log cannot be is one line for people, however much of it there is."""
     if wrong:
         notes.warning("%s (and %s more that cannot be)", wrong[0], len(wrong) - 1)

@@ -9,7 +9,7 @@ from broker.model.ids import PChannelName, Term
 
 @dataclass(frozen=True, slots=True)
 class ChannelOpened:
-    """An Appender holds its log at this term and serves; it can be found in `OpenChannels`."""
+    """An Appender opened its log at this term and is published in `OpenChannels`."""
 
     channel: PChannel
 
@@ -18,7 +18,7 @@ class ChannelOpened:
 class ChannelFailed:
     """A pchannel could not be opened at this term, or lost it.
 
-    `final`: nobody may try again here. Otherwise its supervisor goes on at later terms.
+    `final`: it must not be opened here again. Otherwise its supervisor retries at later terms.
     """
 
     name: PChannelName
@@ -29,7 +29,7 @@ class ChannelFailed:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReleased:
-    """Nothing of the pchannel, up to this term, runs or is open here any more."""
+    """No actor and no file of the pchannel is open here any more, up to this term."""
 
     name: PChannelName
     term: Term

@@ -30,7 +30,7 @@ HEADS_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
-class Saved:
+class SnapshotProgress:
     """How far the snapshot in the store reaches; None: not known to be there. Never goes back.
 
     Written by the Appender when it opens and by Recovery when it saved; whoever truncates reads it.
@@ -38,7 +38,7 @@ class Saved:
     """
 
     checkpoint: WalCheckpoint | None = None
-    nothing_before: TimeTick = TimeTick(0)
+    log_start_tick: TimeTick = TimeTick(0)
     """Of a log that was empty when it was opened: the tick that it begins with."""
     observed_tick: TimeTick = TimeTick(0)
 
@@ -54,9 +54,9 @@ class OpenChannel:
     backlog: Backlog
     mvcc: MvccTicks
     transactions: Transactions
-    saved: Saved
+    snapshot: SnapshotProgress
     shards: SegmentTable
-    left: anyio.Event = field(default_factory=anyio.Event)
+    closed: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
         bounds = self.log.bounds()
@@ -70,8 +70,8 @@ class OpenChannel:
             last_confirmed_id=self.tail.closed.last_confirmed_id,
             open_txns=self.transactions.open_count,
             open_txn_bytes=self.transactions.open_bytes,
-            checkpoint=self.saved.checkpoint,
-            observed_tick=self.saved.observed_tick,
+            checkpoint=self.snapshot.checkpoint,
+            observed_tick=self.snapshot.observed_tick,
             prepared_txns=self.transactions.prepared_count,
             segments=self.shards.counts(),
         )
@@ -79,9 +79,9 @@ class OpenChannel:
     @property
     def recovery_tick(self) -> TimeTick:
         """What lies up to it need not be read back at a restart."""
-        checkpoint = self.saved.checkpoint
+        checkpoint = self.snapshot.checkpoint
         if checkpoint is None:
-            return self.saved.nothing_before
+            return self.snapshot.log_start_tick
         if checkpoint.tick < self.log.bounds().last_tick:
             return checkpoint.tick
         return self.mvcc.persisted_tick
@@ -143,7 +143,7 @@ class OpenChannels:
         if serving is not None and serving.channel.term <= term:
             serving.tail.release()
             serving.backlog.retire()
-            serving.left.set()
+            serving.closed.set()
             del self._serving[name]
 
     async def release(self, name: PChannelName) -> None:

@@ -65,7 +65,7 @@ class SegmentedLog:
         self._claim.check()
         if retention.age_ms_max:
             await self._worker.run(partial(self._writer.seal_old, retention.age_ms_max, now_ms))
-        gone = self._writer.let_go(before_id, retention, now_ms)
+        gone = self._writer.drop_segments(before_id, retention, now_ms)
         if gone:
             self._reader.forget(gone)
             try:
@@ -92,7 +92,7 @@ class SegmentedLog:
             "records": counted.records,
             "written_bytes": counted.written_bytes,
             "segments_started": counted.segments_started,
-            "segments": len(self._writer.snapshot.sealed) + 1,
+            "segments": len(self._writer.view.sealed) + 1,
             "open_files": self._reader.open_files + 1,
         }
 

@@ -39,12 +39,12 @@ class Reader:
         self,
         channel: str,
         place: LogPlace,
-        snapshot: Callable[[], LogView],
+        view: Callable[[], LogView],
         active: Callable[[], Active],
         on_damage: OnDamage,
     ) -> None:
         self._channel, self._place = channel, place
-        self._snapshot, self._active, self._on_damage = snapshot, active, on_damage
+        self._view, self._active, self._on_damage = view, active, on_damage
         self._spacing = place.settings.index_spacing_bytes
         self._open = LruCache[SegmentName, File](place.settings.open_files_max)
         self._indexes = LruCache[SegmentName, SparseIndex](place.settings.indexes_max)
@@ -63,7 +63,7 @@ class Reader:
 
     def seek_tick(self, tick: TimeTick) -> MessageId:
         """See `ports.wal.Log.seek_tick`."""
-        segments = _segments(self._snapshot())
+        segments = _segments(self._view())
         at = bisect_left(segments, tick, key=lambda s: s.last_tick)
         if at == len(segments):
             return segments[-1].next_id
@@ -102,11 +102,11 @@ class Reader:
         return len(self._open)
 
     def _locate(self, from_id: MessageId) -> tuple[tuple[LogSegment, ...], int]:
-        snapshot = self._snapshot()
-        next_id = snapshot.active.next_id
-        if not snapshot.first_id <= from_id <= next_id:
-            raise OutOfRange(self._channel, from_id, snapshot.first_id, next_id)
-        segments = _segments(snapshot)
+        view = self._view()
+        next_id = view.active.next_id
+        if not view.first_id <= from_id <= next_id:
+            raise OutOfRange(self._channel, from_id, view.first_id, next_id)
+        segments = _segments(view)
         at = bisect_right(segments, from_id, key=lambda s: s.base_id) - 1
         return segments, at if from_id < next_id else len(segments)
 
@@ -114,7 +114,7 @@ class Reader:
         try:
             return use(self._file(segment.name))
         except FileNotFoundError:
-            first_id, next_id = self._snapshot().first_id, self._snapshot().active.next_id
+            first_id, next_id = self._view().first_id, self._view().active.next_id
             if segment.base_id < first_id:
                 raise OutOfRange(self._channel, segment.base_id, first_id, next_id) from None
             missing = Corrupt(self._path(segment.name), 0, "the segment file is missing")
@@ -243,5 +243,5 @@ class Reader:
         return f"{self._place.folder}/{name.log_file}"
 
 
-def _segments(snapshot: LogView) -> tuple[LogSegment, ...]:
-    return (*snapshot.sealed, snapshot.active)
+def _segments(view: LogView) -> tuple[LogSegment, ...]:
+    return (*view.sealed, view.active)

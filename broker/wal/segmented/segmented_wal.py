@@ -59,7 +59,7 @@ class SegmentedWal:
     ) -> None:
         self._files, self._settings, self._salt = files, settings, salt
         self._background = background or ThreadPoolExecutor(2, "wal-allocate")
-        report = on_damage or _silent
+        report = on_damage or _ignore_damage
         self._on_damage: OnDamage = report if settings.skip_damage else partial(_refuse, report)
 
     @property
@@ -115,7 +115,7 @@ class SegmentedWal:
         reader = Reader(
             claim.channel,
             place,
-            lambda: writer.snapshot,
+            lambda: writer.view,
             lambda: writer.active,
             self._on_damage,
         )
@@ -174,5 +174,5 @@ def _refuse(report: OnDamage, damage: Corrupt) -> None:
     refuse(damage)
 
 
-def _silent(_damage: Corrupt) -> None:
+def _ignore_damage(_damage: Corrupt) -> None:
     """Nobody wants to hear."""

@@ -64,13 +64,13 @@ class Writer:
     """Append-only. After Fenced or WriterFailed every further append raises the same error."""
 
     def __init__(
-        self, place: LogPlace, claim: Claim, blanks: Preallocator, active: Active, snapshot: LogView
+        self, place: LogPlace, claim: Claim, blanks: Preallocator, active: Active, view: LogView
     ) -> None:
         self._place, self._claim, self._blanks, self._active = place, claim, blanks, active
         self._final: WalError | None = None
-        self._publishing = threading.Lock()
-        self.snapshot = snapshot
-        self.on_sealed: Callable[[LogSegment, SparseIndex], None] = _nobody_listens
+        self._view_lock = threading.Lock()
+        self.view = view
+        self.on_sealed: Callable[[LogSegment, SparseIndex], None] = _ignore_sealed
         self.statistics = WriterStatistics(segments_started=1)
 
     @property
@@ -88,7 +88,7 @@ class Writer:
             raise self._final
         if not records:
             return
-        self._refuse_strays(records)
+        self._check_records(records)
         try:
             lengths = self._store(records, when_written)
             self._claim.check()
@@ -100,22 +100,22 @@ class Writer:
 
     def bounds(self) -> LogBounds:
         """What is durable now."""
-        snapshot = self.snapshot
-        active = snapshot.active
+        view = self.view
+        active = view.active
         return LogBounds(
-            first_id=snapshot.first_id,
+            first_id=view.first_id,
             next_id=active.next_id,
             last_tick=active.last_tick,
             last_term=active.last_term,
-            size_bytes=snapshot.sealed_bytes + active.size_bytes,
+            size_bytes=view.sealed_bytes + active.size_bytes,
         )
 
-    def let_go(
+    def drop_segments(
         self, before_id: MessageId, retention: Retention, now_ms: int
     ) -> tuple[LogSegment, ...]:
         """Forget the sealed segments that may go, oldest first; the caller removes their files."""
-        with self._publishing:
-            now = self.snapshot
+        with self._view_lock:
+            now = self.view
             gone, left_bytes = 0, now.sealed_bytes + now.active.size_bytes
             for segment in now.sealed:
                 too_old = (
@@ -126,7 +126,7 @@ class Writer:
                     break
                 gone, left_bytes = gone + 1, left_bytes - segment.size_bytes
             kept = now.sealed[gone:]
-            self.snapshot = LogView(kept, sum(s.size_bytes for s in kept), now.active)
+            self.view = LogView(kept, sum(s.size_bytes for s in kept), now.active)
             return now.sealed[:gone]
 
     def seal_old(self, age_ms_max: int, now_ms: int) -> None:
@@ -158,15 +158,15 @@ class Writer:
             self._blanks.discard()
             if failed is None:
                 self._claim.check()
-                self._seal(self._active, self.snapshot.active)
+                self._seal(self._active, self.view.active)
         except (OSError, Fenced):
             pass
         finally:
             self._active.file.close()
             self._claim.release()
 
-    def _refuse_strays(self, records: Sequence[Record]) -> None:
-        active = self.snapshot.active
+    def _check_records(self, records: Sequence[Record]) -> None:
+        active = self.view.active
         next_id, last_tick = active.next_id, active.last_tick
         for record in records:
             if record.base_id != next_id or record.base_tick <= last_tick:
@@ -186,7 +186,7 @@ class Writer:
         self, records: Sequence[Record], when_written: Callable[[], None] | None
     ) -> Sequence[int]:
         """The encoded length of each record, which is durable now."""
-        parts, active = self._encode(records), self.snapshot.active
+        parts, active = self._encode(records), self.view.active
         size = sum(map(len, parts))
         # One group larger than a segment may stand out over the end.
         if active.end + size > self._active.capacity and active.size_bytes:
@@ -194,7 +194,7 @@ class Writer:
             old, sealed = self._roll(self._blanks.take(capacity))
             self._place.background.submit(self._seal_and_close, old, sealed)
             parts = self._encode(records)
-        file, end = self._active.file, self.snapshot.active.end
+        file, end = self._active.file, self.view.active.end
         if when_written is None:
             file.write_durable(end, parts)
         else:
@@ -205,20 +205,20 @@ class Writer:
         return [len(head) + len(body) for head, body in zip(parts[::2], parts[1::2], strict=True)]
 
     def _encode(self, records: Sequence[Record]) -> list[bytes]:
-        group_id, salt = self.snapshot.active.next_id, self._active.header.salt
+        group_id, salt = self.view.active.next_id, self._active.header.salt
         return [part for record in records for part in encode(record, group_id, salt)]
 
     def _publish(self, records: Sequence[Record], lengths: Sequence[int]) -> None:
-        active = self.snapshot.active
+        active = self.view.active
         end = active.end
         for record, length in zip(records, lengths, strict=True):
             self._active.index.add(record.base_id, record.base_tick, end)
             end += length
         last = records[-1]
         grown = LogSegment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
-        with self._publishing:
-            now = self.snapshot
-            self.snapshot = LogView(now.sealed, now.sealed_bytes, grown)
+        with self._view_lock:
+            now = self.view
+            self.view = LogView(now.sealed, now.sealed_bytes, grown)
         self.statistics.groups += 1
         self.statistics.records += len(records)
         self.statistics.written_bytes += end - active.end
@@ -228,7 +228,7 @@ class Writer:
 
         Begun early, because filling it leaves most of the disk to appends and takes its time.
         """
-        if self.snapshot.active.end > self._active.capacity // 8:
+        if self.view.active.end > self._active.capacity // 8:
             self._blanks.prepare(self._next_capacity())
 
     def _next_capacity(self) -> int:
@@ -237,16 +237,14 @@ class Writer:
 
     def _roll(self, blank: PreallocatedFile) -> tuple[Active, LogSegment]:
         """Start the next segment; gives back the one before, to be sealed and closed."""
-        sealed, old = self.snapshot.active, self._active
+        sealed, old = self.view.active, self._active
         link = Link(sealed.name, sealed.end)
         active, fresh = start_segment(self._place, blank, self._claim, sealed, link)
         self.on_sealed(sealed, old.index)
         self._active = active
-        with self._publishing:
-            now = self.snapshot
-            self.snapshot = LogView(
-                (*now.sealed, sealed), now.sealed_bytes + sealed.size_bytes, fresh
-            )
+        with self._view_lock:
+            now = self.view
+            self.view = LogView((*now.sealed, sealed), now.sealed_bytes + sealed.size_bytes, fresh)
         self.statistics.segments_started += 1
         return old, sealed
 
@@ -263,7 +261,7 @@ class Writer:
         store_index(self._place, active.index, sealed)
 
 
-def _nobody_listens(_sealed: LogSegment, _index: SparseIndex) -> None:
+def _ignore_sealed(_sealed: LogSegment, _index: SparseIndex) -> None:
     """Until a reader is there."""
 
 
