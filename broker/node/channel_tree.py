@@ -74,7 +74,7 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
     transactions = SupervisorSpec(
         name=TRANSACTIONS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000
     )
-    roster = ChildSpec(
+    txn_monitor = ChildSpec(
         name=TXN_MONITOR,
         build=lambda: TxnMonitor(name, node),
         mailbox=MailboxSpec(bound=1024, overflow=Overflow.SHED, batch_max=1024),
@@ -89,7 +89,7 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
     return SupervisorSpec(
         name=LOG,
         strategy=Strategy.REST_FOR_ONE,
-        children=(appender, time_tick, scanners, transactions, roster, recovery),
+        children=(appender, time_tick, scanners, transactions, txn_monitor, recovery),
         restarts_max=LOG_RESTARTS_MAX,
         backoff=Backoff(first_s=0.05, max_s=5.0),
     )

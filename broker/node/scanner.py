@@ -1,9 +1,7 @@
-"""Serves one consumer: from the tail, from the log when it is behind, or waits.
+"""Serves one consumer: from the tail in memory, from the log when it is behind.
 
-It keeps no position: each Pull brings a cursor, so a restarted Scanner just serves the next one.
-What it does keep are caches: records read from the log and not yet handed over, and the
-transactions that are open at the cursor, which it reads again when the cursor is another one.
-Next: broker/core/log/delivery.py
+It keeps no position: each Pull carries a cursor, so a restart loses nothing. It caches records read
+from the log and not yet delivered, and the transactions open at the cursor.
 """
 
 import logging
@@ -25,10 +23,10 @@ from broker.node.state.wal_refusals import refusal_of
 from broker.ports.wal import WalError
 
 READ_BYTES_MIN = 64 * 1024
-"""A read of the log is at least this large, however small the credit."""
+"""The least size of a log read, however small the consumer's credit."""
 
-FRUITLESS_READS_MAX = 16
-"""After this many reads that held nothing for the consumer it is told how far it has come."""
+EMPTY_READS_MAX = 16
+"""After so many reads without a match the consumer gets its new cursor, so it can resume there."""
 
 log = logging.getLogger("broker.node")
 
@@ -43,7 +41,7 @@ _Message = ScannerMessage | IdleTimeout
 
 @dataclass(slots=True)
 class _Waiting:
-    """A Pull that is not answered yet, and how far it has come."""
+    """A Pull that is not answered yet; `cursor` moves on as records are skipped."""
 
     envelope: Envelope[_Message]
     cursor: ReadPosition
@@ -51,7 +49,7 @@ class _Waiting:
     since_s: float
 
 
-_NOBODY = Delivery((), None, ReadPosition(FIRST_MESSAGE_ID))
+_NO_DELIVERY = Delivery((), None, ReadPosition(FIRST_MESSAGE_ID))
 
 
 class Scanner(Actor[_Message]):
@@ -82,7 +80,7 @@ class Scanner(Actor[_Message]):
         self._next_id = FIRST_MESSAGE_ID
 
     async def started(self, context: Context[_Message]) -> None:
-        """Take the channel as it is open now; a later one has Scanners of its own."""
+        """Bind to the channel's current term: the next term starts its own Scanners."""
         channel = self._node.open_channels.find(self._name)
         if channel is None:
             context.stop()
@@ -92,7 +90,7 @@ class Scanner(Actor[_Message]):
         context.every(self._node.limits.scanner_idle_s / 2, IdleTimeout())
 
     async def receive(self, batch: Sequence[Envelope[_Message]]) -> None:
-        """Pulls are answered at once, or kept until there is something."""
+        """Answer a Pull at once, or keep it until there is something to deliver."""
         for envelope in batch:
             match envelope.message:
                 case Pull() as pull:
@@ -101,14 +99,14 @@ class Scanner(Actor[_Message]):
                 case Wake():
                     await self._serve()
                 case IdleTimeout():
-                    self._leave_if_forgotten()
+                    self._stop_if_idle()
                 case CloseScanner():
                     self._context.stop()
                 case _:
                     assert_never(envelope.message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """What it selects, whether a consumer waits, and what it holds for it."""
+        """The selection, whether a Pull waits, the position, and what is cached."""
         return {
             "vchannel": self._selection.vchannel,
             "waiting": int(self._waiting is not None),
@@ -121,7 +119,7 @@ class Scanner(Actor[_Message]):
         }
 
     def _take(self, envelope: Envelope[_Message], pull: Pull) -> None:
-        """One Pull at a time: an older one, whose asker may have left, is answered empty."""
+        """Replace a waiting Pull, which is answered empty: its caller may have left."""
         if self._waiting is not None:
             self._waiting.envelope.reply(Delivery((), None, self._waiting.cursor))
         self._next_id = pull.cursor.next_id
@@ -132,7 +130,7 @@ class Scanner(Actor[_Message]):
         waiting = self._waiting
         if waiting is None:
             return
-        answer = await self._answer(waiting) if waiting.envelope.wanted() else _NOBODY
+        answer = await self._answer(waiting) if waiting.envelope.wanted() else _NO_DELIVERY
         if answer is None:
             self._channel.tail.wait(self._selection.vchannel, self._context.self)
             return
@@ -144,27 +142,27 @@ class Scanner(Actor[_Message]):
         waiting.envelope.reply(answer)
 
     async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:
-        """Messages; else the closed tick; else, after a while, nothing. None: not yet."""
+        """Messages, else a newer closed tick, else empty after `pull_wait_s`. None: wait."""
         if self._held_back():
             return self._nothing_yet(waiting)
         self._begun = True
         tail = self._channel.tail
         if waiting.cursor.next_id > tail.next_id:
-            return self._ahead(waiting.cursor)
+            return self._beyond_end(waiting.cursor)
         assembler = self._assembler
         if assembler is None or assembler.next_id != waiting.cursor.next_id:
             prepared = await self._prepared(waiting)
             if isinstance(prepared, Refusal):
                 return prepared
             assembler = self._assembler = prepared
-        for _ in range(FRUITLESS_READS_MAX):
+        for _ in range(EMPTY_READS_MAX):
             records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
             if isinstance(records, Refusal):
                 return records
             picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max, assembler)
             waiting.cursor = picked.cursor
             if picked.broken and not picked.items:
-                return self._violated(picked)
+                return self._inconsistent(picked)
             if picked.cursor.next_id == tail.next_id:
                 return self._at_end(waiting, picked)
             self._keep(records, picked.cursor.next_id)
@@ -173,18 +171,18 @@ class Scanner(Actor[_Message]):
         return Delivery((), None, waiting.cursor)
 
     def _held_back(self) -> bool:
-        """Before the first read only: a consumer that has begun is not stopped by a pause."""
+        """Whether a pause applies: only before the first read, as in Milvus."""
         return not self._begun and self._node.pause.holds(ignores_pause=self._ignores_pause)
 
     def _nothing_yet(self, waiting: _Waiting) -> Delivery | None:
-        """Not even a tick, which would say that everything before it was delivered."""
+        """An empty answer, without a tick: a tick promises that all before it was delivered."""
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
         if waited_s < self._node.limits.pull_wait_s:
             return None
         return Delivery((), None, waiting.cursor)
 
     async def _prepared(self, waiting: _Waiting) -> Assembler | Refusal:
-        """An assembler that knows what is open at the cursor: read again from where that begins."""
+        """An assembler of the transactions open at the cursor, replayed from the oldest begin."""
         open_id = await self._open_id(waiting.cursor)
         if isinstance(open_id, Refusal):
             return open_id
@@ -198,7 +196,7 @@ class Scanner(Actor[_Message]):
         return assembler
 
     async def _open_id(self, cursor: ReadPosition) -> MessageId | Refusal:
-        """Where the oldest transaction begins that is open at a cursor nobody has looked at yet."""
+        """The begin of the oldest transaction that is open at the cursor."""
         if cursor.open_id is not None:
             return cursor.open_id
         next_id = cursor.next_id
@@ -211,8 +209,8 @@ class Scanner(Actor[_Message]):
             confirmed_id = records[0].last_confirmed_id
         return max(min(confirmed_id, next_id), self._channel.log.bounds().first_id)
 
-    def _violated(self, picked: DeliveryResult) -> Refusal:
-        """What cannot be in a healthy log: said to the reader and to people, never passed over."""
+    def _inconsistent(self, picked: DeliveryResult) -> Refusal:
+        """Refuse to read on: the log contradicts itself here, and skipping would hide a loss."""
         self._broken += 1
         if picked.disordered:
             self._meter.tick_violations += 1
@@ -223,10 +221,10 @@ class Scanner(Actor[_Message]):
         return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
     def _at_end(self, waiting: _Waiting, picked: DeliveryResult) -> Delivery | None:
-        """Everything is read: the tick that is closed now may be told as well.
+        """The answer at the end of the log: items with the closed tick, or None to wait.
 
-        A storage that refuses closes no newer tick than that of its last message; who waits for it
-        to be closed must be told all the same, and is told so again and again.
+        When storage refuses writes no newer tick closes, but a reader may wait for the current one:
+        so an empty answer repeats it.
         """
         self._cache = ()
         tick = announce(self._channel.tail.closed, picked.cursor, self._selection)
@@ -244,7 +242,7 @@ class Scanner(Actor[_Message]):
         return None
 
     async def _records(self, from_id: MessageId, bytes_max: int) -> Sequence[Record] | Refusal:
-        """From the tail, else from the cache, else from the log; never beyond the tail's end."""
+        """Records from the tail, the cache or the log; never beyond the tail's end."""
         records = self._channel.tail.read(from_id)
         if records is not None:
             return records
@@ -256,23 +254,23 @@ class Scanner(Actor[_Message]):
             found = await self._channel.log.read(from_id, read_bytes)
         except WalError as error:
             return refusal_of(error)
-        end = self._channel.tail.next_id  # what the log has beyond is not acknowledged yet
+        end = self._channel.tail.next_id  # the log may hold a group that is not yet published
         return found if found[-1].next_id <= end else [r for r in found if r.next_id <= end]
 
     def _keep(self, records: Sequence[Record], from_id: MessageId) -> None:
-        """Keep what a read of the log gave beyond the credit; never what the tail holds anyway."""
+        """Cache records read from the log beyond the credit, unless the tail holds them."""
         in_log = self._channel.tail.read(from_id) is None
         self._cache = [r for r in records if r.next_id > from_id] if in_log else ()
 
-    def _ahead(self, cursor: ReadPosition) -> Refusal:
+    def _beyond_end(self, cursor: ReadPosition) -> Refusal:
         offsets = self._channel.offsets()
         return Refusal(
             StreamingCode.INVALID_ARGUMENT,
-            f"{self._name}: message id {cursor.next_id} is not written yet: the log holds"
+            f"{self._name}: message id {cursor.next_id} is not written yet; the log holds"
             f" [{offsets.first_id}, {offsets.next_id})",
         )
 
-    def _leave_if_forgotten(self) -> None:
+    def _stop_if_idle(self) -> None:
         idle_s = self._context.clock.monotonic_s() - self._pulled_s
         if idle_s >= self._node.limits.scanner_idle_s:
             self._context.stop()

@@ -129,7 +129,7 @@ async def test_a_node_that_finds_no_coordinator_says_so_at_once_and_ends_after_a
     assert f"no coordinator took this node within 0.5 s: nobody listens at {nobody}" in complaint
     assert "pass --coordinator HOST:PORT" in complaint
     with node(1, data, nobody) as patient:
-        said = await patient.says("the coordinator has not taken this node yet: trying again")
+        said = await patient.says("the coordinator has not accepted this node yet: retrying")
         assert f"nobody listens at {nobody}" in said
 
 

@@ -30,7 +30,7 @@ class TxnReports:
 
     def __init__(self, writer: Context[Any], transactions: Transactions) -> None:
         self._writer = writer
-        self._roster = f"{writer.path.rpartition('/')[0]}/{TXN_MONITOR}"
+        self._monitor_path = f"{writer.path.rpartition('/')[0]}/{TXN_MONITOR}"
         self._transactions = transactions
         self._finishing: list[Envelope[Any]] = []
         self._unreported: tuple[TxnView, ...] = ()
@@ -62,7 +62,7 @@ class TxnReports:
         if not (turned or moved):
             return
         try:
-            self._writer.tree.find(self._roster).tell(TxnsChanged(turned, moved))
+            self._writer.tree.find(self._monitor_path).tell(TxnsChanged(turned, moved))
         except ActorError:
             self._unreported = turned[-UNREPORTED_MAX:]
         else:

@@ -1,21 +1,17 @@
-"""Whether this process has become a node yet, for whoever starts it.
-
-Owns the answer to one question, asked once, and how long it may take. Never asks the coordinator
-itself. Next: broker/node/membership/membership.py
-"""
+"""Tells the starting process whether it has joined the cluster, and how long to keep trying."""
 
 import anyio
 
 from broker.model.failure import Refusal, StreamingCode
 
 IN_USE_LEASES = 1.5
-"""A process that died with the same node id holds it for one lease, and no longer."""
+"""Wait so long for a node id in use: a process that died with it holds it for one lease."""
 
 
 class ClusterJoin:
-    """Waits for the first lease, or for a refusal that no patience would mend.
+    """Waits for the first lease, or for a refusal that retries cannot fix.
 
-    `lease_s`: of this cluster. `wait_s`: for a coordinator that is not there, or does not answer.
+    `lease_s`: the cluster's lease. `wait_s`: how long to try to reach the coordinator.
     """
 
     def __init__(self, lease_s: float, wait_s: float) -> None:
@@ -23,31 +19,31 @@ class ClusterJoin:
         self._wait_s = wait_s
         self._settled = anyio.Event()
         self._refusal: Refusal | None = None
-        self._told: StreamingCode | None = None
+        self._logged: StreamingCode | None = None
 
     async def wait(self) -> Refusal | None:
-        """None once the process is a node; why it never will be."""
+        """None once the process has joined, or why it never will."""
         await self._settled.wait()
         return self._refusal
 
     @property
     def joined_once(self) -> bool:
-        """Whether a lease was ever given; from then on the process waits for ever."""
+        """Whether a lease was ever granted; from then on the process retries for ever."""
         return self._settled.is_set() and self._refusal is None
 
     def joined(self) -> None:
-        """A lease was given."""
+        """Record the first lease."""
         self._settled.set()
 
     def refused(self, refusal: Refusal, waited_s: float) -> bool:
-        """Registering was refused, so long after the first try; says whether this is news."""
+        """Record a refusal, `waited_s` after the first try; return whether to log it."""
         if self._settled.is_set():
             return False
         if self._is_final(refusal, waited_s):
             self._refusal = refusal
             self._settled.set()
-        news = refusal.code is not self._told
-        self._told = refusal.code
+        news = refusal.code is not self._logged
+        self._logged = refusal.code
         return news
 
     def _is_final(self, refusal: Refusal, waited_s: float) -> bool:

@@ -1,9 +1,7 @@
-"""Keeps this process a node of its cluster: registers, renews its lease, and leaves at the end.
+"""Registers this process as a node, renews its lease, and leaves the cluster at the end.
 
-Owns the session and the Tenure, which always ends before the coordinator may give this node's
-channels away: a lease counts there from the moment the request came, here from before it was sent.
-Never opens or closes a channel; when the session is over it has the Directory give up all.
-Next: broker/node/directory.py
+It owns the session and moves the WriteLease on. When the session ends, it has the Directory close
+all channels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,16 +19,16 @@ from broker.node.state.pause import ConsumptionPause
 from broker.node.state.write_lease import WriteLease
 from broker.ports.nodes import NodeLease, NodeRegistration
 
-BEATS_PER_LEASE = 5
+RENEWALS_PER_LEASE = 5
 LEASE_SHARE = 0.9
-"""Of the lease that is used: two clocks of one second differ by less than the rest."""
+"""The node uses this share of its lease; the rest covers clocks of different speed."""
 CALL_SHARE = 0.4
-"""Of a lease that one call may take: a second one fits in."""
+"""The share of a lease that one call may take, so that a second try fits in."""
 FIRST_CALL_S = 2.0
 RETRY_FIRST_S = 0.05
 RETRY_S_MAX = 1.0
 RETRIES_PER_LEASE = 20
-"""A coordinator that is back is found so soon, while the node still has a session to keep."""
+"""While the node holds a session, retries come at least so often: it must not lose it."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,14 +40,14 @@ class RenewLease:
 
 @dataclass(frozen=True, slots=True)
 class Retire(Request[bool]):
-    """This node takes no more channels; True when those it has are being given to others."""
+    """Take no more channels; True when the coordinator is handing off those served now."""
 
 
 MembershipMessage = RenewLease | Retire
 
 
 class Membership(Actor[MembershipMessage]):
-    """See the module. `join` is what the process waits for at its start."""
+    """See the module. `join`: told about the first lease or refusal."""
 
     _context: Context[MembershipMessage]
 
@@ -75,7 +73,7 @@ class Membership(Actor[MembershipMessage]):
         self._last_error = ""
 
     async def started(self, context: Context[MembershipMessage]) -> None:
-        """An incarnation that follows another of the same process gets the session it had."""
+        """Register at once. After a restart the coordinator returns the session of this process."""
         self._context = context
         self._began_s = context.clock.monotonic_s()
         context.after(0.0, RenewLease())
@@ -85,23 +83,26 @@ class Membership(Actor[MembershipMessage]):
             match envelope.message:
                 case Retire():
                     self._stopping = True
-                    await self._keep_up()
+                    await self._renew()
                     envelope.reply(self._lease is not None and self._lease.moving)
                 case RenewLease():
-                    await self._keep_up()
-                    self._context.after(self._pause_s(), RenewLease())
+                    await self._renew()
+                    self._context.after(self._delay_s(), RenewLease())
                 case _:
                     assert_never(envelope.message)
 
     async def stopped(self) -> None:
-        """Say good-bye, so that nobody waits for the lease to run out: from then on no writes."""
+        """Leave the cluster, so that the coordinator need not wait for the lease to expire."""
         if self._lease is None:
             return
-        self._write_lease.end()
+        self._write_lease.end()  # first: once `leave` is sent, the channels may move at any time
         try:
             await self._enrolment.leave(self._lease.session, self._call_s())
         except Refused as error:
-            log.info("left without a word: the lease will run out", error=str(error))
+            log.info(
+                "cannot tell the coordinator that this node leaves: its lease will expire",
+                error=str(error),
+            )
 
     def statistics(self) -> Mapping[str, int | float | str]:
         found: dict[str, int | float | str] = {
@@ -111,15 +112,15 @@ class Membership(Actor[MembershipMessage]):
         }
         return {**found, "error": self._last_error} if self._last_error else found
 
-    async def _keep_up(self) -> None:
-        """Nothing is asked for as long as channels of an earlier session have not been given up."""
-        if self._lost and not self._give_up():
+    async def _renew(self) -> None:
+        """Register or renew, but not before the channels of a lost session are being closed."""
+        if self._lost and not self._close_channels():
             return
         asked_s = self._context.clock.monotonic_s()
         try:
-            self._take(await self._ask(), asked_s)
+            self._granted(await self._ask(), asked_s)
         except Refused as error:
-            self._failed(error.refusal)
+            self._refused(error.refusal)
 
     async def _ask(self) -> NodeLease:
         if self._lease is None:
@@ -128,59 +129,67 @@ class Membership(Actor[MembershipMessage]):
             self._lease.session, self._call_s(), stopping=self._stopping
         )
 
-    def _take(self, lease: NodeLease, asked_s: float) -> None:
+    def _granted(self, lease: NodeLease, asked_s: float) -> None:
         if self._failures:
             log.warning("the coordinator answers again", node=self._node, failures=self._failures)
         if self._lease is None:
             self._sessions += 1
         self._lease = lease
         self._failures, self._last_error = 0, ""
+        # From before the request was sent. The coordinator counts from when it arrived, so the
+        # write lease here always ends before it may assign the channels to another node.
         self._write_lease.until(asked_s + lease.lease_s * LEASE_SHARE, lease.session)
         self._pause.on = lease.consumption_paused
         self._join.joined()
 
-    def _failed(self, refusal: Refusal) -> None:
+    def _refused(self, refusal: Refusal) -> None:
         self._failures += 1
         self._last_error = refusal.cause
         if refusal.code is StreamingCode.IGNORED_OPERATION and self._lease is not None:
-            log.warning("the lease is over: giving up all channels", node=self._node)
+            log.warning(
+                "the coordinator ended this node's session: closing all channels", node=self._node
+            )
             self._lease, self._lost = None, True
             self._write_lease.end()
-            self._give_up()
+            self._close_channels()
         elif not self._join.joined_once:
             waited_s = self._context.clock.monotonic_s() - self._began_s
             if self._join.refused(refusal, waited_s):
                 log.warning(
-                    "the coordinator has not taken this node yet: trying again",
+                    "the coordinator has not accepted this node yet: retrying",
                     node=self._node,
                     error=refusal.cause,
                 )
         elif self._failures == 1:
             log.warning(
-                "no lease from the coordinator: trying again; appends are refused once it is over",
+                "cannot renew the lease: retrying; appends are refused once it expires",
                 node=self._node,
                 error=refusal.cause,
             )
 
-    def _give_up(self) -> bool:
-        """Whether the Directory could be told; one that is being restarted is told later."""
+    def _close_channels(self) -> bool:
+        """Have the Directory close all channels; False while it restarts, retry then."""
         try:
             self._directory().tell(CloseAllChannels())
         except ActorError as error:
-            log.warning("channels stay open for now", node=self._node, error=str(error))
+            log.warning(
+                "cannot close the channels of the lost session yet: retrying",
+                node=self._node,
+                error=str(error),
+            )
             return False
         self._lost = False
         return True
 
-    def _pause_s(self) -> float:
-        """Between two renewals; shorter and then longer while nobody answers."""
+    def _delay_s(self) -> float:
+        """The time until the next renewal, or until the next retry, with backoff."""
         if self._failures or self._lease is None:
             pause_s = RETRY_FIRST_S * 2.0 ** min(self._failures, 10)
             longest_s = RETRY_S_MAX
             if self._lease is not None:
                 longest_s = min(longest_s, self._lease.lease_s / RETRIES_PER_LEASE)
             return min(pause_s, longest_s) * self._context.random.uniform(0.5, 1.0)
-        return self._lease.lease_s / BEATS_PER_LEASE
+        return self._lease.lease_s / RENEWALS_PER_LEASE
 
     def _call_s(self) -> float:
         return FIRST_CALL_S if self._lease is None else self._lease.lease_s * CALL_SHARE

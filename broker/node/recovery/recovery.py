@@ -1,11 +1,10 @@
-"""Follows the log of one pchannel and saves what a restart goes on from.
+"""Follows the log of one pchannel and saves the snapshot that a restart continues from.
 
-It owns the state and when it is saved: every `snapshot_period_s`, or sooner after enough records,
-always between two records. It looks at the tail from time to time and takes what has come since, so
-that no append waits for it and no row costs a hop. It never writes to the log.
-Why it reads back what the Appender has read: its state comes from the store and the log alone, so
-killed at any moment, also between two writes of a snapshot, it builds the same one again.
-Next: broker/node/recovery/replay.py
+A snapshot is saved every `snapshot_period_s`, or sooner after `snapshot_records`, always between
+two records. This actor polls the tail, so no append waits for it and no message costs a hop.
+
+Why it replays what the Appender has already read: its state then depends on the stored snapshot and
+the log alone. Killed at any moment, even between two writes of a snapshot, it builds the same one.
 """
 
 import logging
@@ -19,7 +18,7 @@ import anyio
 from actors import Actor, Context, Envelope
 from broker.model.ids import PChannelName
 from broker.model.record import Record
-from broker.model.snapshot import Change
+from broker.model.snapshot import SnapshotChange
 from broker.node.recovery.replay import READ_BYTES, Replay, begin, warn_inconsistent
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -30,7 +29,7 @@ from broker.ports.wal import Corrupt, OutOfRange, WalError
 RETRY_FIRST_S = 0.01
 RETRY_MAX_S = 1.0
 RECORDS_A_TURN = 2000
-"""Then others have theirs: a look may have much to catch up with."""
+"""Then the other actors get a turn: after a restart there may be much to catch up with."""
 
 notes = logging.getLogger("broker.node")
 
@@ -67,12 +66,12 @@ class Recovery(Actor[RecoveryMessage]):
         self._saved_s = 0.0
 
     async def started(self, context: Context[RecoveryMessage]) -> None:
-        """Begin soon; what stands beside it may still be starting."""
+        """Start by a timer: the actors beside this one may still be starting."""
         self._context = context
         context.after(0.0, FOLLOW_LOG)
 
     async def receive(self, batch: Sequence[Envelope[RecoveryMessage]]) -> None:
-        """Follow, and save when it is time; one thing after the other."""
+        """Follow the log, and save when a snapshot is due."""
         for envelope in batch:
             match envelope.message:
                 case FollowLog():
@@ -83,7 +82,7 @@ class Recovery(Actor[RecoveryMessage]):
                     assert_never(envelope.message)
 
     async def stopped(self) -> None:
-        """Save once more, so that the next owner has little to read."""
+        """Save once more, within `snapshot_flush_s`, so that the next owner replays little."""
         if self._replay is None:
             return
         with anyio.move_on_after(self._limits.snapshot_flush_s), suppress(WalError):
@@ -93,7 +92,7 @@ class Recovery(Actor[RecoveryMessage]):
                 await self._context.clock.sleep(self._backoff_s())
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """How far it has come, how often it saved, and what in the log could not be."""
+        """Progress, saves, and how many inconsistent records the log holds."""
         if self._replay is None:
             return {}
         state, saved = self._replay.state, self._opened.snapshot.checkpoint
@@ -111,7 +110,7 @@ class Recovery(Actor[RecoveryMessage]):
         }
 
     async def _unsaved(self) -> bool:
-        """Save; whether something is left that has to be tried again."""
+        """Save what is new; return whether the store refused it."""
         if self._replay is not None and (self._change or self._replay.state.dirty):
             await self._save()
         return self._change is not None
@@ -125,12 +124,12 @@ class Recovery(Actor[RecoveryMessage]):
                     delay_s = 0.0
                 elif self._change is None and self._is_due(replay):
                     await self._save()
-        except WalError as error:  # it is being closed, or reopened
-            notes.debug("%s: not followed now: %s", self._name, error)
+        except WalError as error:  # the channel is closing or reopening
+            notes.debug("%s: cannot follow the log now: %s", self._name, error)
         self._context.after(delay_s, FOLLOW_LOG)
 
     async def _claim_snapshot(self) -> Replay | None:
-        """Claim the snapshot and begin where it ends; None when that cannot be done yet."""
+        """Claim the snapshot and start where it ends; None when that is not possible yet."""
         opened = self._node.open_channels.find(self._name)
         if opened is None:
             return None
@@ -150,7 +149,7 @@ class Recovery(Actor[RecoveryMessage]):
         return self._replay
 
     async def _follow(self, replay: Replay) -> bool:
-        """Whether everything that is readable has been observed; else another turn is needed."""
+        """Observe what is readable; False when another turn is needed for the rest."""
         seen = 0
         while replay.next_id < self._opened.tail.next_id:
             if seen >= RECORDS_A_TURN:
@@ -166,14 +165,16 @@ class Recovery(Actor[RecoveryMessage]):
         return True
 
     async def _read_back(self, replay: Replay) -> Sequence[Record]:
-        """What memory has let go. What cannot be read is stepped over, as at an opening."""
+        """Records evicted from the tail. Damage is stepped over, as when a log is opened."""
         log, closed = self._opened.log, self._opened.tail.closed
         try:
             return await log.read(replay.next_id, READ_BYTES)
         except OutOfRange:
             replay.next_id = log.bounds().first_id
         except Corrupt as damage:
-            notes.warning("what came before the damage is not known any more: %s", damage)
+            notes.warning(
+                "skipping damaged records, what they said is lost to the snapshot: %s", damage
+            )
             before = replay.next_id < closed.last_confirmed_id
             replay.next_id = closed.last_confirmed_id if before else self._opened.tail.next_id
         return ()
@@ -186,7 +187,10 @@ class Recovery(Actor[RecoveryMessage]):
         )
 
     async def _save(self) -> None:
-        """Once; a change that the store did not take is tried again as it is, before any other."""
+        """Save once. A change the store refused is retried unchanged before any newer one.
+
+        The failed try may have stored a part of it, which only the same change completes.
+        """
         assert self._replay is not None
         state = self._replay.state
         change = self._change = self._change or state.take()
@@ -210,13 +214,13 @@ class Recovery(Actor[RecoveryMessage]):
         self._failures += 1
         self._in_a_row += 1
         if self._in_a_row == 1:
-            notes.warning("%s: no snapshot can be saved; trying again: %s", self._name, error)
+            notes.warning("%s: cannot save the snapshot, retrying: %s", self._name, error)
 
     def _backoff_s(self) -> float:
         return min(RETRY_MAX_S, RETRY_FIRST_S * float(2 ** min(self._in_a_row, 10)))
 
     def _superseded(self, error: Superseded) -> None:
-        """Somebody newer sees to it now."""
+        """Stop: a newer owner has claimed the snapshot."""
         notes.warning("%s", error)
         self._replay = self._change = None
         self._context.stop()

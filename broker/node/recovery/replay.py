@@ -1,9 +1,8 @@
-"""Reads a log into the state that a restart goes on from: all of it, or what a snapshot has not.
+"""Replays a log into the state of a pchannel, from a snapshot's checkpoint or from its beginning.
 
-It only reads. A snapshot is a help and not a condition: what of it is damaged is told loudly, and
-then the whole log is read. Damage in the log itself is stepped over: a log must open. Transactions
-that are open there may have lost something, so whichever does not end further on is rolled back.
-Next: broker/core/log/log_recovery.py
+A damaged snapshot is reported and ignored: the whole log is replayed instead. Damage in the log is
+stepped over, because a log must open. Transactions open there may have lost messages, so those that
+do not end further on are rolled back.
 """
 
 import logging
@@ -29,13 +28,13 @@ READ_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class Replay:
-    """How far a log has been read into `state`: everything below `next_id`."""
+    """The state of a log up to `next_id`."""
 
     state: RecoveryState
     next_id: MessageId
 
     def observe(self, records: Sequence[Record]) -> list[str]:
-        """Take them in, those below `next_id` left out; gives what about them cannot be."""
+        """Apply records; return what in them is inconsistent."""
         wrong: list[str] = []
         for record in records:
             wrong += self.state.observe(record)
@@ -50,15 +49,15 @@ def begin(
     headers: Headers,
     limits: NodeLimits,
 ) -> Replay:
-    """Where to go on from what was claimed. Says aloud what of it is of no use."""
+    """The replay that continues a claimed snapshot; logs an error for one that is not usable."""
     for damage in claim.damage:
-        notes.error("%s: part of the snapshot is of no use, the log is read: %s", name, damage)
+        notes.error("%s: part of the snapshot is unusable, replaying the log: %s", name, damage)
     snapshot = claim.snapshot
     at = snapshot.checkpoint
     if at is not None and (at.id > bounds.next_id or at.tick > bounds.last_tick):
         notes.error(
-            "%s: the snapshot is of another log, or this one has lost its end; it is not used:"
-            " it goes to id %s and tick %s, the log to %s and %s",
+            "%s: ignoring the snapshot: it reaches id %s and tick %s, the log only %s and %s;"
+            " it belongs to another log, or this one lost its end",
             *(name, at.id, at.tick, bounds.next_id, bounds.last_tick),
         )
         state = RecoveryState(Snapshot(), effect_of(headers), limits.txns, limits.producers)
@@ -69,7 +68,7 @@ def begin(
 
 
 async def read_through(replay: Replay, log: Log, transactions: Transactions) -> None:
-    """Read to the end of the log, learning who is open and who ended, too."""
+    """Replay to the end of the log; `transactions` learns which are open or ended."""
     bounds = log.bounds()
     needed = await _oldest_open(log, bounds)
     doubtful: set[TxnId] = set()
@@ -77,7 +76,9 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
         try:
             records = await log.read(replay.next_id, READ_BYTES)
         except Corrupt as damage:
-            notes.warning("what came before the damage is not known any more: %s", damage)
+            notes.warning(
+                "skipping damaged records, what they said is lost to the snapshot: %s", damage
+            )
             if replay.next_id < needed:
                 replay.next_id = needed
             else:
@@ -86,7 +87,7 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
             continue
         for record in records:
             transactions.replay(record)
-        transactions.remember(())  # the state knows who ended, and for how long that matters
+        transactions.remember(())  # `state` knows which ended and how long that matters
         transactions.stored()
         warn_inconsistent(replay.observe(records))
     transactions.remember(replay.state.finished.all())
@@ -94,7 +95,7 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
 
 
 def effect_of(headers: Headers) -> EffectOf:
-    """The port as the state wants it: what cannot be read is told and not raised."""
+    """The port as a function that returns, not raises, why a header cannot be read."""
 
     def read(kind: int, stored: bytes) -> Effect | str | None:
         try:
@@ -106,7 +107,7 @@ def effect_of(headers: Headers) -> EffectOf:
 
 
 def stage_of(headers: Headers) -> StageOf:
-    """The port as transactions want it. A begin that cannot be read was of no stage."""
+    """The port as a function; a begin whose header cannot be read belongs to no stage."""
 
     def read(stored: bytes) -> StageName | None:
         try:
@@ -119,9 +120,9 @@ def stage_of(headers: Headers) -> StageOf:
 
 
 def warn_inconsistent(wrong: Sequence[str]) -> None:
-    """What in the log cannot be is one line for people, however much of it there is."""
+    """Log one line for any number of inconsistencies."""
     if wrong:
-        notes.warning("%s (and %s more that cannot be)", wrong[0], len(wrong) - 1)
+        notes.warning("the log is inconsistent: %s (and %s more)", wrong[0], len(wrong) - 1)
 
 
 async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
@@ -135,10 +136,10 @@ async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
 
 
 async def _behind(log: Log, damaged_id: MessageId, next_id: MessageId) -> MessageId:
-    """An id right behind damage, from which the log can be read again; its end when there is none.
+    """The id behind damage from which the log is readable again, or its end.
 
-    Found by larger and larger steps and then by halving, because damage does not say how many
-    messages it took. Where a log has more of it nearby, all of that is stepped over at once.
+    Galloping, then binary search: damage does not say how many messages it covers. Several damaged
+    places close together are stepped over at once.
     """
     bad, step = damaged_id, 1
     while bad + step < next_id and not await _is_readable(log, MessageId(bad + step)):

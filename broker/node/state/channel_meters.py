@@ -1,7 +1,6 @@
-"""What happened on each pchannel of this node since the process started: counts for people.
+"""Counters of each pchannel since the process started, for metrics.
 
-Owns the counts. They outlive the actors that add to them, so that they only grow; nobody decides by
-them. Next: broker/metrics/table.py
+They outlive the actors that count, so that they only grow.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ STORE_BOUNDS_S = (
 
 @dataclass(slots=True)
 class ChannelMeter:
-    """Of one pchannel. `stores`: seconds that the write and the sync of each group took."""
+    """Counters of one pchannel. `stores`: seconds from write to synced, for each group."""
 
     messages: int = 0
     bytes: int = 0
@@ -33,12 +32,12 @@ class Meters:
         self._channels: dict[PChannelName, ChannelMeter] = {}
 
     def of(self, name: PChannelName) -> ChannelMeter:
-        """The pchannel's, made when it is first asked for."""
+        """The meter of a pchannel, made at the first call."""
         meter = self._channels.get(name)
         if meter is None:
             meter = self._channels[name] = ChannelMeter()
         return meter
 
     def all(self) -> list[tuple[PChannelName, ChannelMeter]]:
-        """Every pchannel that was served here, by name."""
+        """The meters of all pchannels that were served here, by name."""
         return [(name, self._channels[name]) for name in sorted(self._channels)]

@@ -23,7 +23,7 @@ from broker.ports.wal import Wal
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """What a node needs of the outside."""
+    """The drivers and services a node needs."""
 
     wal: Wal
     terms: Terms
@@ -36,7 +36,7 @@ class NodePorts:
 
 @dataclass(frozen=True, slots=True)
 class NodeRuntime:
-    """One per node, for its whole life."""
+    """One per node, for the life of the process."""
 
     node_id: NodeId
     wal: Wal

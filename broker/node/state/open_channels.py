@@ -1,8 +1,6 @@
-"""What is open on this node right now: one frozen entry for each pchannel that serves.
+"""The pchannels that serve on this node now: published by Appenders, read by all actors.
 
-Written by Appenders when they open, and taken back when they end; read by everybody on the node.
-It also keeps every log that was opened until it is closed, so that a crash leaks none.
-Next: broker/node/directory.py
+It also holds every opened log until it is closed, so that an Appender that dies leaks no log.
 """
 
 from collections.abc import Sequence
@@ -31,21 +29,21 @@ HEADS_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class SnapshotProgress:
-    """How far the snapshot in the store reaches; None: not known to be there. Never goes back.
+    """How far the stored snapshot reaches; `checkpoint` None: no snapshot is known. Only grows.
 
-    Written by the Appender when it opens and by Recovery when it saved; whoever truncates reads it.
-    `observed_tick`: Recovery has taken note of every record up to it, in memory.
+    Set by the Appender when it opens and by Recovery after each save; truncation may not pass it.
+    `observed_tick`: Recovery has applied every record up to it, in memory.
     """
 
     checkpoint: WalCheckpoint | None = None
     log_start_tick: TimeTick = TimeTick(0)
-    """Of a log that was empty when it was opened: the tick that it begins with."""
+    """The first tick of a log that was empty when it was opened."""
     observed_tick: TimeTick = TimeTick(0)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenChannel:
-    """One incarnation of a serving pchannel. Also the `ChannelView` that the edge reads through."""
+    """A pchannel serving at one term. Also the `ChannelView` that the edge reads through."""
 
     channel: PChannel
     log: Log
@@ -78,7 +76,7 @@ class OpenChannel:
 
     @property
     def recovery_tick(self) -> TimeTick:
-        """What lies up to it need not be read back at a restart."""
+        """A restart need not replay the log up to this tick."""
         checkpoint = self.snapshot.checkpoint
         if checkpoint is None:
             return self.snapshot.log_start_tick
@@ -106,7 +104,7 @@ class OpenChannel:
                 records = await self.log.read(from_id, HEADS_BYTES)
             except WalError as error:
                 raise refused(error) from error
-        end = self.tail.next_id  # what the log has beyond is not acknowledged yet
+        end = self.tail.next_id  # the log may hold a group that is not yet published
         return [head_of(it) for it in records if it.next_id <= end]
 
 
@@ -120,25 +118,25 @@ class OpenChannels:
         self._logs: dict[PChannelName, Log] = {}
 
     def find(self, name: PChannelName) -> OpenChannel | None:
-        """The channel if it serves."""
+        """The pchannel if it serves."""
         return self._serving.get(name)
 
     def all(self) -> list[OpenChannel]:
-        """Every channel that serves, sorted by name."""
+        """Every pchannel that serves, sorted by name."""
         return [self._serving[name] for name in sorted(self._serving)]
 
     def hold(self, name: PChannelName, log: Log) -> None:
-        """Remember a log that must be closed, whatever happens to who opened it."""
+        """Remember an opened log, so that `release` closes it even if the Appender dies."""
         assert name not in self._logs, name
         self._logs[name] = log
 
     def publish(self, opened: OpenChannel) -> None:
-        """From now on it serves."""
+        """Make a pchannel visible and report it to the Directory."""
         self._serving[opened.channel.name] = opened
         self.report(ChannelOpened(opened.channel))
 
     def withdraw(self, name: PChannelName, term: Term) -> None:
-        """It serves no more, unless a later term does."""
+        """Stop serving a pchannel, unless a later term serves already."""
         serving = self._serving.get(name)
         if serving is not None and serving.channel.term <= term:
             serving.tail.release()
@@ -147,7 +145,7 @@ class OpenChannels:
             del self._serving[name]
 
     async def release(self, name: PChannelName) -> None:
-        """Close what earlier incarnations left open. Idempotent."""
+        """Withdraw a pchannel and close its log, which earlier incarnations may have left open."""
         serving = self._serving.get(name)
         if serving is not None:
             self.withdraw(name, serving.channel.term)
@@ -156,7 +154,7 @@ class OpenChannels:
             await log.close()
 
     def report(self, event: ChannelEvent) -> None:
-        """Tell the Directory; one that is being restarted looks at `all` itself."""
+        """Tell the Directory. While it restarts the event is dropped: it then reads `all`."""
         if self.listener is None:
             return
         try:

@@ -1,8 +1,7 @@
-"""Whether consumers that come now may begin to read.
+"""The operator's pause of consumption.
 
-It owns one flag, set by an operator. Milvus's rule: who has begun goes on, and who says so when it
-is opened is never held back. Producers are not concerned.
-Next: broker/node/scanner.py
+As in Milvus: consumers that have started to read continue, new ones wait, and those opened with
+`ignores_pause` never wait. Producers are not affected.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ConsumptionPause:
-    """One per node; each Scanner looks before its first read."""
+    """One per node; each Scanner checks it before its first read."""
 
     on: bool = False
 

@@ -1,8 +1,4 @@
-"""The shard state of one pchannel with what it needs of the outside: headers read, chances drawn.
-
-It owns no decision: what a message means is read here, what follows from it is decided in the core.
-Next: broker/core/segments/segment_assigner.py
-"""
+"""Segments of collections on one pchannel: gives the core decoded headers and randomness."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -32,28 +28,28 @@ class ShardState:
         """The segment assigner of a group; None, at almost no cost, if no message needs one."""
         return segment_assigner(self.shards, messages, self._read, self._headers, self._chances)
 
-    def seal(self, about: SealOverdue | SealSegments, tick: TimeTick) -> None:
-        """Their Flush goes with the next group, or with the next tick."""
-        match about:
+    def seal(self, request: SealOverdue | SealSegments, tick: TimeTick) -> None:
+        """Seal segments; their Flush messages are written with the next group or tick."""
+        match request:
             case SealOverdue():
                 self.shards.seal_overdue(tick)
             case SealSegments(ids, why):
                 self.shards.seal_some(ids, why)
             case _:
-                assert_never(about)
+                assert_never(request)
 
     def release(self, resolved: Sequence[TxnSession]) -> None:
-        """Those that are resolved, durably, hold no segments any more."""
+        """Release the segments of transactions whose commit or rollback is durable."""
         for each in resolved:
             committed = each.state is TxnState.COMMITTED
             self.shards.release(each.context.id, committed=committed)
 
     def _read(self, message: NewMessage) -> DecodedEffect:
-        """UNRECOVERABLE when nobody could: older clients repeat any other refusal for ever."""
+        """The effect of a message. Refuses with UNRECOVERABLE: clients retry any other code."""
         if isinstance(message, NewBatch):
             return Refusal(
                 StreamingCode.UNRECOVERABLE,
-                "a batch has no headers, which say where rows of a collection belong: append its"
+                "a batch carries no message headers, which rows of a collection need: append its"
                 " messages one by one, as Milvus does",
             )
         try:

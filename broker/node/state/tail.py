@@ -1,8 +1,7 @@
-"""The newest records of one open pchannel, its closed tick, and the Scanners waiting for more.
+"""The newest records of a pchannel in memory, its closed tick, and the Scanners waiting for more.
 
-One writer, its Appender; any number of readers on the same loop, who get slices of frozen records.
-It never reads the log: who asks for an evicted id is told so.
-Next: broker/node/scanner.py
+The Appender writes; any number of readers on the same event loop read. Reads of evicted records
+return None, so the reader falls back to the log.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ WAKE = Wake()
 
 
 class TailMemory:
-    """What all tails of a node hold together; beyond the limit the largest one gives way."""
+    """The memory of all tails of a node; beyond the limit the largest one evicts."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -31,7 +30,7 @@ class TailMemory:
         return sum([window.size_bytes for window in self.windows])
 
     def make_room(self) -> None:
-        """Evict until the limit holds, or only newest groups are left."""
+        """Evict until the limit holds, or only the newest group of each tail is left."""
         excess = self.size_bytes - self.bytes_max
         while excess > 0:
             largest = max(self.windows, key=lambda window: window.size_bytes)
@@ -65,11 +64,11 @@ class Tail:
         return self._window.size_bytes
 
     def read(self, from_id: MessageId) -> Sequence[Record] | None:
-        """Some records from the one that holds `from_id`; empty at the end; None when evicted."""
+        """Records from the one that holds `from_id` on; empty at the end, None when evicted."""
         return self._window.read(from_id)
 
     def push(self, records: Sequence[Record], closed: ClosedTick, now_s: float) -> None:
-        """Show a durable group to readers, and wake those it concerns."""
+        """Publish a durable group, and wake the Scanners it concerns."""
         self._window.push(records, now_s)
         self.closed = closed
         self._evict(now_s)
@@ -81,23 +80,23 @@ class Tail:
             self._wake(self._waiting.pop(name, {}))
 
     def close(self, closed: ClosedTick, now_s: float) -> None:
-        """Announce a tick that no record carries, to everybody."""
+        """Close a tick that no record carries, and wake all Scanners."""
         self.closed = closed
         self._evict(now_s)
         self.wake_all()
 
     def wait(self, vchannel: str, scanner: Ref[ScannerMessage]) -> None:
-        """Have the Scanner told `Wake` once, at the next thing that may concern it."""
+        """Send `Wake` to the Scanner once, at the next change that may concern it."""
         self._waiting.setdefault(vchannel, {})[scanner] = None
 
     def wake_all(self) -> None:
-        """Wake whoever waits, for whatever."""
+        """Wake all waiting Scanners."""
         waiting, self._waiting = self._waiting, {}
         for scanners in waiting.values():
             self._wake(scanners)
 
     def release(self) -> None:
-        """Give the memory back; nobody reads here any more."""
+        """Return the memory to the node's budget; this tail is no longer read."""
         if self._window in self._memory.windows:
             self._memory.windows.remove(self._window)
 
@@ -110,5 +109,5 @@ class Tail:
         for scanner in scanners:
             try:
                 scanner.tell(WAKE)
-            except ActorError:  # it died waiting; its consumer asks its successor
+            except ActorError:  # it died; its consumer pulls from the next incarnation
                 continue

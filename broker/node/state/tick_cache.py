@@ -1,7 +1,6 @@
-"""The node's share of time ticks: one reserved range for all its pchannels, thrown away when old.
+"""Time ticks for all pchannels of a node, from ranges reserved at the oracle.
 
-It never gives a tick twice and never goes back. A tick taken here must be placed, or forgotten.
-Next: broker/node/append/appender.py
+Ticks are given out once and only grow. Unused ones are dropped.
 """
 
 import anyio
@@ -11,12 +10,12 @@ from broker.model.ids import TimeTick
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickSource
 
 RESERVED_COUNT = RESERVE_COUNT_MAX // 2
-"""Ticks per trip to the oracle, which a group waits for: more than a group of batches takes. A
+"""Ticks per request to the oracle: more than a group takes, so that groups rarely wait for one. A
 millisecond of hybrid time holds eight times as many."""
 
 AGE_S_MAX = 0.01
-"""An older range is dropped: a tick should tell the time (facts, semantics 1.7), and it is by that
-time that readers see how old what is closed is."""
+"""An older range is dropped: a tick carries its wall time, by which readers judge how old their
+newest closed tick is."""
 
 
 class TickCache:
@@ -32,10 +31,10 @@ class TickCache:
         self._refilling = anyio.Lock()
 
     async def take(self, count: int, now_s: float, above: TimeTick = TimeTick(0)) -> TimeTick:
-        """The first of `count` contiguous ticks, greater than all given before.
+        """The first of `count` contiguous ticks, greater than all given out before.
 
-        They also exceed `above` if the oracle has ever given it out. Raises what the source
-        raises, and Refused(INNER) when it goes back.
+        They exceed `above` too, if the oracle has ever given that out. Raises what the source
+        raises, and Refused(INNER) when the oracle goes backwards.
         """
         assert 1 <= count <= RESERVE_COUNT_MAX, count
         if self._has(count, now_s, above):
@@ -43,16 +42,20 @@ class TickCache:
         failures = self._failures
         async with self._refilling:
             if self._refusal is not None and failures != self._failures:
-                raise Refused(self._refusal.code, self._refusal.cause)  # it was asked meanwhile
+                raise Refused(self._refusal.code, self._refusal.cause)  # just failed
             if not self._has(count, now_s, above):
                 await self._refill(max(count, RESERVED_COUNT), now_s)
-            while not self._left:  # dropped meanwhile: once for each pchannel that opens
+            # `drop` was called while the oracle answered: those ticks may be too small.
+            while not self._left:
                 await self._refill(max(count, RESERVED_COUNT), now_s)
             return self._given(count)
 
     def drop(self) -> None:
-        """Forget what is reserved, or being reserved: whoever takes over a pchannel needs ticks
-        from after that, because its last owner may have promised some that are written nowhere."""
+        """Forget ticks reserved or being reserved now; for an Appender that takes over a pchannel.
+
+        Its predecessor may have closed ticks that no record holds. Only ticks reserved from now on
+        are certainly larger.
+        """
         self._left = 0
         self._drops += 1
 
@@ -75,7 +78,7 @@ class TickCache:
             self._refusal = error.refusal
             raise
         if reserved.first < self._next:
-            cause = f"the oracle went back from {self._next} to {reserved.first}"
+            cause = f"the oracle went backwards, from tick {self._next} to {reserved.first}"
             raise Refused(StreamingCode.INNER, cause)
         self._next, self._reserved_s = reserved.first, now_s
         self._left = reserved.count if drops == self._drops else 0

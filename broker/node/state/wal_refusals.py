@@ -1,9 +1,7 @@
-"""What the errors of a log mean to whoever asked, in Milvus's codes.
+"""Maps errors of a log to refusals with Milvus's codes.
 
-It decides nothing but the wording and the code.
-Why UNRECOVERABLE for removed or damaged data: asking again cannot help, and of the codes a Milvus
-client knows this is the one that never makes it retry at once; a resuming consumer backs off up to
-10 s.
+UNRECOVERABLE for removed or damaged data: a retry cannot help, and it is the only code on which no
+Milvus client retries at once; a resuming consumer backs off up to 10 s.
 """
 
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ from broker.ports.wal import (
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """The refusal that says what happened to a log, or to whoever opened it."""
+    """The refusal for an error of a log or of opening one."""
     match error:
         case Refused():
             return error.refusal
@@ -42,7 +40,7 @@ def refusal_of(error: Exception) -> Refusal:
 
 
 def refused(error: Exception) -> Refused:
-    """The same, to be raised."""
+    """The same as an exception."""
     refusal = refusal_of(error)
     return Refused(refusal.code, refusal.cause)
 

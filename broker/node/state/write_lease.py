@@ -1,21 +1,20 @@
-"""Until when this node may write: a time of its own clock, before the coordinator's patience ends.
+"""Until when this node may write, by its own clock; ends before the coordinator reassigns channels.
 
-Owns that time. Never asks anybody: it is read before every write, and moved on by Membership.
+Membership extends it; Appenders check it before every write.
 
-Why the log's own fence is not enough: an announced tick is written nowhere, so no log could stop a
-node that was replaced from promising one. And why the clock, not a flag: a process that was stopped
-for a while looks at its flag before anybody could change it.
-Next: broker/node/membership/membership.py
+Why the log's own fence is not enough: on an idle channel a tick is closed without a write, so no
+log could stop a replaced node from closing one. Why a time and not a flag: a process that was
+stopped (SIGSTOP, a paused VM) reads its flag before anything could clear it.
 """
 
 import math
 
 
 class WriteLease:
-    """For ever, until it is given an end.
+    """Unlimited until `until` is called, as in a cluster of one process.
 
-    `session` is what a writer remembers when it opens: with another one, it is over for that writer
-    for good, because the coordinator may have given its channel away in between.
+    A writer remembers `session` when it opens. After a change of session it may never write again:
+    in between, the coordinator may have assigned its channel to another node.
     """
 
     def __init__(self) -> None:
@@ -23,13 +22,13 @@ class WriteLease:
         self._until_s = math.inf
 
     def holds(self, session: int, now_s: float) -> bool:
-        """Whether a write that begins now may be acknowledged."""
+        """Whether a writer of this session may start a write now."""
         return session == self.session and now_s < self._until_s
 
     def until(self, end_s: float, session: int) -> None:
-        """It ends at this time of the node's clock, whatever was said before."""
+        """Set the end, in seconds of the node's monotonic clock, and the session."""
         self._until_s, self.session = end_s, session
 
     def end(self) -> None:
-        """It is over."""
+        """End the lease now."""
         self._until_s = -math.inf

@@ -1,10 +1,8 @@
-"""One open transaction: its lease, and how far it has come, from its begin to its end.
+"""The lease of one open transaction: has the Appender roll it back when its client is gone.
 
-It owns the question whether the lease is over, which ticks decide and not the clock: a timer only
-says when to look. It never decides what the log takes: an append to a transaction whose ticks are
-over is refused by the sequencer, whether this actor has looked or not. What depends on it is that a
-forgotten transaction ends, and stops to hold back what is confirmed.
-Next: broker/node/append/appender.py
+Closed ticks decide whether the lease is over; a timer only says when to check. The sequencer
+refuses appends after the lease whether or not this actor has checked. This actor ends abandoned
+transactions, which would hold back the last confirmed id and truncation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +42,7 @@ CHECK_LEASE = CheckLease()
 
 
 class Transaction(Actor[TransactionMessage]):
-    """See the module. `view`: how it stood when its actor was wanted first."""
+    """See the module. `view`: the transaction when its actor was started first."""
 
     _context: Context[TransactionMessage]
 
@@ -53,20 +51,20 @@ class Transaction(Actor[TransactionMessage]):
         self._view = view
         self._node = node
         self._age_ms_max = node.limits.txns.age_of(view.stage)
-        self._sure = True
+        self._confirmed = True
 
     async def started(self, context: Context[TransactionMessage]) -> None:
-        """The timer is set once a lease, and not moved by every body. Restarted, it looks soon."""
+        """Set a timer for the end of the lease, not moved by each message; soon after a restart."""
         self._context = context
-        self._sure = context.term == 1
-        if self._sure:
+        self._confirmed = context.term == 1
+        if self._confirmed:
             left_ms = lease_left_ms(self._view, self._view.last_tick, self._age_ms_max)
             context.after(left_ms / 1000, CHECK_LEASE)
         else:
             context.after(self._node.limits.tick_interval_s, CHECK_LEASE)
 
     async def receive(self, batch: Sequence[Envelope[TransactionMessage]]) -> None:
-        """Remember how it stands; when the lease seems over, make sure and have it ended."""
+        """Keep the newest view; when the lease seems over, ask the Appender, then have it end."""
         for envelope in batch:
             match envelope.message:
                 case TxnProgressed(view):
@@ -79,7 +77,7 @@ class Transaction(Actor[TransactionMessage]):
                     assert_never(envelope.message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """How it stands, as far as it was told."""
+        """The newest view reported to it."""
         view = self._view
         staged = {} if view.stage is None else {"stage": str(view.stage)}
         return {
@@ -93,32 +91,32 @@ class Transaction(Actor[TransactionMessage]):
         }
 
     async def _check(self) -> None:
-        """Ticks decide."""
+        """Compare the lease with the closed tick, and set the next timer."""
         opened = self._node.open_channels.find(self._name)
         left_ms = 0.0
         if opened is not None:
             left_ms = self._left_ms(opened)
-            if left_ms <= 0 or not self._sure:
-                await self._make_sure(opened)
+            if left_ms <= 0 or not self._confirmed:
+                await self._confirm(opened)
                 left_ms = self._left_ms(opened)
             if left_ms <= 0:
-                self._have_ended(opened)
+                self._request_expiry(opened)
         delay_s = max(left_ms / 1000, self._node.limits.tick_interval_s)
         self._context.after(delay_s, CHECK_LEASE)
 
-    def _have_ended(self, opened: OpenChannel) -> None:
+    def _request_expiry(self, opened: OpenChannel) -> None:
         try:
             opened.appender.tell(ExpireTxns())
-        except ActorError:  # busy or gone: it is looked at again
+        except ActorError:  # busy or gone: checked again at the next timer
             return
 
-    async def _make_sure(self, opened: OpenChannel) -> None:
-        """Messages may have been lost, or none was seen yet in this life."""
+    async def _confirm(self, opened: OpenChannel) -> None:
+        """Get the state from the Appender: reports may have been lost."""
         try:
             views = await opened.appender.ask(ShowTxns(), deadline_s=SHOW_S)
         except ActorError:
             return
-        self._sure = True
+        self._confirmed = True
         txn_id = self._view.context.id
         found = [view for view in views if view.context.id == txn_id]
         if found:

@@ -1,11 +1,8 @@
-"""Who watches over the transactions of one pchannel: starts an actor for each and keeps it told.
+"""Starts an actor for each open transaction of a pchannel and reports progress to it.
 
-The Appender tells it of begins and ends with the group that holds them, and of the rest at ticks,
-so that no row costs a hop. It decides nothing: what is admitted is the Appender's business, and how
-long a lease lasts the Transaction's.
-Why it may lose a message: it notices, and asks who is open; and a Transaction that was not told
-asks before it acts.
-Next: broker/node/txn/transaction.py
+The Appender reports begins and ends with the group that holds them and progress at ticks, so that
+no message costs a hop. Reports may be lost: then this actor resyncs with the Appender, and a
+Transaction always asks the Appender before it acts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,8 +64,8 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
         self._name = name
         self._node = node
         self._watched: dict[TxnId, Ref[TransactionMessage]] = {}
-        self._found_ended: set[TxnId] = set()
-        """Since the last look round; whether their ends are still to be told is not known."""
+        self._resynced_ended: set[TxnId] = set()
+        """Ended ones found by the last resync. Late reports of them start no actor."""
         self._started = self._missed = 0
 
     async def started(self, context: Context[TxnMonitorMessage]) -> None:
@@ -78,9 +75,9 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
         context.after(0.0, Resync())
 
     async def receive(self, batch: Sequence[Envelope[TxnMonitorMessage]]) -> None:
-        """One that came and went gets its actor, too; of all others the newest view counts."""
+        """Start and stop actors; of several views of one transaction the newest counts."""
         begun, ended, moved = Views(), Views(), Views()
-        looks = self._context.shed > self._missed
+        lost = self._context.shed > self._missed  # reports, when the mailbox was full
         self._missed = self._context.shed
         for envelope in batch:
             match envelope.message:
@@ -90,23 +87,26 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
                         (begun if lives else ended)[view.context.id] = view
                     moved |= {view.context.id: view for view in others}
                 case Resync():
-                    looks = True
+                    lost = True
                 case _:
                     assert_never(envelope.message)
-        short = [view for txn_id, view in ended.items() if txn_id not in self._found_ended]
+        short = [view for txn_id, view in ended.items() if txn_id not in self._resynced_ended]
         await self._start([*begun.values(), *short])
         for txn_id, view in moved.items():
             self._tell(txn_id, TxnProgressed(view))
-        self._forget(ended)
-        if looks:
-            await self._look_around()
+        self._end(ended)
+        if lost:
+            await self._resync()
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """How many transactions have an actor now, and how many had one in this life."""
+        """How many transactions have an actor now, and how many this incarnation started."""
         return {"open": len(self._watched), "started": self._started}
 
-    async def _look_around(self) -> None:
-        """Never in `started`: what stands beside it may be going away meanwhile."""
+    async def _resync(self) -> None:
+        """Ask the Appender for all open transactions.
+
+        Not called in `started`, where the supervisor would wait for the Appender beside it.
+        """
         opened = self._node.open_channels.find(self._name)
         if opened is None:
             return
@@ -115,26 +115,26 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
         except ActorError:
             self._context.after(self._node.limits.tick_interval_s, Resync())
             return
-        self._found_ended = self._watched.keys() - {view.context.id for view in views}
-        self._forget(self._found_ended)
+        self._resynced_ended = self._watched.keys() - {view.context.id for view in views}
+        self._end(self._resynced_ended)
         await self._start(views)
 
     async def _start(self, views: Iterable[TxnView]) -> None:
-        """Actors for those that have none yet."""
+        """Start actors for transactions without one."""
         new = {view.context.id: view for view in views if view.context.id not in self._watched}
         if not new:
             return
         specs = [transaction_spec(self._name, view, self._node) for view in new.values()]
         try:
             started = await self._context.tree.start_children(self._children, specs)
-        except ActorError:  # the channel is being closed, or they start again with it
+        except ActorError:  # the channel is closing or restarting
             self._context.after(self._node.limits.tick_interval_s, Resync())
             return
         for txn_id, ref in zip(new, started, strict=True):
             if isinstance(ref, Ref):
                 self._started += 1
                 self._watched[txn_id] = ref
-            elif isinstance(ref, NameTaken):  # an earlier TxnMonitor has started it
+            elif isinstance(ref, NameTaken):  # started by an earlier TxnMonitor
                 self._adopt(txn_id)
 
     def _adopt(self, txn_id: TxnId) -> None:
@@ -142,13 +142,13 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
         if found is not None:
             self._watched[txn_id] = found
 
-    def _forget(self, txn_ids: Iterable[TxnId]) -> None:
+    def _end(self, txn_ids: Iterable[TxnId]) -> None:
         for txn_id in txn_ids:
             self._tell(txn_id, _ENDED)
             self._watched.pop(txn_id, None)
 
     def _tell(self, txn_id: TxnId, message: TransactionMessage) -> None:
-        """One that is being restarted asks for itself."""
+        """Send to a Transaction; one that is restarting asks the Appender itself."""
         ref: Ref[Any] | None = self._watched.get(txn_id)
         try:
             if ref is not None:
@@ -157,7 +157,7 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
             self._tell_newer(txn_id, message)
 
     def _tell_newer(self, txn_id: TxnId, message: TransactionMessage) -> None:
-        """The incarnation that was known is over."""
+        """Send to the next incarnation of a Transaction that died."""
         self._adopt(txn_id)
         try:
             self._watched[txn_id].tell(message)
@@ -172,7 +172,7 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
 
 
 def transaction_spec(name: PChannelName, view: TxnView, node: NodeRuntime) -> ChildSpec:
-    """One transaction; killed, it comes back and asks the Appender how it stands."""
+    """One transaction's actor; after a restart it asks the Appender for its state."""
     return ChildSpec(
         name=str(view.context.id),
         build=lambda: Transaction(name, view, node),

@@ -44,7 +44,7 @@ async def removed_in_vain(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_removal_whose_keeper_dies_while_transactions_end_is_carried_out(seed: int) -> None:
+def test_a_removal_whose_controller_dies_while_transactions_end_is_carried_out(seed: int) -> None:
     async def scenario() -> None:
         async with running_node(limits=LIMITS, seed=seed) as world:
             await world.assign()

@@ -100,7 +100,7 @@ def test_one_whose_owner_dies_comes_back_read_only() -> None:
     run_seeded(3, scenario)
 
 
-def test_a_keeper_that_dies_while_it_opens_one_opens_it_read_only_all_the_same() -> None:
+def test_a_controller_that_dies_while_it_opens_one_opens_it_read_only_all_the_same() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign(term=2)

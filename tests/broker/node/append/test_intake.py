@@ -227,7 +227,7 @@ def test_who_does_not_wait_gets_the_same_outcomes() -> None:
             for _ in range(3):
                 append_then(located, (message("z"),), told.append, deadline_s=0.5)
             full = refusal(told.pop())
-            assert (full.code, "try again later" in full.cause) == (StreamingCode.INNER, True)
+            assert (full.code, "retry later" in full.cause) == (StreamingCode.INNER, True)
             await world.clock.sleep(1)
             assert {refusal(it).code for it in told} == {StreamingCode.UNKNOWN}
             assert len(told) == 3

@@ -41,8 +41,8 @@ def actors_of(world: World) -> dict[int, ActorStatistics]:
 
 
 def started(world: World) -> int:
-    (roster,) = [it for it in world.system.statistics() if it.path == world.path(TXN_MONITOR)]
-    return int(roster.extra["started"])
+    (monitor,) = [it for it in world.system.statistics() if it.path == world.path(TXN_MONITOR)]
+    return int(monitor.extra["started"])
 
 
 async def until_shown(world: World, txn: TxnContext) -> None:
@@ -106,7 +106,7 @@ def test_every_transaction_of_a_load_was_an_actor_and_none_is_left(seed: int) ->
     run_seeded(seed, scenario)
 
 
-def test_a_roster_whose_mailbox_overflows_asks_who_is_open() -> None:
+def test_a_txn_monitor_whose_mailbox_overflows_asks_which_transactions_are_open() -> None:
     async def scenario() -> None:
         async with running_node(limits=NodeLimits(txns=TxnLimits(open_max=5000))) as world:
             await world.assign()
@@ -140,7 +140,7 @@ class Slow(Actor[None]):
         """Nobody tells it anything."""
 
 
-def test_a_roster_that_was_killed_watches_over_those_it_finds() -> None:
+def test_a_txn_monitor_that_was_killed_finds_the_open_ones_again() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
