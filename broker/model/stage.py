@@ -1,7 +1,7 @@
 """Staged transactions: rows that are in the log and that one commit of a whole batch makes visible.
 
 A stage is what one attempt at one part of a batch has written. Its transactions are committed by
-the coordinator's word alone, together with those of all other parts, or never.
+the coordinator's decision alone, together with those of all other parts, or never.
 """
 
 from collections.abc import Mapping

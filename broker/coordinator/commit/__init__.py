@@ -1,1 +1,1 @@
-"""Two-phase commits of staged batches: one task for each commit."""
+"""Two-phase commits of staged batches: one CommitTask for each commit in progress."""

@@ -1,7 +1,4 @@
-"""Commits of batches in the metadata store: for each app one record, in JSON, for people to read.
-
-Owns the records, and keeps nothing in memory.
-"""
+"""The records of batch commits in the metadata store: JSON, one for each app."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,37 +17,37 @@ APP_PREFIX: Final = "commit/app/"
 
 @dataclass(frozen=True, slots=True)
 class RecordedApp:
-    """What is remembered of an app, and the revision of its record; 0: there is none yet."""
+    """An app's record and its revision; 0: it is not stored yet."""
 
     known: AppRecord
     revision: int = 0
 
 
 class CommitRecords:
-    """The records of one store. Every call may raise MetaError, and has then changed nothing."""
+    """The records of one store. A call that raises MetaError has changed nothing."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
 
     async def load(self) -> Sequence[RecordedApp]:
-        """All there are."""
+        """The records of all apps."""
         entries = await self._store.list(APP_PREFIX)
         return [RecordedApp(decode_app(key, it.value), it.revision) for key, it in entries]
 
     async def read(self, app: str) -> RecordedApp | None:
-        """One app's; None when nothing is remembered of it."""
+        """The record of one app; None when there is none."""
         key = APP_PREFIX + app
         entry = await self._store.get(key)
         return None if entry is None else RecordedApp(decode_app(key, entry.value), entry.revision)
 
     async def save(self, before: RecordedApp, known: AppRecord) -> RecordedApp:
-        """Replace exactly `before`; Conflict when somebody else has the app by now."""
+        """Replace exactly `before`; Conflict when another incarnation has changed the record."""
         key = APP_PREFIX + known.app
         revision = await self._store.write({key: encode_app(known)}, expect={key: before.revision})
         return RecordedApp(known, revision)
 
     async def forget(self, apps: Sequence[RecordedApp]) -> None:
-        """Remove exactly these; Conflict when one of them is not as it was."""
+        """Delete exactly these; Conflict when one of them has changed."""
         expected = {APP_PREFIX + it.known.app: it.revision for it in apps}
         await self._store.write({}, deletes=list(expected), expect=expected)
 
@@ -69,7 +66,7 @@ def encode_app(known: AppRecord) -> bytes:
 
 
 def decode_app(key: str, value: bytes) -> AppRecord:
-    """What it says. MetaError for a record this version cannot read."""
+    """The app's record; MetaError when it is damaged or of an unknown version."""
     try:
         fields = json.loads(value)
         if fields["version"] != VERSION:
@@ -98,24 +95,24 @@ def _done(fields: Mapping[str, Any]) -> CommittedBatch:
 def _attempt_fields(attempt: CommitAttempt) -> Mapping[str, Any]:
     refusal = attempt.refusal
     return {
-        "batch": attempt.asked.batch,
+        "batch": attempt.commit.batch,
         "state": attempt.state.name,
-        "txns": [[it.vchannel, it.txn_id, it.part, it.attempt] for it in attempt.asked.txns],
+        "txns": [[it.vchannel, it.txn_id, it.part, it.attempt] for it in attempt.commit.txns],
         "token": attempt.token,
         "refusal": None if refusal is None else [refusal.code.name, refusal.cause],
     }
 
 
 def _attempt(app: str, fields: Mapping[str, Any]) -> CommitAttempt:
-    """Nobody has answered yet, as far as this incarnation knows."""
+    """Votes are not stored: every transaction is asked again, and answers as before."""
     txns = tuple(
         StagedTxn(VChannelName(vchannel), TxnId(int(txn_id)), int(part), int(attempt))
         for vchannel, txn_id, part, attempt in fields["txns"]
     )
-    asked = BatchCommit(app, int(fields["batch"]), txns)
+    commit = BatchCommit(app, int(fields["batch"]), txns)
     refusal = fields["refusal"]
     return CommitAttempt(
-        asked,
+        commit,
         CommitState[fields["state"]],
         frozenset(txns),
         None if refusal is None else Refusal(StreamingCode[refusal[0]], refusal[1]),

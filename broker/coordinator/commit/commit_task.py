@@ -1,7 +1,7 @@
-"""One commit of one batch on its way: prepares all, decides, and tells everybody until all know.
+"""One two-phase commit: collects the votes, records the decision, and sends it until all know.
 
-Owns the app's record while it lives; each decision is recorded before anybody hears of it. Killed,
-it reads its record and goes on from there: what it says twice is answered alike.
+It owns the app's record while it runs, and records each decision before anyone hears of it. After
+a crash its next incarnation resumes from the record: repeated commands are answered alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,18 +33,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommitTiming:
-    """Seconds. Whatever fails is tried again after `retry_first_s`, doubling to `retry_max_s`."""
+    """Seconds. A failure is retried after `retry_first_s`, doubling to `retry_max_s`."""
 
     retry_first_s: float = 0.01
     retry_max_s: float = 1.0
     prepare_s: float = 30.0
-    """A batch that cannot be prepared for so long is rolled back; a restart counts anew."""
+    """A batch that is not prepared after this time aborts; a restart counts from 0."""
     tell_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CommitParts:
-    """What every task stands on."""
+    """Dependencies of every task."""
 
     records: CommitRecords
     txns: StagedTxns
@@ -54,7 +54,7 @@ class CommitParts:
 
 
 class CommitTask(Actor[CommitTaskMessage]):
-    """See the module. `first`: the record, for the incarnation that was just made from it."""
+    """See the module. `first`: the record, which saves the first incarnation from reading it."""
 
     _context: Context[CommitTaskMessage]
     _cut_lock: SharedCutLock
@@ -69,7 +69,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._parts = parts
         self._first = first
         backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
-        self._retries = Retries(backoff, "commit of a batch is stuck", app=app)
+        self._retries = Retries(backoff, "batch commit is stuck", app=app)
         self._unsent: CommitChanged | None = None
         self._began_s = 0.0
         self._token = -1
@@ -77,9 +77,10 @@ class CommitTask(Actor[CommitTaskMessage]):
             self._token = first.known.attempt.token
 
     async def started(self, context: Context[CommitTaskMessage]) -> None:
-        """Read the record; without an attempt in it, all there is left to do is to say so.
+        """Read the record.
 
-        With another one it was said before: this task has nothing left to do.
+        Without an attempt in it the commit has ended, and the Committer may not know. Another
+        attempt in it is a later commit, which has its own task: this one stops.
         """
         self._context = context
         self._cut_lock = SharedCutLock(
@@ -100,11 +101,11 @@ class CommitTask(Actor[CommitTaskMessage]):
         context.after(0.0, SendCommand())
 
     async def receive(self, batch: Sequence[Envelope[CommitTaskMessage]]) -> None:
-        """One round; what failed is planned again."""
+        """One round; after a failure the next one is planned with a pause."""
         try:
             await self._round()
         except Conflict:
-            raise  # somebody else has the app: the next incarnation reads how it stands
+            raise  # another incarnation writes the record: restart and read it
         except (MetaError, ActorError, Refused) as error:
             self._retries.failed(str(error))
             self._plan()
@@ -115,74 +116,76 @@ class CommitTask(Actor[CommitTaskMessage]):
         attempt = self._attempt
         return {
             "app": self._app,
-            "batch": attempt.asked.batch,
+            "batch": attempt.commit.batch,
             "state": attempt.state.value,
-            "txns": len(attempt.asked.txns),
-            "left": len(attempt.left),
+            "txns": len(attempt.commit.txns),
+            "unanswered": len(attempt.unanswered),
             "failures": self._retries.failures,
         }
 
     async def _round(self) -> None:
-        """Say the word of this state to those who are left; record what comes of it."""
-        if self._unsent is None and not self._attempt.over:
+        """Send the command of this state to transactions without an answer; record the outcome."""
+        if self._unsent is None and not self._attempt.complete:
             await self._acquire_cut_lock()
             await self._send_commands()
-        if self._unsent is None and self._attempt.over:
+        if self._unsent is None and self._attempt.complete:
             self._unsent = await self._ended()
         if self._unsent is not None:
-            await self._tell(self._unsent)
+            await self._report(self._unsent)
             self._context.stop()
             return
         self._plan()
 
     async def _acquire_cut_lock(self) -> None:
-        """What may make something visible is not begun while a cut is taken.
+        """Hold the cut lock before anything can become visible.
 
-        Before the first prepare: what is prepared holds up broadcasts, which a cut may wait for.
+        Acquired before the first prepare, not before the commit: a prepared transaction blocks
+        broadcasts on its vchannel, and the cut that this commit would wait for may wait for one of
+        those broadcasts.
         """
         state = self._attempt.state
         if state is not CommitState.ABORTING and not self._cut_lock.held:
             await self._cut_lock.acquire(self._attempt.vchannels)
         elif state is CommitState.ABORTING and self._cut_lock.held:
-            self._cut_lock.release()  # nothing of it is visible
+            self._cut_lock.release()  # an aborted batch makes nothing visible
 
     async def _send_commands(self) -> None:
         before = self._attempt
-        txns = sorted(before.left)
-        outcomes = await self._parts.txns.send(COMMANDS[before.state], before.asked, txns)
+        txns = sorted(before.unanswered)
+        outcomes = await self._parts.txns.send(COMMANDS[before.state], before.commit, txns)
         after = advanced(before, outcomes)
         refusals = [it for it in outcomes.values() if isinstance(it, Refusal)]
-        if after.left == before.left and after.state is before.state and refusals:
+        if after.unanswered == before.unanswered and after.state is before.state and refusals:
             self._retries.failed(f"{len(refusals)} refused; the first: {refusals[0].cause}")
             if before.state is CommitState.PREPARING:
-                # A cut need not wait for a node that is away.
+                # Nothing is committed yet, so a cut need not wait for a node that is away.
                 self._cut_lock.release()
         else:
             self._retries.succeeded()
         waited_s = self._context.clock.monotonic_s() - self._began_s
         if after.state is CommitState.PREPARING and waited_s >= self._parts.timing.prepare_s:
-            cause = f"batch {before.asked.batch} could not be prepared within {waited_s:.0f} s"
+            cause = f"batch {before.commit.batch} could not be prepared within {waited_s:.0f} s"
             after = aborted(after, f"{cause}: {self._retries.error}; nothing of it is committed")
         await self._decide(after)
 
     async def _decide(self, after: CommitAttempt) -> None:
-        """A new state is durable before it holds."""
+        """Record a new state before acting on it: the write is the decision, see batch_commit."""
         if after.state is not self._attempt.state:
             known = replace(self._recorded.known, attempt=after)
             self._recorded = await self._parts.records.save(self._recorded, known)
             self._attempt = after
-            if not after.over:
-                await self._tell(CommitChanged(self._name, self._recorded))
+            if not after.complete:
+                await self._report(CommitChanged(self._name, self._recorded))
         self._attempt = after
 
     async def _ended(self) -> CommitChanged:
-        """Remember the batch, or that there was none."""
+        """Record the end of the attempt: the batch as done, or nothing after an abort."""
         attempt = self._attempt
         if attempt.lost:
             log.error(
-                "a damaged log has lost part of a batch",
+                "part of a committed batch is lost: its log is damaged",
                 app=self._app,
-                batch=attempt.asked.batch,
+                batch=attempt.commit.batch,
                 lost=[f"{it.txn_id} of {it.vchannel}" for it in attempt.lost],
             )
         known = replace(self._recorded.known, attempt=attempt)
@@ -194,8 +197,8 @@ class CommitTask(Actor[CommitTaskMessage]):
             recorded = await self._parts.records.save(self._recorded, after)
         return CommitChanged(self._name, recorded, ended=attempt)
 
-    async def _tell(self, news: CommitChanged) -> None:
-        """To whoever is the Committer now."""
+    async def _report(self, news: CommitChanged) -> None:
+        """Send to the current incarnation of the Committer."""
         committer = self._context.tree.find(self._parts.committer_path)
         await committer.send(news, deadline_s=self._parts.timing.tell_s)
 

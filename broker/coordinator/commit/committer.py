@@ -1,8 +1,8 @@
-"""Takes commits of batches: one at a time for each app, and remembers each app's newest batch.
+"""Takes batch commits: one at a time for each app, and remembers each app's newest batch.
 
-Owns who is answered what, and the first record of a commit; from then on the record is its task's,
-a CommitTask. Never says a word to a transaction. When this one dies all tasks go down with it, and
-its next incarnation goes on with what is recorded before it hears anybody.
+Writes the first record of a commit; from then on the record belongs to its CommitTask, which talks
+to the transactions. When the Committer dies its tasks are stopped too, and its next incarnation
+resumes what is recorded before it takes requests.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from broker.coordinator.commit.messages import (
     CommitChanged,
     CommitterMessage,
     CommitView,
-    ForgetSilent,
+    ForgetIdleApps,
     ListCommits,
     ResumeCommits,
 )
@@ -46,30 +46,30 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommitterLimits:
-    """How many apps are remembered, and for how long; how many commits are under way at once."""
+    """Bounds on remembered apps, on their age, and on commits in progress."""
 
     apps_max: int = 4096
     app_age_ms: int = 30 * 24 * 3600 * 1000
-    """An app that has committed nothing for so long is forgotten: it would begin anew. One of a
-    single run is so after ONE_RUN_MS, which costs nothing: nobody comes with its name again."""
+    """An app whose last commit is older is forgotten: its batch numbers start again. An app of a
+    single run is forgotten after ONE_RUN_MS: no later run uses its name."""
     under_way_max: int = 256
     callers_max: int = 64
-    """Of one commit."""
+    """Callers that wait for one commit."""
     forget_s: float = 300.0
 
 
 @dataclass(slots=True)
 class RunningCommit:
-    """A commit with a record, and who waits for it; `since_s` on the clock of this process."""
+    """A recorded commit in progress and its callers; `since_s` on this process's clock."""
 
-    asked: BatchCommit
+    commit: BatchCommit
     recorded: RecordedApp
     since_s: float
     task: str = ""
     callers: list[Envelope[CommitterMessage]] = field(default_factory=list)
 
     def reply(self, answer: BatchCommitted | Refused) -> None:
-        """Tell everybody who asked; a Refused is raised to them."""
+        """Answer all callers; a Refused is raised to them."""
         for caller in self.callers:
             if isinstance(answer, Refused):
                 caller.fail(answer)
@@ -79,7 +79,7 @@ class RunningCommit:
 
 
 class Committer(Actor[CommitterMessage]):
-    """See the module. `pchannels`: those of the cluster."""
+    """See the module. `pchannels`: all of the cluster."""
 
     _context: Context[CommitterMessage]
 
@@ -99,24 +99,24 @@ class Committer(Actor[CommitterMessage]):
         self._tasks = self._committed = 0
 
     async def started(self, context: Context[CommitterMessage]) -> None:
-        """Take back what is recorded; whoever asks is heard after that."""
+        """Load the records and report open commits to the cut lock, before the first request."""
         self._context = context
         for recorded in await self._parts.records.load():
             known = recorded.known
             self._apps[known.app] = recorded
             if known.attempt is not None:
                 self._under_way[known.app] = RunningCommit(
-                    known.attempt.asked, recorded, self._now_s()
+                    known.attempt.commit, recorded, self._now_s()
                 )
         await self._restore_cut_lock()
-        context.every(self._limits.forget_s, ForgetSilent())
+        context.every(self._limits.forget_s, ForgetIdleApps())
         context.after(0.0, ResumeCommits(tuple(self._under_way)))
 
     async def receive(self, batch: Sequence[Envelope[CommitterMessage]]) -> None:
         for envelope in batch:
             match envelope.message:
-                case CommitBatch(asked):
-                    await self._commit(asked, envelope)
+                case CommitBatch(commit):
+                    await self._commit(commit, envelope)
                 case CommitChanged() as moved:
                     self._moved(moved)
                 case ListCommits():
@@ -124,13 +124,13 @@ class Committer(Actor[CommitterMessage]):
                 case ResumeCommits(apps):
                     for app in apps:
                         await self._start_task(self._under_way[app])
-                case ForgetSilent():
+                case ForgetIdleApps():
                     await self._forget()
                 case _:
                     assert_never(envelope.message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """Apps, commits in each state, seconds of the oldest; batches committed since the start."""
+        """Apps, commits by state, age of the oldest, and batches committed since the start."""
         attempts = [it.recorded.known.attempt for it in self._under_way.values()]
         states = Counter([it.state for it in attempts if it is not None])
         ages_s = [self._now_s() - it.since_s for it in self._under_way.values()]
@@ -141,42 +141,42 @@ class Committer(Actor[CommitterMessage]):
             "committed": self._committed,
         }
 
-    # ---- beginning -----------------------------------------------------------------------------
+    # ---- starting a commit ---------------------------------------------------------------------
 
-    async def _commit(self, asked: BatchCommit, caller: Envelope[CommitterMessage]) -> None:
-        wrong = commit_problem(asked) or self._misplaced(asked)
+    async def _commit(self, commit: BatchCommit, caller: Envelope[CommitterMessage]) -> None:
+        wrong = commit_problem(commit) or self._misplaced(commit)
         if wrong:
             caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, wrong))
             return
-        recorded = self._apps.get(asked.app) or RecordedApp(AppRecord(asked.app))
-        verdict = answer_at_once(recorded.known, asked)
+        recorded = self._apps.get(commit.app) or RecordedApp(AppRecord(commit.app))
+        verdict = answer_at_once(recorded.known, commit)
         if isinstance(verdict, BatchCommitted):
             caller.reply(verdict)
         elif isinstance(verdict, Refusal):
             caller.fail(Refused(verdict.code, verdict.cause))
         elif recorded.known.attempt is not None:
-            self._join(self._under_way[asked.app], caller)
+            self._join(self._under_way[commit.app], caller)
         else:
-            await self._begin(asked, recorded, caller)
+            await self._begin(commit, recorded, caller)
 
     async def _begin(
-        self, asked: BatchCommit, recorded: RecordedApp, caller: Envelope[CommitterMessage]
+        self, commit: BatchCommit, recorded: RecordedApp, caller: Envelope[CommitterMessage]
     ) -> None:
-        full = self._full(asked.app)
+        full = self._full(commit.app)
         if full:
             caller.fail(Refused(StreamingCode.INNER, full))
             return
         try:
-            known = started(recorded.known, asked, self._context.random.getrandbits(63))
+            known = started(recorded.known, commit, self._context.random.getrandbits(63))
             recorded = await self._parts.records.save(recorded, known)
         except Conflict:
-            raise  # somebody else commits for our apps: the next incarnation reads how they stand
+            raise  # another Committer is at work: restart and read its records
         except MetaError as error:
             caller.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
             return
-        self._apps[asked.app] = recorded
-        under_way = self._under_way[asked.app] = RunningCommit(
-            asked, recorded, self._now_s(), callers=[caller]
+        self._apps[commit.app] = recorded
+        under_way = self._under_way[commit.app] = RunningCommit(
+            commit, recorded, self._now_s(), callers=[caller]
         )
         await self._start_task(under_way)
 
@@ -188,8 +188,8 @@ class Committer(Actor[CommitterMessage]):
         else:
             under_way.callers.append(caller)
 
-    def _misplaced(self, asked: BatchCommit) -> str:
-        for txn in asked.txns:
+    def _misplaced(self, commit: BatchCommit) -> str:
+        for txn in commit.txns:
             if pchannel_of(txn.vchannel) not in self._pchannels:
                 return f"vchannel {txn.vchannel!r} is on no pchannel of this cluster"
         return ""
@@ -197,19 +197,19 @@ class Committer(Actor[CommitterMessage]):
     def _full(self, app: str) -> str:
         limits = self._limits
         if len(self._under_way) >= limits.under_way_max:
-            return f"{limits.under_way_max} commits are under way; try again later"
+            return f"{limits.under_way_max} commits are in progress; try again later"
         if app not in self._apps and len(self._apps) >= limits.apps_max:
             return (
                 f"{limits.apps_max} apps are remembered already; use the same name in each run of a"
-                " job, or wait until silent ones are forgotten"
+                " job, or wait until idle ones are forgotten"
             )
         return ""
 
     async def _restore_cut_lock(self) -> None:
-        """No cut is taken before what is partly committed is so as a whole."""
+        """Report commits that may be half visible: no cut is granted before they are complete."""
         attempts = [it.recorded.known.attempt for it in self._under_way.values()]
         entries = {
-            it.asked.app: it.vchannels
+            it.commit.app: it.vchannels
             for it in attempts
             if it is not None and it.state is CommitState.COMMITTING
         }
@@ -233,7 +233,7 @@ class Committer(Actor[CommitterMessage]):
         except NotRunning as error:
             log.warning("commit waits for the store", app=recorded.known.app, error=str(error))
 
-    # ---- going on and finishing ----------------------------------------------------------------
+    # ---- progress and end ----------------------------------------------------------------------
 
     def _moved(self, moved: CommitChanged) -> None:
         known = moved.recorded.known
@@ -246,10 +246,10 @@ class Committer(Actor[CommitterMessage]):
                 ReleaseShared(COMMITS, known.app)
             )
             del self._under_way[known.app]
-            under_way.reply(_answer(under_way.asked, known, moved.ended))
+            under_way.reply(_answer(under_way.commit, known, moved.ended))
             if known.done is None:
                 del self._apps[known.app]
-            elif known.done.batch == under_way.asked.batch:
+            elif known.done.batch == under_way.commit.batch:
                 self._committed += 1
         elif known.attempt.refusal is not None:
             under_way.reply(_refused(known.attempt.refusal))
@@ -265,7 +265,7 @@ class Committer(Actor[CommitterMessage]):
         except Conflict:
             raise
         except MetaError as error:
-            log.warning("silent apps stay remembered", error=str(error))
+            log.warning("cannot forget idle apps", error=str(error))
             return
         for known in old:
             del self._apps[known.app]
@@ -283,9 +283,9 @@ class Committer(Actor[CommitterMessage]):
             return view
         return replace(
             view,
-            under_way=attempt.asked.batch,
+            under_way=attempt.commit.batch,
             state=attempt.state.value,
-            txns=len(attempt.asked.txns),
+            txns=len(attempt.commit.txns),
             age_ms=round(1000 * (self._now_s() - self._under_way[app].since_s)),
         )
 
@@ -294,18 +294,18 @@ class Committer(Actor[CommitterMessage]):
 
 
 def _answer(
-    asked: BatchCommit, known: AppRecord, ended: CommitAttempt | None
+    commit: BatchCommit, known: AppRecord, ended: CommitAttempt | None
 ) -> BatchCommitted | Refused:
-    if known.done is None or known.done.batch != asked.batch:
+    if known.done is None or known.done.batch != commit.batch:
         refusal = ended and ended.refusal
-        cause = f"nothing of batch {asked.batch} of app {asked.app!r} is committed"
+        cause = f"nothing of batch {commit.batch} of app {commit.app!r} is committed"
         return _refused(refusal or Refusal(StreamingCode.INNER, cause))
     if ended is not None and ended.lost:
         return _refused(
             Refusal(
                 StreamingCode.UNRECOVERABLE,
-                f"batch {asked.batch} is committed, but for {len(ended.lost)} transactions that a"
-                f" damaged log has lost, the first on {ended.lost[0].vchannel}",
+                f"batch {commit.batch} is committed except for {len(ended.lost)} transactions that"
+                f" a damaged log has lost, the first on {ended.lost[0].vchannel}",
             )
         )
     return known.outcome(already=False)

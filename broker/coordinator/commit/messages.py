@@ -1,6 +1,6 @@
-"""Everything the actors that commit batches can be told or asked. Owns the vocabulary only.
+"""The messages of Committer and CommitTask.
 
-For the edge: the requests of the Committer. Those that fail raise Refused.
+The edge sends CommitBatch and ListCommits. Requests that fail raise Refused.
 """
 
 from dataclasses import dataclass
@@ -15,24 +15,25 @@ from broker.model.stage import BatchCommit, BatchCommitted
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch(Request[BatchCommitted]):
-    """Commit the staged transactions of a batch as one, or answer that the batch is done already.
+    """Commit the staged transactions of a batch atomically; answered when all are committed.
 
-    May be asked again with the same transactions: it joins the commit that is under way. An caller
-    that leaves changes nothing. Refused: INVALID_ARGUMENT for what can never be committed, or is of
-    another stage; TRANSACTION_EXPIRED or INVALID_TRANSACTION_STATE when one of them has ended,
-    or all could not be prepared in time; RESOURCE_ACQUIRED while another commit of the app is under
-    way; INNER when it could not be recorded, or too much is under way; UNRECOVERABLE when a damaged
-    log has lost some of what was being committed. But for the last one, nothing is committed then.
+    A batch that is committed already is answered from its record. Repeatable: the same transactions
+    join the commit in progress; a caller that leaves changes nothing. Refused: INVALID_ARGUMENT for
+    an invalid request, or a transaction of another stage; TRANSACTION_EXPIRED or
+    INVALID_TRANSACTION_STATE when a transaction has ended, or all could not be prepared in time;
+    RESOURCE_ACQUIRED while another commit of the app is in progress; INNER when it could not be
+    recorded, or too many are in progress; UNRECOVERABLE when a damaged log lost part of a batch
+    that was being committed. After any refusal but the last, nothing is committed.
     """
 
-    asked: BatchCommit
+    commit: BatchCommit
 
 
 @dataclass(frozen=True, slots=True)
 class CommitView:
-    """One app, for people. `batch` -1: none took effect yet; `state` "": none is under way.
+    """One app, for people. `batch` -1: none is committed yet; `state` "": none is in progress.
 
-    `age_ms`: since when the one under way is, as far as this incarnation of the Committer knows.
+    `age_ms`: age of the commit in progress, counted from the start of this Committer at the most.
     """
 
     app: str
@@ -46,15 +47,15 @@ class CommitView:
 
 @dataclass(frozen=True, slots=True)
 class ListCommits(Request[tuple[CommitView, ...]]):
-    """Every app that is remembered, in the order of their names."""
+    """Every app that has a record, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitChanged:
-    """How a commit stands, told by its task: what is durable. Without an attempt it is over.
+    """The durable record of a commit, sent by its task. Without an attempt the commit has ended.
 
-    `task`: who tells; one that was restarted may be late, and tell of what others have brought to
-    an end. `ended`: the attempt as it was last, unless the task does not know.
+    `task`: the sender; a late message of an earlier task is ignored. `ended`: the final attempt,
+    unless the task does not know it.
     """
 
     task: str
@@ -64,24 +65,24 @@ class CommitChanged:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCommits:
-    """A timer, once: go on with the commits that were found in the store."""
+    """A timer, once: resume the commits that were found in the store."""
 
     apps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetSilent:
-    """A timer: forget apps that have been silent for long."""
+class ForgetIdleApps:
+    """A timer: forget apps that have been idle for long."""
 
 
-CommitterMessage = CommitBatch | ListCommits | CommitChanged | ResumeCommits | ForgetSilent
+CommitterMessage = CommitBatch | ListCommits | CommitChanged | ResumeCommits | ForgetIdleApps
 
-# ---- CommitTask: one for each commit under way -------------------------------------------------
+# ---- CommitTask: one for each commit in progress -----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SendCommand:
-    """A timer: tell those who have not answered yet."""
+    """A timer: send the command of the current state to the transactions without an answer."""
 
 
 CommitTaskMessage = SendCommand

@@ -1,7 +1,7 @@
-"""The committer's subtree, built from what it needs.
+"""The supervision tree of batch commits.
 
-The tasks stand before the Committer, so that it finds a place for them when it starts, and all go
-down together: what an app is answered and what its task does would else come apart.
+The task supervisor starts before the Committer, which puts tasks into it when it starts. All
+restart together: the answers of the Committer and the progress of its tasks must not diverge.
 """
 
 from collections.abc import Collection
@@ -20,12 +20,12 @@ COMMITS = "commits"
 TASKS = "tasks"
 COMMITTER = "committer"
 TASK_RESTARTS_MAX = 1000
-"""In a window of half a minute, over all commits: one that crashes must not end the others."""
+"""Restarts of all tasks in half a minute: one that keeps crashing must not end the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitsParts:
-    """What commits of batches stand on beside the store."""
+    """Dependencies of batch commits, beside the store."""
 
     txns: StagedTxns
     timing: CommitTiming = CommitTiming()
@@ -35,10 +35,7 @@ class CommitsParts:
 def commits_tree(
     store: MetaStore, parts: CommitsParts, pchannels: Collection[PChannelName], parent_path: str
 ) -> SupervisorSpec:
-    """The subtree `commits`, to be put under the supervisor at `parent_path`.
-
-    There the CutLock must stand before it.
-    """
+    """The subtree `commits` under `parent_path`, which must start the CutLock before it."""
     path = f"{parent_path}/{COMMITS}"
     of_tasks = CommitParts(
         records=CommitRecords(store),

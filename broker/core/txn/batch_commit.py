@@ -1,34 +1,34 @@
-"""The commit of one batch: a two-phase commit, as a value that every outcome moves on.
+"""Two-phase commit of one batch of staged transactions, as an immutable value.
 
-Owns the decisions: when all is prepared, when none of it may be committed, when it is over; and
-what an app that asks again is told. Never talks to anybody and never stores anything.
+Decides when all transactions are prepared, when the batch must abort and when the commit is
+complete; and what a repeated request is answered. No I/O: the caller sends the commands, collects
+the votes and stores the records.
 
-Why a batch is committed whole or not at all, and once, whoever is killed when:
-1. What is asked is recorded as PREPARING before any transaction is touched. So whoever has the
-   record knows every transaction that may have been prepared, and none is prepared that no record
-   names. A prepare that comes late, from an incarnation that is gone, finds its transaction ended
-   and is refused, or finds it still named by the record.
-2. A transaction that is prepared is so in its own log. It stays open over restarts and changes of
-   owner until its log has the word of the coordinator: neither time nor an exclusive message ends
-   it, and its client cannot.
-3. COMMITTING is recorded only when every transaction has answered that it is prepared: that write
-   is the commit. ABORTING is recorded, instead, before the first rollback. Each replaces exactly
-   PREPARING, by compare-and-set, so a batch gets one of them and nothing changes it any more.
-4. Under COMMITTING each transaction is told to commit until its log says that it has. By 2 it is
-   still prepared, or has committed: one that its log has forgotten is of the second kind, because
-   by 3 nobody rolled it back. So in the end all are committed; a repeat does nothing.
-5. Under ABORTING each is told to roll back until its log says that it has, or does not know it. So
-   in the end none is committed, and none stays prepared.
+Why a batch is committed whole or not at all, and once, whichever process is killed at any step:
+1. The request is recorded as PREPARING before any transaction is touched. So whoever has the record
+   knows every transaction that may be prepared, and none is prepared that no record names. A
+   prepare that arrives late, from an earlier incarnation, finds its transaction ended and is
+   refused, or finds it still named by the record.
+2. A vote is durable: a prepared transaction is recorded as such in its own log. It stays open over
+   restarts and changes of owner until its log has the coordinator's decision: neither its timeout
+   nor an exclusive message nor its client can end it.
+3. COMMITTING is recorded only after every transaction has voted to commit: that write is the
+   decision. ABORTING is recorded, instead, before the first rollback is sent. Each replaces exactly
+   PREPARING, by compare-and-set, so a batch gets one decision and nothing changes it afterwards.
+4. Under COMMITTING each transaction is sent the commit until its log says that it has committed.
+   By 2 it is still prepared, or has committed; one that its log has forgotten has committed,
+   because by 3 nobody rolled it back. So in the end all are committed; a repeat does nothing.
+5. Under ABORTING each is sent the rollback until its log says that it has rolled back, or does not
+   know it. So in the end none is committed, and none stays prepared.
 6. The app's record then names the batch as done, in the write that ends the commit. From then on
-   this batch, and every earlier one, is answered with that and touches nothing; what was staged for
-   it again is in flight, and is given up. Before that write the app has this one commit under way
-   and takes no other. So a batch takes effect once.
-7. A cut that splits no batch: a commit stands inside of the gate from before the first prepare,
-   and at the latest before COMMITTING is recorded, until all are committed; a new incarnation tells
-   the gate of it before any cut is taken. So between two commits of one batch no cut is taken.
-What this stands on: a log that keeps what it acknowledged. One that lost records by damage is
-reported as such; a transaction that lost its prepare by it is named in the answer (`lost`).
-Next: broker/coordinator/commit/commit_task.py
+   this batch, and every earlier one, is answered from the record and touches nothing; what was
+   staged for it again was never prepared, and is aborted. Before that write the app has this one
+   commit in progress and accepts no other. So a batch takes effect once.
+7. No cut splits a batch: a commit holds the cut lock, shared, from before the first prepare, or at
+   the latest before COMMITTING is recorded, until all are committed; a new incarnation reports it
+   to the lock before any cut is granted. So no cut is taken between two commits of one batch.
+The argument assumes a log that keeps what it acknowledged. A log that lost records by damage says
+so; a transaction that lost its prepare that way is named in the answer (`lost`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,15 +42,15 @@ from broker.model.message import Appended
 from broker.model.stage import ONE_RUN_PREFIX, BatchCommit, BatchCommitted, StagedTxn, TxnCommand
 
 TXNS_MAX: Final = 8192
-"""In one commit; a record of them has about half a megabyte."""
+"""Transactions of one commit; their record takes about half a megabyte."""
 TICKS_MAX: Final = 1024
-"""Of more vchannels than these it is not remembered where they were committed."""
+"""Commit ticks are remembered for batches on at most so many vchannels."""
 ONE_RUN_MS: Final = 3_600_000
-"""An app of one run is remembered no longer: for as long as that run may ask again."""
+"""How long an app of a single run is remembered: as long as that run may retry its commit."""
 
 
 class CommitState(Enum):
-    """Where the commit of a batch is."""
+    """The phase of a two-phase commit."""
 
     PREPARING = "preparing"
     COMMITTING = "committing"
@@ -62,27 +62,29 @@ COMMANDS: Final[Mapping[CommitState, TxnCommand]] = {
     CommitState.COMMITTING: TxnCommand.COMMIT,
     CommitState.ABORTING: TxnCommand.ABORT,
 }
-"""What each transaction is told in each state."""
+"""The command that each state sends to every transaction."""
 
-_GONE = StreamingCode.TRANSACTION_EXPIRED
-_WRONG = StreamingCode.INVALID_TRANSACTION_STATE
+_EXPIRED = StreamingCode.TRANSACTION_EXPIRED
+_WRONG_STATE = StreamingCode.INVALID_TRANSACTION_STATE
 FINAL: Final = frozenset(
-    {_GONE, _WRONG, StreamingCode.INVALID_ARGUMENT, StreamingCode.UNRECOVERABLE}
+    {_EXPIRED, _WRONG_STATE, StreamingCode.INVALID_ARGUMENT, StreamingCode.UNRECOVERABLE}
 )
-"""A transaction that is refused so would be refused so for ever; everything else is tried again."""
+"""Refusals that a retry cannot change; after any other refusal the command is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAttempt:
-    """A commit under way. `left`: who has not answered yet in this state; it is never stored.
+    """A commit in progress.
 
-    `token` tells it from an earlier one of the same transactions. `refusal`: why it is aborting.
-    `lost`: what a damaged log could not commit.
+    `unanswered`: transactions whose answer to the command of this state is missing; never stored.
+    `token` distinguishes it from an earlier attempt at the same transactions. `refusal`: why it
+    aborts. `unknown`: vchannels whose commit tick is no longer known. `lost`: transactions that a
+    damaged log could not commit.
     """
 
-    asked: BatchCommit
+    commit: BatchCommit
     state: CommitState
-    left: frozenset[StagedTxn]
+    unanswered: frozenset[StagedTxn]
     refusal: Refusal | None = None
     ticks: Mapping[VChannelName, TimeTick] = field(default_factory=dict)
     unknown: frozenset[VChannelName] = frozenset()
@@ -91,18 +93,18 @@ class CommitAttempt:
 
     @property
     def vchannels(self) -> tuple[VChannelName, ...]:
-        """Where it has something to commit, each once."""
-        return tuple(dict.fromkeys(it.vchannel for it in self.asked.txns))
+        """The vchannels it commits on, each once."""
+        return tuple(dict.fromkeys(it.vchannel for it in self.commit.txns))
 
     @property
-    def over(self) -> bool:
-        """Whether there is nothing left to do but to say so."""
-        return not self.left and self.state is not CommitState.PREPARING
+    def complete(self) -> bool:
+        """Whether every transaction has answered to the decision."""
+        return not self.unanswered and self.state is not CommitState.PREPARING
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """The newest batch of an app that took effect, and where. `done_ms`: when."""
+    """The newest committed batch of an app, with its commit ticks. `done_ms`: wall clock."""
 
     batch: int
     ticks: Mapping[VChannelName, TimeTick]
@@ -111,28 +113,30 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class AppRecord:
-    """What is remembered of one app: its newest batch, and the commit that is under way."""
+    """The record of one app: its newest committed batch, and the commit in progress."""
 
     app: str
     done: CommittedBatch | None = None
     attempt: CommitAttempt | None = None
 
     def outcome(self, *, already: bool) -> BatchCommitted:
-        """What is told of the newest batch."""
+        """The answer about the newest batch."""
         assert self.done is not None, self.app
         return BatchCommitted(self.app, self.done.batch, self.done.ticks, already)
 
 
-def commit_problem(asked: BatchCommit) -> str:
-    """Why such a commit can never be; empty when it can."""
-    if asked.problem:
-        return asked.problem
-    if len(asked.txns) > TXNS_MAX:
-        return f"{len(asked.txns)} staged transactions; at most {TXNS_MAX} can be committed as one"
+def commit_problem(commit: BatchCommit) -> str:
+    """What is wrong with a commit request; empty when it is valid."""
+    if commit.problem:
+        return commit.problem
+    if len(commit.txns) > TXNS_MAX:
+        return (
+            f"{len(commit.txns)} staged transactions; at most {TXNS_MAX} can be committed together"
+        )
     seen: set[tuple[VChannelName, int]] = set()
     attempts: dict[int, int] = {}
-    for txn in asked.txns:
-        problem = asked.stage(txn).problem
+    for txn in commit.txns:
+        problem = commit.stage(txn).problem
         if problem:
             return problem
         if (txn.vchannel, txn.txn_id) in seen:
@@ -141,114 +145,119 @@ def commit_problem(asked: BatchCommit) -> str:
         other = attempts.setdefault(txn.part, txn.attempt)
         if other != txn.attempt:
             pair = sorted((other, txn.attempt))
-            return f"part {txn.part} is there twice, of attempts {pair[0]} and {pair[1]}; keep one"
+            return f"part {txn.part} has transactions of attempts {pair[0]} and {pair[1]}; keep one"
     return ""
 
 
-def answer_at_once(known: AppRecord, asked: BatchCommit) -> BatchCommitted | Refusal | None:
-    """What to answer at once; None: it is begun, or it is the one that is under way."""
-    if known.done is not None and asked.batch <= known.done.batch:
+def answer_at_once(known: AppRecord, commit: BatchCommit) -> BatchCommitted | Refusal | None:
+    """The immediate answer to a commit request; None: start it, or join the attempt in progress."""
+    if known.done is not None and commit.batch <= known.done.batch:
         return known.outcome(already=True)
     attempt = known.attempt
     if attempt is None:
         return None
-    if attempt.asked.batch != asked.batch or set(attempt.asked.txns) != set(asked.txns):
-        other = "another commit" if attempt.asked.batch == asked.batch else "the commit"
+    if attempt.commit.batch != commit.batch or set(attempt.commit.txns) != set(commit.txns):
+        other = "another commit" if attempt.commit.batch == commit.batch else "the commit"
         return Refusal(
             StreamingCode.RESOURCE_ACQUIRED,
-            f"{other} of batch {attempt.asked.batch} of app {asked.app!r} is"
-            f" {attempt.state.value}; ask again when it is over",
+            f"{other} of batch {attempt.commit.batch} of app {commit.app!r} is"
+            f" {attempt.state.value}; try again when it has ended",
         )
     return attempt.refusal
 
 
-def started(known: AppRecord, asked: BatchCommit, token: int) -> AppRecord:
-    """The app with this commit, as it is recorded before anything is done."""
+def started(known: AppRecord, commit: BatchCommit, token: int) -> AppRecord:
+    """The record that has to be durable before the first prepare is sent."""
     assert known.attempt is None, known
-    left = frozenset(asked.txns)
-    return replace(known, attempt=CommitAttempt(asked, CommitState.PREPARING, left, token=token))
+    unanswered = frozenset(commit.txns)
+    return replace(
+        known, attempt=CommitAttempt(commit, CommitState.PREPARING, unanswered, token=token)
+    )
 
 
 def advanced(
     attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
 ) -> CommitAttempt:
-    """What transactions answered to the word of this state; it may bring the next state.
+    """The attempt after answers to the command of its state, possibly in the next state.
 
-    The next state holds when it is recorded, and not before.
+    The next state is in force once it is recorded, not before.
     """
     if attempt.state is CommitState.PREPARING:
-        return _heard_preparing(attempt, outcomes)
+        return _with_votes(attempt, outcomes)
     if attempt.state is CommitState.COMMITTING:
-        return _heard_committing(attempt, outcomes)
-    over = [it for it, outcome in outcomes.items() if _is_final(outcome)]
-    return replace(attempt, left=attempt.left.difference(over))
+        return _with_commits(attempt, outcomes)
+    answered = [it for it, outcome in outcomes.items() if _is_final(outcome)]
+    return replace(attempt, unanswered=attempt.unanswered.difference(answered))
 
 
 def aborted(attempt: CommitAttempt, cause: str) -> CommitAttempt:
-    """It could not be prepared in time; a decision to commit is never given up.
+    """The attempt, aborting because the prepares took too long.
 
-    What was staged is rolled back, so that asking again with the same would be of no use.
+    Only from PREPARING: a decision to commit is final. The refusal is TRANSACTION_EXPIRED: the
+    staged transactions are rolled back, so a retry with the same ones cannot succeed.
     """
     assert attempt.state is CommitState.PREPARING, attempt
-    return _aborting(attempt, Refusal(_GONE, cause))
+    return _aborting(attempt, Refusal(_EXPIRED, cause))
 
 
 def finished(known: AppRecord, now_ms: int) -> AppRecord | None:
-    """What is remembered when the attempt is over; None: nothing."""
+    """The record once the attempt is complete; None: delete it."""
     attempt = known.attempt
     assert attempt is not None, known
-    assert attempt.over, attempt
+    assert attempt.complete, attempt
     if attempt.state is CommitState.ABORTING:
         return None if known.done is None else replace(known, attempt=None)
-    told = {name: it for name, it in attempt.ticks.items() if name not in attempt.unknown}
-    ticks = told if len(told) <= TICKS_MAX else {}
-    return AppRecord(known.app, CommittedBatch(attempt.asked.batch, ticks, now_ms))
+    ticks = {name: it for name, it in attempt.ticks.items() if name not in attempt.unknown}
+    ticks = ticks if len(ticks) <= TICKS_MAX else {}
+    return AppRecord(known.app, CommittedBatch(attempt.commit.batch, ticks, now_ms))
 
 
 def expired_apps(apps: Sequence[AppRecord], now_ms: int, age_ms_max: int) -> tuple[AppRecord, ...]:
-    """The apps that have committed nothing for so long that they are forgotten."""
+    """The apps whose last commit is so old that they are forgotten."""
     idle = [it for it in apps if it.attempt is None and it.done is not None]
     return tuple(it for it in idle if it.done and now_ms - it.done.done_ms > _kept(it, age_ms_max))
 
 
 def _kept(known: AppRecord, age_ms_max: int) -> int:
-    """Each of them has a name of its own, so that many would leave no room for others."""
+    """Each run has an app name of its own; kept as long as others, they would fill the limit."""
     return min(age_ms_max, ONE_RUN_MS) if known.app.startswith(ONE_RUN_PREFIX) else age_ms_max
 
 
-def _heard_preparing(
+def _with_votes(
     attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
 ) -> CommitAttempt:
     for txn, outcome in outcomes.items():
         if isinstance(outcome, Refusal) and outcome.code in FINAL:
             where = f"transaction {txn.txn_id} of {txn.vchannel}"
-            cause = f"nothing of batch {attempt.asked.batch} is committed: {where} cannot be"
+            cause = f"nothing of batch {attempt.commit.batch} is committed: {where} refused"
             return _aborting(attempt, Refusal(outcome.code, f"{cause}: {outcome.cause}"))
     prepared = [txn for txn, outcome in outcomes.items() if isinstance(outcome, Appended)]
-    left = attempt.left.difference(prepared)
-    if left:
-        return replace(attempt, left=left)
-    return replace(attempt, state=CommitState.COMMITTING, left=frozenset(attempt.asked.txns))
+    unanswered = attempt.unanswered.difference(prepared)
+    if unanswered:
+        return replace(attempt, unanswered=unanswered)
+    return replace(attempt, state=CommitState.COMMITTING, unanswered=frozenset(attempt.commit.txns))
 
 
-def _heard_committing(
+def _with_commits(
     attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
 ) -> CommitAttempt:
     ticks, unknown, lost = dict(attempt.ticks), set(attempt.unknown), list(attempt.lost)
-    left = set(attempt.left)
+    unanswered = set(attempt.unanswered)
     for txn, outcome in outcomes.items():
         if isinstance(outcome, Appended):
             ticks[txn.vchannel] = max(outcome.tick, ticks.get(txn.vchannel, outcome.tick))
-        elif outcome.code is _GONE:  # it was committed so long ago that its log has forgotten it
+        elif outcome.code is _EXPIRED:
+            # It was prepared and nobody rolled it back, so it committed so long ago that its log
+            # has forgotten the outcome, and with it the tick.
             unknown.add(txn.vchannel)
         elif outcome.code in FINAL:
             lost.append(txn)
         else:
             continue
-        left.discard(txn)
+        unanswered.discard(txn)
     return replace(
         attempt,
-        left=frozenset(left),
+        unanswered=frozenset(unanswered),
         ticks=ticks,
         unknown=frozenset(unknown),
         lost=tuple(lost),
@@ -256,8 +265,8 @@ def _heard_committing(
 
 
 def _aborting(attempt: CommitAttempt, refusal: Refusal) -> CommitAttempt:
-    left = frozenset(attempt.asked.txns)
-    return replace(attempt, state=CommitState.ABORTING, left=left, refusal=refusal)
+    unanswered = frozenset(attempt.commit.txns)
+    return replace(attempt, state=CommitState.ABORTING, unanswered=unanswered, refusal=refusal)
 
 
 def _is_final(outcome: Appended | Refusal) -> bool:

@@ -53,10 +53,10 @@ async def test_who_refuses_a_call_as_a_whole_has_judged_no_message_of_it(
 async def test_a_commit_goes_on_after_a_refused_call_whatever_its_code(
     code: StreamingCode, state: CommitState
 ) -> None:
-    asked = BatchCommit("app", 3, (StagedTxn(V, TxnId(1), 0, 0),))
-    attempt = started(AppRecord("app"), asked, 1).attempt
+    commit = BatchCommit("app", 3, (StagedTxn(V, TxnId(1), 0, 0),))
+    attempt = started(AppRecord("app"), commit, 1).attempt
     assert attempt is not None
     owners = Node(Refusal(code, "no request came within 30 s"), each=False).owners
-    outcomes = await NodeStagedTxns(owners).send(TxnCommand.COMMIT, asked, asked.txns)
+    outcomes = await NodeStagedTxns(owners).send(TxnCommand.COMMIT, commit, commit.txns)
     before = replace(attempt, state=state)
     assert advanced(before, outcomes) == before

@@ -116,7 +116,8 @@ async def test_what_can_never_be_committed_is_refused_by_name(tmp_path: Path) ->
         await refused([part], "was staged for batch 5 of app 'job', not", app="other")
         await refused([], "the name of the app is empty", app="")
         await refused([], "at most 256", app="x" * 257)
-        await refused([part, replace(part, attempt=1, txns=((V[0], 9),))], "part 0 is there twice")
+        twice = [part, replace(part, attempt=1, txns=((V[0], 9),))]
+        await refused(twice, "part 0 has transactions of attempts 0 and 1")
         await refused([part, part], "is named twice")
         await refused([replace(part, txns=(("elsewhere_1v0", 9),))], "on no pchannel")
         await refused([replace(part, part=-1)], "part is -1")

@@ -114,11 +114,11 @@ class Cluster:
     store: FaultyStore
     logs: Logs
 
-    async def commit(self, asked: BatchCommit) -> BatchCommitted | StreamingCode:
+    async def commit(self, commit: BatchCommit) -> BatchCommitted | StreamingCode:
         """As a client asks: again, with the same, whenever that may help."""
         while True:
             try:
-                return await self.once(asked)
+                return await self.once(commit)
             except ActorError:
                 await anyio.sleep(0.01)
             except Refused as error:
@@ -127,9 +127,9 @@ class Cluster:
                     return error.refusal.code
                 await anyio.sleep(0.01)
 
-    async def once(self, asked: BatchCommit) -> BatchCommitted:
+    async def once(self, commit: BatchCommit) -> BatchCommitted:
         found: BatchCommitted = await self.system.find(COMMITTER).ask(
-            CommitBatch(asked), deadline_s=ANSWER_S
+            CommitBatch(commit), deadline_s=ANSWER_S
         )
         return found
 
@@ -236,7 +236,7 @@ def test_a_batch_that_cannot_be_prepared_in_time_is_rolled_back_and_the_app_goes
             assert (view.batch, view.under_way, view.state) == (-1, 1, "aborting")
             with pytest.raises(Refused, match="could not be prepared"):
                 await it.once(one)
-            with pytest.raises(Refused, match="ask again when it is over"):
+            with pytest.raises(Refused, match="try again when it has ended"):
                 await it.once(it.logs.stage(1, 1))
             it.logs.away.clear()
             assert isinstance(await it.commit(it.logs.stage(1, 2)), BatchCommitted)
@@ -324,7 +324,7 @@ def test_there_are_limits_to_apps_to_commits_and_to_who_waits() -> None:
             await anyio.sleep(0.1)
             with pytest.raises(Refused, match="callers wait for this commit already"):
                 await it.once(slow)
-            with pytest.raises(Refused, match="1 commits are under way"):
+            with pytest.raises(Refused, match="1 commits are in progress"):
                 await it.once(it.logs.stage(3, app="a"))
             it.logs.away.clear()
             await anyio.sleep(10)

@@ -65,14 +65,14 @@ def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed()
     preparing = attempt_of(started(NEW, ASKED, 1))
     assert (preparing.vchannels, preparing.token) == (V, 1)
     some = after(preparing, landed(), refused(INNER))
-    assert (some.state, some.left, some.over) == (PREPARING, frozenset(TXNS[1:]), False)
+    assert (some.state, some.unanswered, some.complete) == (PREPARING, frozenset(TXNS[1:]), False)
     committing = after(some, *[landed()] * 3)
-    assert (committing.state, committing.left) == (COMMITTING, frozenset(TXNS))
+    assert (committing.state, committing.unanswered) == (COMMITTING, frozenset(TXNS))
     some = after(committing, landed(20), refused(INNER), refused(GONE))
-    assert (some.left, some.over) == (frozenset(TXNS[1:2]), False)
-    over = advanced(some, {TXNS[1]: landed(30)})
-    assert over.over
-    remembered = finished(replace(NEW, attempt=over), 55)
+    assert (some.unanswered, some.complete) == (frozenset(TXNS[1:2]), False)
+    ended = advanced(some, {TXNS[1]: landed(30)})
+    assert ended.complete
+    remembered = finished(replace(NEW, attempt=ended), 55)
     assert remembered == AppRecord(
         "job", CommittedBatch(7, {V[0]: TimeTick(20), V[1]: TimeTick(30)}, 55)
     )
@@ -82,15 +82,15 @@ def test_it_is_committed_when_all_are_prepared_and_done_when_all_are_committed()
 @pytest.mark.parametrize("code", [GONE, WRONG, BAD, StreamingCode.UNRECOVERABLE])
 def test_one_that_cannot_be_prepared_aborts_all(code: StreamingCode) -> None:
     aborting = after(attempt_of(started(NEW, ASKED, 1)), landed(), refused(code))
-    assert (aborting.state, aborting.left) == (CommitState.ABORTING, frozenset(TXNS))
+    assert (aborting.state, aborting.unanswered) == (CommitState.ABORTING, frozenset(TXNS))
     assert aborting.refusal is not None
     assert aborting.refusal.code is code
     assert aborting.refusal.cause.startswith("nothing of batch 7 is committed: transaction 101 of")
     known = replace(NEW, attempt=aborting)
     assert answer_at_once(known, ASKED) == aborting.refusal
-    over = after(aborting, landed(), refused(GONE), refused(WRONG))
-    assert finished(replace(NEW, attempt=over), 5) is None
-    before = AppRecord("job", CommittedBatch(6, {}, 1), over)
+    ended = after(aborting, landed(), refused(GONE), refused(WRONG))
+    assert finished(replace(NEW, attempt=ended), 5) is None
+    before = AppRecord("job", CommittedBatch(6, {}, 1), ended)
     assert finished(before, 5) == replace(before, attempt=None)
 
 
@@ -98,24 +98,24 @@ def test_what_is_not_prepared_in_time_is_rolled_back_and_cannot_be_asked_for_aga
     aborting = aborted(attempt_of(started(NEW, ASKED, 1)), "too long")
     assert aborting.refusal == Refusal(GONE, "too long")
     still = after(aborting, refused(INNER), landed(), refused(INNER))
-    assert still.left == {TXNS[0], TXNS[2]}
+    assert still.unanswered == {TXNS[0], TXNS[2]}
 
 
 def test_what_a_damaged_log_has_lost_is_named() -> None:
     committing = after(attempt_of(started(NEW, ASKED, 1)), *[landed()] * 3)
-    over = after(committing, landed(), refused(WRONG), landed())
-    assert (over.over, over.lost) == (True, (TXNS[1],))
+    ended = after(committing, landed(), refused(WRONG), landed())
+    assert (ended.complete, ended.lost) == (True, (TXNS[1],))
 
 
 def test_of_very_many_vchannels_it_is_not_remembered_where_they_were_committed() -> None:
     many = {VChannelName(f"v{number}"): TimeTick(1) for number in range(TICKS_MAX + 1)}
-    over = CommitAttempt(ASKED, COMMITTING, frozenset(), ticks=many)
-    assert finished(replace(NEW, attempt=over), 5) == AppRecord("job", CommittedBatch(7, {}, 5))
+    ended = CommitAttempt(ASKED, COMMITTING, frozenset(), ticks=many)
+    assert finished(replace(NEW, attempt=ended), 5) == AppRecord("job", CommittedBatch(7, {}, 5))
 
 
 def test_an_empty_batch_is_a_batch() -> None:
     empty = attempt_of(started(NEW, BatchCommit("job", 7, ()), 1))
-    assert (empty.over, advanced(empty, {}).over) == (False, True)
+    assert (empty.complete, advanced(empty, {}).complete) == (False, True)
 
 
 def test_what_an_app_that_asks_is_told() -> None:
@@ -135,7 +135,7 @@ def test_what_an_app_that_asks_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("commit", "why"),
     [
         (BatchCommit("", 7, ()), "name of the app is empty"),
         (BatchCommit("a\n", 7, ()), "cannot be shown"),
@@ -144,12 +144,12 @@ def test_what_an_app_that_asks_is_told() -> None:
         (BatchCommit("job", 1 << 63, ()), "fit 63 bits"),
         (BatchCommit("job", 7, (txn(0, -1),)), "part is -1"),
         (BatchCommit("job", 7, (txn(0), txn(0))), "named twice"),
-        (BatchCommit("job", 7, (txn(0), txn(1, 0, 1))), "part 0 is there twice"),
+        (BatchCommit("job", 7, (txn(0), txn(1, 0, 1))), "part 0 has transactions of attempts 0"),
         (BatchCommit("job", 7, tuple(map(txn, range(TXNS_MAX + 1)))), "at most 8192"),
     ],
 )
-def test_what_can_never_be_is_refused(asked: BatchCommit, why: str) -> None:
-    assert why in commit_problem(asked)
+def test_what_can_never_be_is_refused(commit: BatchCommit, why: str) -> None:
+    assert why in commit_problem(commit)
     assert commit_problem(ASKED) == ""
 
 
@@ -234,7 +234,7 @@ class Coordinator:
         if self.attempt is None:
             return
         word, outcomes = COMMANDS[self.attempt.state], {}
-        for txn, fate in zip(sorted(self.attempt.left), fates, strict=False):
+        for txn, fate in zip(sorted(self.attempt.unanswered), fates, strict=False):
             if fate == "l":
                 self.late.append((word, txn))
             elif fate in "ha":
@@ -252,7 +252,7 @@ class Coordinator:
         if attempt.state is not self.attempt.state:
             self.record = known
         self.attempt = attempt
-        if attempt.over:
+        if attempt.complete:
             self.record = finished(known, 1) or NEW
             self.attempt = None
         if dies:
@@ -262,7 +262,7 @@ class Coordinator:
         """The next one knows the record, and nothing else."""
         found = self.record.attempt
         self.attempt = found and CommitAttempt(
-            found.asked, found.state, frozenset(found.asked.txns), found.refusal
+            found.commit, found.state, frozenset(found.commit.txns), found.refusal
         )
 
 
