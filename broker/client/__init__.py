@@ -6,8 +6,9 @@ async with connect("127.0.0.1:19531") as log:
         ...
 """
 
-from broker.client.append.batch_producer import Gathering, Ticket
+from broker.client.append.batch_producer import Gathering
 from broker.client.append.outbox import SendLimits
+from broker.client.append.outgoing_batch import Ticket
 from broker.client.batch import AppendedBatch, MessageBatch
 from broker.client.client import Client
 from broker.client.cluster.admin import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health

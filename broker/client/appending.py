@@ -11,8 +11,8 @@ from typing import Any, Unpack
 
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import split_rows
-from broker.client.append.batch_producer import Ticket
-from broker.client.append.outgoing_batch import shared_of
+from broker.client.append.outgoing_batch import Ticket
+from broker.client.append.prepare import batch_header
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards, Targets
 from broker.client.durability import Durability, level_of
@@ -113,7 +113,7 @@ class Appending(ABC):
         vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         within_s = deadline_s or self._deadlines.append_s
         plain = Message(b"", properties=properties)
-        shared = shared_of(vchannel, plain, within_s, level_of(durability))
+        shared = batch_header(vchannel, plain, within_s, level_of(durability))
         return await self._appends.batch(shared, payloads, keys)
 
     async def append_arrow(

@@ -1,1 +1,1 @@
-"""Appending: from the caller to one pchannel, and back with the acknowledgement."""
+"""Appending: from the program to one pchannel, and the acknowledgement back."""

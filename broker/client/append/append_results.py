@@ -1,27 +1,26 @@
-"""From what was offered to where it landed: waits for answers, and lets go of what is not wanted.
+"""Awaits the results of appends; abandons those whose caller was cancelled.
 
-It owns no state. A wait that is cancelled leaves its append behind, as one that nobody waits for.
-Next: broker/client/batch.py
+A cancelled wait does not take back an append that is in flight: it may be stored all the same.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from broker.client.append.batch_producer import Ticket
 from broker.client.append.outbox import PendingAppend
-from broker.client.append.producer import Waiter
+from broker.client.append.outgoing_batch import Ticket
+from broker.client.append.producer import AnswerFuture
 from broker.client.batch import AppendedBatch
 from broker.client.durability import word_of
 from broker.client.errors import AppendsFailed, TidemarkError
 from broker.client.message import Appended
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
-Offered = Ticket | tuple[VChannelName, PendingAppend[Waiter]]
-"""What a producer has taken in: a message of a batch, or something that is sent by itself."""
+Offered = Ticket | tuple[VChannelName, PendingAppend[AnswerFuture]]
+"""What a producer has taken: a message of a gathered batch, or something sent on its own."""
 
 
-async def landed(vchannel: VChannelName, pending: PendingAppend[Waiter]) -> Appended:
-    """Where it landed; raises what became of it instead."""
+async def result_of(vchannel: VChannelName, pending: PendingAppend[AnswerFuture]) -> Appended:
+    """The result of the append, of its first message for a batch; raises its error."""
     try:
         answer = await pending.waiter
     except asyncio.CancelledError:
@@ -36,28 +35,28 @@ async def landed(vchannel: VChannelName, pending: PendingAppend[Waiter]) -> Appe
     )
 
 
-def batch_of(first: Appended, count: int) -> AppendedBatch:
-    """So many messages, of which this is the first."""
-    return AppendedBatch(*first[:4], count, first.durability)
-
-
-async def landed_or_failed(offered: Offered | TidemarkError) -> Appended | TidemarkError:
+async def outcome_of(offered: Offered | TidemarkError) -> Appended | TidemarkError:
     """The same, with an error as a value."""
     if isinstance(offered, TidemarkError):
         return offered
     try:
-        return await (landed(*offered) if isinstance(offered, tuple) else offered)
+        return await (result_of(*offered) if isinstance(offered, tuple) else offered)
     except TidemarkError as error:
         return error
 
 
-def all_landed(
-    results: Sequence[Appended | TidemarkError], counts: Sequence[int]
+def batch_result(first: Appended, count: int) -> AppendedBatch:
+    """The result of a batch of `count` messages, from that of its first one."""
+    return AppendedBatch(*first[:4], count, first.durability)
+
+
+def batch_results(
+    outcomes: Sequence[Appended | TidemarkError], counts: Sequence[int]
 ) -> list[AppendedBatch]:
-    """Batches of so many messages. AppendsFailed when some failed; if all did, the first error."""
+    """The results of several batches. AppendsFailed when some failed, the first error if all."""
     batches = [
-        it if isinstance(it, TidemarkError) else batch_of(it, count)
-        for it, count in zip(results, counts, strict=True)
+        it if isinstance(it, TidemarkError) else batch_result(it, count)
+        for it, count in zip(outcomes, counts, strict=True)
     ]
     good = [it for it in batches if isinstance(it, AppendedBatch)]
     if len(good) == len(batches):
@@ -68,7 +67,7 @@ def all_landed(
 
 
 def abandon(offered: Iterable[Offered | TidemarkError]) -> None:
-    """Nobody waits for these any more: what is not sent yet never will be."""
+    """Nobody waits for these any more: those not sent yet are dropped."""
     for it in offered:
         if isinstance(it, tuple):
             it[1].abandoned = True

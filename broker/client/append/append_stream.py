@@ -1,52 +1,276 @@
-"""One Append stream of `tidemark.v1.Log`: batches out, answers in the same order.
+"""One stream of appends, from its handshake to its end: sends what the outbox has, reports answers.
 
-It owns the order alone: an answer carries no number, it belongs to the oldest batch without one.
-All else is as on a Produce stream.
-Next: broker/edge/tidemark/append_batches.py
+There are two kinds, which differ in their encoding alone: `ProduceCodec` for single messages over
+Milvus's Produce, `AppendCodec` for numbered batches over `tidemark.v1.Log/Append`. A stream never
+fails an append: what has no answer when the stream ends stays in the outbox.
 """
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
+from itertools import starmap
+from typing import Any, Protocol
 
-from broker.client.append.numbered_outbox import NumberedOutbox
-from broker.client.append.produce_stream import ProduceStream
-from broker.client.errors import ProtocolBroken
+import anyio
+
+from broker.client.append.outbox import Outbox
+from broker.client.errors import ConnectionLost, ProtocolBroken
+from broker.client.net.assignment_table import Location
+from broker.client.net.connection import Connection, Conversation
+from broker.client.net.control_messages import PRODUCE, PRODUCE_CLOSE, producer_metadata
+from broker.client.net.retry_rules import RetryVerdict
+from broker.client.net.until_first import until_first
 from schemas.batches import Landed, scan_append_response
-from schemas.encoding.frames import frame_head
-from schemas.wire import ProduceAnswer, Produced, ProduceFailed
+from schemas.encoding.frames import frame_head, frames
+from schemas.wire import (
+    Closed,
+    Created,
+    ProduceAnswer,
+    Produced,
+    ProduceFailed,
+    produce_request,
+    scan_produce_response,
+)
 
 APPEND = "/tidemark.v1.Log/Append"
 
+WRITE_BYTES_MAX = 256 * 1024
+"""Taken for one write. What is taken counts as in flight and cannot be taken back by its caller,
+so it should be little."""
+
+WRITE_S = 30.0
+DRAIN_S = 2.0
+"""How long answers are waited for on a stream that is to be replaced."""
+
+CLOSE_S = 0.5
+"""How long the server may take to end the stream after the goodbye."""
+
+Requests = list[tuple[int, bytes]]
+"""Request ids and encoded messages or batches."""
+
+
+class AnswerSink(Protocol):
+    """Receives what the server answers; no method waits."""
+
+    def produced(self, answer: Produced) -> None: ...
+
+    def refused(self, answer: ProduceFailed) -> RetryVerdict: ...
+
+    def batch_done(self, *, progress: bool) -> None:
+        """All answers that had arrived are reported; `progress` when one was a success."""
+        ...
+
+    def pause_s(self) -> float:
+        """How long to wait before the stream sends again what was refused for now."""
+        ...
+
+
+class StreamCodec(Protocol):
+    """The encoding of one stream; made anew for each stream."""
+
+    path: str
+    goodbye: bytes
+    """The framed message that closes the stream; empty: none is needed."""
+
+    def accepts(self, first: bytes) -> bool:
+        """Whether the first answer means that the server took the stream."""
+        ...
+
+    def framed(self, requests: Requests) -> bytes: ...
+
+    def answer(self, message: bytes, /) -> ProduceAnswer | None: ...
+
+
+class AppendStream:
+    """Use once: `run`, and `finish` or `abort` from outside.
+
+    Set `work` after putting something into the outbox.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        codec: StreamCodec,
+        outbox: Outbox[Any],
+        work: asyncio.Event,
+        answers: AnswerSink,
+    ) -> None:
+        self._location = location
+        self._codec = codec
+        self._outbox = outbox
+        self._work = work
+        self._answers = answers
+        self._finishing = False
+        self._aborted = False
+        self._replace_because: str | None = None
+        self._pause_s = 0.0
+        self._idle: Conversation | None = None
+        self._unwritten = b""
+
+    async def run(self, connection: Connection, *, open_s: float) -> None:
+        """From the handshake to the end; returns when it was finished or is to be replaced.
+
+        Raises any other reason for the end. Appends without an answer are in the outbox then.
+        """
+        metadata = producer_metadata(self._location.channel, self._location.node)
+        path = self._codec.path
+        async with connection.converse(path, metadata, deadline_s=open_s) as stream:
+            first, *more = await stream.read(open_s)
+            if not self._codec.accepts(first):
+                raise ProtocolBroken(f"{connection.address}: unexpected first message on {path}")
+            self._take(more)
+            await until_first(lambda: self._receive(stream), lambda: self._send(stream))
+
+    def finish(self) -> None:
+        """Send all that is in the outbox, await the answers, then close the stream."""
+        self._finishing = True
+        self._work.set()
+
+    def abort(self) -> None:
+        """End at once, because the server has fallen silent."""
+        self._aborted = True
+        self._work.set()
+
+    def send_at_once(self) -> bool:
+        """Send what the outbox has without waiting; False when not possible: set `work` then.
+
+        Fast path: a lone append need not wait a turn of the event loop for the sending task.
+        """
+        stream = self._idle
+        if stream is None or self._work.is_set() or self._aborted:
+            return False
+        if self._replace_because is not None or self._pause_s:
+            return False
+        room = stream.room_now()
+        if room <= 0 or not self._outbox.to_send:
+            return False
+        framed = self._codec.framed(self._outbox.take(min(room, WRITE_BYTES_MAX)))
+        if not stream.write_at_once(framed):
+            # One request may be larger than the room. It is in flight already, so the sending task
+            # must write it, in parts, before all else.
+            self._unwritten = framed
+            return False
+        return not self._outbox.to_send
+
+    async def _send(self, stream: Conversation) -> None:
+        outbox, work = self._outbox, self._work
+        while True:
+            if self._aborted:
+                raise ConnectionLost(f"{self._location.address} stopped answering")
+            if self._unwritten:
+                framed, self._unwritten = self._unwritten, b""
+                await stream.write(framed, WRITE_S)
+            if self._replace_because is not None:
+                return await self._drain()
+            if self._pause_s:
+                pause_s, self._pause_s = self._pause_s, 0.0
+                await anyio.sleep(pause_s)
+            elif outbox.to_send:
+                room = await stream.room()
+                requests = outbox.take(min(room, WRITE_BYTES_MAX))
+                await stream.write(self._codec.framed(requests), WRITE_S)
+            elif self._finishing and not outbox.in_flight:
+                return await self._say_goodbye(stream)
+            else:
+                work.clear()
+                self._idle = stream
+                try:
+                    await work.wait()
+                finally:
+                    self._idle = None
+
+    async def _drain(self) -> None:
+        """Wait for the answers in flight, mostly refusals; send nothing more."""
+        with anyio.move_on_after(DRAIN_S):
+            while self._outbox.in_flight:
+                self._work.clear()
+                await self._work.wait()
+
+    async def _say_goodbye(self, stream: Conversation) -> None:
+        with anyio.move_on_after(CLOSE_S):
+            if self._codec.goodbye:
+                await stream.write(self._codec.goodbye, CLOSE_S)
+            await stream.end()
+            await anyio.sleep_forever()  # until `_receive` sees the end of the stream
+
+    async def _receive(self, stream: Conversation) -> None:
+        # No deadline: silence is only wrong while an append waits, and each of those has its own.
+        while True:
+            self._take(await stream.read(None))
+
+    def _take(self, messages: list[bytes]) -> None:
+        answers = self._answers
+        progress = False
+        for answer in map(self._codec.answer, messages):
+            match answer:
+                case Produced():
+                    answers.produced(answer)
+                    progress = True
+                case ProduceFailed():
+                    self._react(answers.refused(answer), answer)
+                case Closed() | Created() | None:
+                    pass
+        answers.batch_done(progress=progress)
+        if self._finishing or self._replace_because is not None or self._pause_s:
+            self._work.set()
+
+    def _react(self, verdict: RetryVerdict, answer: ProduceFailed) -> None:
+        match verdict:
+            case RetryVerdict.AGAIN:
+                self._pause_s = self._pause_s or self._answers.pause_s()
+            case RetryVerdict.REOPEN | RetryVerdict.REROUTE:
+                self._replace_because = answer.cause
+            case RetryVerdict.SURFACE:
+                pass
+
+
+class ProduceCodec:
+    """Single messages. Each answer carries the id of its request."""
+
+    path = PRODUCE
+    goodbye = PRODUCE_CLOSE
+    answer = staticmethod(scan_produce_response)
+
+    def accepts(self, first: bytes) -> bool:
+        return isinstance(scan_produce_response(first), Created)
+
+    def framed(self, requests: Requests) -> bytes:
+        return frames(starmap(produce_request, requests))
+
 
 class BatchFailed(ProduceFailed):
-    """A batch was refused; `expected_sequence` counts when its number was."""
+    """A batch was refused; `expected_sequence` counts when the reason is its number."""
 
     expected_sequence: int = 0
 
 
-class AppendStream(ProduceStream):
-    """Use once, as a ProduceStream."""
+class AppendCodec:
+    """Numbered batches. Answers carry no id: each belongs to the oldest batch without an answer."""
 
     path = APPEND
     goodbye = b""
-    _sent: deque[int]
 
-    def _accepts(self, first: bytes) -> bool:
-        self._sent = deque()
+    def __init__(self, address: str, stamp_of: Callable[[int], bytes]) -> None:
+        """`stamp_of`: the encoded number of a batch in flight, by its request id."""
+        self._address = address
+        self._stamp_of = stamp_of
+        self._sent: deque[int] = deque()
+
+    def accepts(self, first: bytes) -> bool:
         return not first
 
-    def _framed(self, requests: list[tuple[int, bytes]]) -> bytes:
-        assert isinstance(self._outbox, NumberedOutbox)
+    def framed(self, requests: Requests) -> bytes:
         parts: list[bytes] = []
         for request_id, request in requests:
             self._sent.append(request_id)
-            stamp = self._outbox.stamp_of(request_id)
+            stamp = self._stamp_of(request_id)
             parts += (frame_head(len(stamp) + len(request)), stamp, request)
         return b"".join(parts)
 
-    def _answer(self, message: bytes) -> ProduceAnswer | None:
+    def answer(self, message: bytes, /) -> ProduceAnswer | None:
         answer = scan_append_response(message)
         if answer is None or not self._sent:
-            raise ProtocolBroken(f"{self._location.address}: an answer to no batch")
+            raise ProtocolBroken(f"{self._address}: an answer came without a batch in flight")
         request_id = self._sent.popleft()
         if isinstance(answer, Landed):
             place = answer.message_id, answer.tick, answer.last_confirmed_id

@@ -1,9 +1,8 @@
-"""From messages to acknowledgements: finds the producer, waits for the answer.
+"""Appends messages and batches: chooses the producer, waits for the answers.
 
-It owns the producers of each pchannel that was ever appended to: one that gathers batches, for
-plain messages, and one that sends single messages as Milvus does, for the steps of transactions and
-for what means something to the log itself.
-Next: broker/client/append/batch_producer.py
+Each pchannel that is appended to has up to two producers: one that gathers plain messages into
+batches, and one that sends single messages as Milvus does, for the steps of transactions and for
+all else that means something to the log itself.
 """
 
 import asyncio
@@ -15,16 +14,16 @@ from anyio.abc import TaskGroup
 from broker.client.append.append_results import (
     Offered,
     abandon,
-    all_landed,
-    batch_of,
-    landed,
-    landed_or_failed,
+    batch_result,
+    batch_results,
+    outcome_of,
+    result_of,
 )
-from broker.client.append.batch_producer import BatchHeader, BatchProducer, Gathering, Ticket
-from broker.client.append.by_pchannel import ByPChannel
-from broker.client.append.outbox import SendLimits
-from broker.client.append.outgoing_batch import Ready, check_batch, is_plain, ready, shared_of
-from broker.client.append.producer import Producer
+from broker.client.append.batch_producer import BatchProducer, Gathering
+from broker.client.append.outbox import Outbox, SendLimits
+from broker.client.append.outgoing_batch import BatchHeader, Ticket
+from broker.client.append.prepare import Prepared, batch_header, check_batch, is_plain, prepare
+from broker.client.append.producer import Producer, ProducerPool
 from broker.client.append.txn_appends import TxnAppends
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
@@ -35,7 +34,7 @@ from broker.model.ids import PChannelName, VChannelName
 
 
 class Appends:
-    """What one client appends."""
+    """All appends of one client."""
 
     def __init__(
         self,
@@ -50,46 +49,48 @@ class Appends:
         self._now_s = asyncio.get_running_loop().time
 
         def single(name: PChannelName) -> Producer:
-            return Producer(name, network, limits, resend=resend)
+            return Producer(name, network, Outbox(limits), resend=resend)
 
         def batches(name: PChannelName) -> BatchProducer:
             new_name = network.new_name
             return BatchProducer(name, network, limits, gathering, new_name, resend=resend)
 
-        self._single = ByPChannel(single, tasks)
-        self._batches = ByPChannel(batches, tasks)
+        self._single = ProducerPool(single, tasks)
+        self._batches = ProducerPool(batches, tasks)
         self.of_txns = TxnAppends(self._single, self._batches, self._now_s, gathering.bytes_max)
 
     async def one(
         self, shards: Shards, message: Message, deadline_s: float, level: int = 0
     ) -> Appended:
-        """Append one message, to the shard of its key."""
+        """Append one message, to the shard of its key; returns when it is acknowledged."""
         vchannel = shards.choose(message.key)
-        offered = await self._offer(ready(message, vchannel, deadline_s, level), deadline_s)
-        return await (landed(*offered) if isinstance(offered, tuple) else offered)
+        offered = await self._offer(prepare(message, vchannel, deadline_s, level), deadline_s)
+        return await (result_of(*offered) if isinstance(offered, tuple) else offered)
 
     def soon(
         self, shards: Shards, message: Message, deadline_s: float, level: int
     ) -> Awaitable[Ticket]:
-        """Take one plain message in, when there is room for it: to be awaited at once."""
+        """Queue one plain message once there is room; the caller must await this at once."""
         if not is_plain(message):
-            raise BadTarget(f"a message of type {message.type} is appended by itself: use append")
+            raise BadTarget(
+                f"a message of type {message.type} cannot be part of a batch: use append"
+            )
         vchannel = shards.choose(message.key)
-        shared = shared_of(vchannel, message, deadline_s, level)
-        return self._gather(message, shared, deadline_s)
+        header = batch_header(vchannel, message, deadline_s, level)
+        return self._gather(message, header, deadline_s)
 
     async def batch(
-        self, shared: BatchHeader, payloads: Sequence[bytes], keys: Sequence[Key | None] | None
+        self, header: BatchHeader, payloads: Sequence[bytes], keys: Sequence[Key | None] | None
     ) -> AppendedBatch:
         """Append all as one batch."""
         check_batch(payloads, keys)
         given = [None if key is None else key_bytes(key) for key in keys or [None] * len(payloads)]
-        producer = self._batches.of(shared.vchannel)
-        deadline_at_s = self._now_s() + shared.deadline_s
+        producer = self._batches.of(header.vchannel)
+        deadline_at_s = self._now_s() + header.deadline_s
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
-        pending = producer.offer_batch(shared, payloads, given, deadline_at_s)
-        return batch_of(await landed(shared.vchannel, pending), len(payloads))
+        pending = producer.offer_batch(header, payloads, given, deadline_at_s)
+        return batch_result(await result_of(header.vchannel, pending), len(payloads))
 
     async def rows(
         self,
@@ -101,9 +102,8 @@ class Appends:
     ) -> list[AppendedBatch]:
         """Append batches of Arrow rows, each a number of rows and its body; wait for all.
 
-        `txn`: the transaction that the rows are bodies of.
-        When some failed and others did not: AppendsFailed; when none landed: the first error. What
-        comes after a piece that cannot be made or sent is not tried.
+        `txn`: the transaction that the rows are bodies of. Raises AppendsFailed when some failed,
+        the first error when all did. Pieces after one that cannot be made or sent are not tried.
         """
         deadline_at_s = self._now_s() + deadline_s
         offered: list[Offered | TidemarkError] = []
@@ -113,38 +113,38 @@ class Appends:
                 for vchannel, count, body in pieces:
                     counts.append(count)
                     plain = Message(b"", properties=properties)
-                    shared = shared_of(vchannel, plain, deadline_s, level, txn)
+                    header = batch_header(vchannel, plain, deadline_s, level, txn)
                     producer = self._batches.of(vchannel)
                     if not producer.has_room:
                         await producer.wait_for_room(deadline_at_s)
-                    pending = producer.offer_rows(shared, body, count, deadline_at_s)
+                    pending = producer.offer_rows(header, body, count, deadline_at_s)
                     offered.append((vchannel, pending))
             except TidemarkError as error:
                 offered.append(error)
                 counts = [*counts, 0][: len(offered)]
-            results = [await landed_or_failed(it) for it in offered]
+            results = [await outcome_of(it) for it in offered]
         except asyncio.CancelledError:
             abandon(offered)
             raise
-        return all_landed(results, counts)
+        return batch_results(results, counts)
 
-    async def _gather(self, message: Message, shared: BatchHeader, deadline_s: float) -> Ticket:
-        producer = self._batches.of(shared.vchannel)
+    async def _gather(self, message: Message, header: BatchHeader, deadline_s: float) -> Ticket:
+        producer = self._batches.of(header.vchannel)
         if not producer.has_room:
             await producer.wait_for_room(self._now_s() + deadline_s)
-        return producer.gather(shared, message)
+        return producer.gather(header, message)
 
     async def many(
         self, shards: Shards, messages: Iterable[Message], deadline_s: float
     ) -> list[Appended]:
-        """Append all, wait for all, give the results in order; AppendsFailed when any failed."""
-        work = [ready(it, shards.choose(it.key), deadline_s) for it in messages]
+        """Append all and wait for all; results in order. AppendsFailed when any failed."""
+        work = [prepare(it, shards.choose(it.key), deadline_s) for it in messages]
         offered: list[Offered | TidemarkError] = []
         try:
             for each in work:
                 result = await self._offer_or_fail(each, deadline_s)
                 offered.append(result)
-            results = [await landed_or_failed(it) for it in offered]
+            results = [await outcome_of(it) for it in offered]
         except asyncio.CancelledError:
             abandon(offered)
             raise
@@ -154,7 +154,7 @@ class Appends:
         return good
 
     async def finish(self, deadline_s: float) -> None:
-        """Take nothing more in, and wait for the answers that are still on their way."""
+        """Refuse further appends, and wait for the answers of those in flight."""
         producers = [*self._single.all(), *self._batches.all()]
         for producer in producers:
             producer.close()
@@ -162,14 +162,14 @@ class Appends:
             for producer in producers:
                 await producer.ended.wait()
 
-    async def _offer(self, work: Ready, deadline_s: float) -> Offered:
+    async def _offer(self, work: Prepared, deadline_s: float) -> Offered:
         message, vchannel, how = work
         if isinstance(how, BatchHeader):
             return await self._gather(message, how, deadline_s)
         producer = self._single.of(vchannel)
         return vchannel, await producer.offer_when_room(how, self._now_s() + deadline_s)
 
-    async def _offer_or_fail(self, work: Ready, deadline_s: float) -> Offered | TidemarkError:
+    async def _offer_or_fail(self, work: Prepared, deadline_s: float) -> Offered | TidemarkError:
         try:
             return await self._offer(work, deadline_s)
         except TidemarkError as error:

@@ -1,31 +1,40 @@
-"""The appends of one pchannel between the caller and the answer: what waits, what is on its way.
+"""The unacknowledged appends of one pchannel: those that wait, and those in flight.
 
-Pure: no sockets, no clock, no futures. It owns the order of sending, the request ids, the limits,
-and the knowledge of whether an append may have been written. Every append that was offered leaves
-exactly once: answered, refused, expired, lost, or abandoned by its caller.
-Next: broker/client/append/producer.py
+Pure: no sockets, no clock, no futures. It decides the order of sending and what is sent again, and
+it knows whether an append may have been written. Every append that was offered leaves exactly
+once: answered, refused, expired, lost, or abandoned by its caller.
+
+What may be sent again. A refusal that means "not stored" may always be. After a lost stream, or a
+refusal that leaves it open whether the append was stored, a repeat may store it twice; the caller
+chooses with `resend`. Batches are safe to repeat: they carry a producer name and a sequence number
+(as with Kafka's idempotent producer), by which the server recognises a repeat.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from broker.client.net.retry_rules import RetryVerdict, append_verdict, may_be_written
 from broker.model.failure import StreamingCode
+from schemas.batches import stamp
 
 W = TypeVar("W")
 W_co = TypeVar("W_co", covariant=True)
 
 UNBOUNDED = 1 << 62
+NUMBERED_IN_FLIGHT_MAX = 16
+"""Numbered batches in flight; a server remembers at least so many of each producer, and would not
+recognise the repeat of an older one."""
 
 
 class PendingAppend(Generic[W_co]):
-    """One append. `waiter` belongs to the shell; the outbox hands it back and never looks at it.
+    """One append: a single message, or a batch of `count` messages.
 
-    `unanswered` says that it may have been written: a stream broke while the append was on it, or
-    the server could not tell. One that is to be written `once` is never sent again after that.
-    A batch of `count` messages is one append; its `stamp` is its number, once it has one.
+    `waiter` belongs to the caller; the outbox only returns it. `unanswered`: it may have been
+    written, because a stream broke while the append was in flight, or the server could not tell.
+    With `once` it is never sent again after that. `number`: the producer name and sequence number
+    of a batch, from its first sending on.
     """
 
     __slots__ = (
@@ -33,10 +42,10 @@ class PendingAppend(Generic[W_co]):
         "count",
         "deadline_s",
         "message",
+        "number",
         "once",
         "order",
         "refusal",
-        "stamp",
         "unanswered",
         "waiter",
     )
@@ -49,7 +58,7 @@ class PendingAppend(Generic[W_co]):
         self.waiter = waiter
         self.once = once
         self.count = count
-        self.stamp: tuple[str, int] | None = None
+        self.number: tuple[str, int] | None = None
         self.order = 0
         self.abandoned = False
         self.unanswered = False
@@ -58,7 +67,7 @@ class PendingAppend(Generic[W_co]):
 
 @dataclass(frozen=True, slots=True)
 class Expired(Generic[W_co]):
-    """An append whose time ran out; `maybe_written` when a send of it was never answered."""
+    """An append whose deadline passed; `maybe_written` when it was sent and never answered."""
 
     pending: PendingAppend[W_co]
     maybe_written: bool
@@ -66,19 +75,44 @@ class Expired(Generic[W_co]):
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
-    """How much one client may have waiting on one pchannel before `append` itself waits."""
+    """How much one client may have unacknowledged on one pchannel before `append` waits."""
 
     appends_max: int = 8192
     bytes_max: int = 64 * 1024 * 1024
 
 
-class Outbox(Generic[W]):
-    """All appends of one pchannel that have no answer yet."""
+class SequenceNumbers:
+    """Gives each batch of one producer its name and sequence number.
 
-    def __init__(self, limits: SendLimits, in_flight_max: int = UNBOUNDED) -> None:
-        """`in_flight_max`: so many may be on their way, beside the limits on all there are."""
+    A batch keeps its number on every stream, so that the server recognises a repeat. It gets
+    another number, under another name, only when it is certain that it was never stored.
+    """
+
+    def __init__(self, new_name: Callable[[], str]) -> None:
+        """`new_name` returns names that no producer ever had."""
+        self._new_name = new_name
+        self._name = new_name()
+        self._next = 0
+
+    def number(self, pending: PendingAppend[object]) -> None:
+        """Number a batch that has no number yet."""
+        if pending.number is None:
+            pending.number = self._name, self._next
+            self._next += pending.count
+
+    def retire(self, name: str) -> None:
+        """Number under a new name from here on, unless `name` was replaced already."""
+        if name == self._name:
+            self._name, self._next = self._new_name(), 0
+
+
+class Outbox(Generic[W]):
+    """All unacknowledged appends of one pchannel; of batches with `numbers`."""
+
+    def __init__(self, limits: SendLimits, numbers: SequenceNumbers | None = None) -> None:
         self._limits = limits
-        self._in_flight_max = in_flight_max
+        self._numbers = numbers
+        self._in_flight_max = UNBOUNDED if numbers is None else NUMBERED_IN_FLIGHT_MAX
         self._offered = 0
         self._last_request_id = 0
         self._returned: list[PendingAppend[W]] = []
@@ -90,10 +124,15 @@ class Outbox(Generic[W]):
         return len(self._queued) + len(self._returned) + len(self._in_flight)
 
     def __iter__(self) -> Iterator[PendingAppend[W]]:
-        """Those not sent first, then those on their way."""
+        """Those not sent, then those in flight."""
         yield from self._returned
         yield from self._queued
         yield from self._in_flight.values()
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it holds batches with sequence numbers, not single messages."""
+        return self._numbers is not None
 
     @property
     def has_room(self) -> bool:
@@ -101,12 +140,12 @@ class Outbox(Generic[W]):
 
     @property
     def room(self) -> int:
-        """How many more appends may come in, as far as their number goes."""
+        """How many more appends the limits allow; `bytes_max` counts as all or nothing."""
         return self._limits.appends_max - len(self) if self.has_room else 0
 
     @property
     def to_send(self) -> bool:
-        """Whether something waits to be sent, and may be."""
+        """Whether an append waits that may be sent now."""
         waits = bool(self._queued or self._returned)
         return waits and len(self._in_flight) < self._in_flight_max
 
@@ -116,24 +155,25 @@ class Outbox(Generic[W]):
 
     @property
     def messages(self) -> int:
-        """Those of all batches."""
+        """The number of messages in all batches."""
         return sum([pending.count for pending in self])
 
     def offer(self, pending: PendingAppend[W]) -> None:
-        """Take one append in; it goes out after all that were offered before."""
+        """Queue an append; it is sent after all that were offered before it."""
         self._offered += 1
         pending.order = self._offered
         self._queued.append(pending)
         self.bytes_held += len(pending.message)
 
     def take(self, bytes_max: int) -> list[tuple[int, bytes]]:
-        """Request ids and messages to send now: up to `bytes_max` bytes, but one at least.
+        """Request ids and messages to send now: up to `bytes_max` bytes, but at least one.
 
-        What is taken is on its way. Those whose callers left before sending are dropped here.
+        They count as in flight from here on. Abandoned appends are dropped instead.
         """
         self._put_returned_first()
         taken: list[tuple[int, bytes]] = []
-        queued, in_flight, request_id = self._queued, self._in_flight, self._last_request_id
+        queued, in_flight, numbers = self._queued, self._in_flight, self._numbers
+        request_id = self._last_request_id
         while queued and bytes_max > 0 and len(in_flight) < self._in_flight_max:
             pending = queued.popleft()
             size = len(pending.message)
@@ -142,13 +182,15 @@ class Outbox(Generic[W]):
                 continue
             request_id += 1
             in_flight[request_id] = pending
-            taken.append((request_id, self._as_sent(pending)))
+            if numbers is not None:
+                numbers.number(pending)
+            taken.append((request_id, pending.message))
             bytes_max -= size
         self._last_request_id = request_id
         return taken
 
     def answered(self, request_id: int) -> PendingAppend[W] | None:
-        """The append this answer belongs to; None when nobody waits for it any more."""
+        """Remove and return the append of this answer; None when it has left already."""
         pending = self._in_flight.pop(request_id, None)
         if pending is not None:
             self.bytes_held -= len(pending.message)
@@ -159,8 +201,8 @@ class Outbox(Generic[W]):
     ) -> tuple[RetryVerdict, PendingAppend[W]] | None:
         """What to do about a refusal. All but SURFACE stay here, to be sent again in order.
 
-        Without `resend` one that may have been written does not stay either: it is `unanswered`
-        then, and to be failed. None when nobody waits for the answer any more.
+        Without `resend` an append that may have been written leaves too: it is `unanswered` then,
+        and the caller fails it. None when the append has left already.
         """
         pending = self.answered(request_id)
         if pending is None:
@@ -175,10 +217,10 @@ class Outbox(Generic[W]):
         return verdict, pending
 
     def stream_lost(self, *, resend: bool) -> list[PendingAppend[W]]:
-        """The stream ended. Whatever was on it may have been written or not.
+        """The stream ended: each append in flight may have been written or not.
 
-        With `resend` it is sent again, before all that was never sent, so an append can be written
-        twice; without, it is given back here to be failed.
+        With `resend` they stay, to be sent again before all that was never sent; a single message
+        may be stored twice then. Returns those that left, for the caller to fail.
         """
         lost = list(self._in_flight.values())
         self._in_flight.clear()
@@ -190,7 +232,7 @@ class Outbox(Generic[W]):
         return [pending for pending in lost if pending.once or not resend]
 
     def expire(self, now_s: float) -> tuple[list[Expired[W]], float | None]:
-        """Remove what has run out of time; also the earliest deadline among the rest."""
+        """Remove the appends whose deadline has passed; also the earliest deadline of the rest."""
         sent = [(key, it) for key, it in self._in_flight.items() if it.deadline_s <= now_s]
         for request_id, _ in sent:
             del self._in_flight[request_id]
@@ -205,17 +247,41 @@ class Outbox(Generic[W]):
         return expired, min((it.deadline_s for it in self), default=None)
 
     def clear(self) -> list[Expired[W]]:
-        """Everything out, as if all time had run out: the client closes."""
+        """Remove everything, as if all deadlines had passed."""
         return self.expire(float("inf"))[0]
 
-    def _as_sent(self, pending: PendingAppend[W]) -> bytes:
-        return pending.message
+    def out_of_sequence(self, request_id: int, expected: int) -> PendingAppend[W] | None:
+        """The server refused the number of a batch and expects `expected` (0: does not know us).
+
+        The batch stays here, to be sent under another name, when that cannot store it twice: it
+        was never sent before, or the server expects this number or an earlier one, so it has not
+        stored the batch. Otherwise returns it, for the caller to fail as unknown.
+        """
+        pending = self.answered(request_id)
+        if pending is None:
+            return None
+        assert pending.number is not None, "it was sent"
+        assert self._numbers is not None, "only numbered batches are refused so"
+        name, sequence = pending.number
+        if pending.unanswered and not 0 < expected <= sequence:
+            return pending
+        self._numbers.retire(name)
+        pending.number = None
+        self._return(pending)
+        return None
+
+    def stamp_of(self, request_id: int) -> bytes:
+        """The encoded number of a batch in flight, which goes in front of its request."""
+        number = self._in_flight[request_id].number
+        assert number is not None, "it was sent"
+        return stamp(*number)
 
     def _return(self, pending: PendingAppend[W]) -> None:
         self._returned.append(pending)
         self.bytes_held += len(pending.message)
 
     def _put_returned_first(self) -> None:
+        # Refusals come in any order; what was offered first must be sent first all the same.
         if self._returned:
             self._returned.sort(key=lambda pending: pending.order)
             self._queued.extendleft(reversed(self._returned))

@@ -1,99 +1,148 @@
-"""In which form a message goes to a server: in a batch with others, or by itself as in Milvus.
+"""A batch on the client's side: its messages with their tickets, and its encoding.
 
-Pure. It owns what is checked of an append before anything of it is sent.
-Next: broker/client/append/appends.py
+Each message has a ticket, a future of its own, because a task that is cancelled cancels the future
+it awaits, and that must not be the future of the whole batch.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+import asyncio
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from broker.client.append.batch_producer import BatchHeader, encode_properties
-from broker.client.errors import BadTarget, InvalidArgument, MessageTooLarge
-from broker.client.message import Key, Message, check_payload, encode, own_properties, unsendable
-from broker.model.ids import VChannelName
-from broker.model.message import MessageType
-from schemas.properties.keys import TXN
+from broker.client.durability import word_of
+from broker.client.errors import TidemarkError
+from broker.client.message import Appended
+from broker.model.ids import MessageId, TimeTick, VChannelName
+from schemas.batches import ScannedBatch, append_request, shared_properties
+from schemas.packing import pack
+from schemas.wire import Produced
 
-BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
-BATCH_MESSAGES_MAX = 16_384
-MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
-"""A larger frame would end the stream of everybody; the server's own limit for one is lower."""
-
-Ready = tuple[Message, VChannelName, BatchHeader | bytes]
-"""A message that was checked: what it shares with others in a batch, or its own encoding."""
+Ticket = asyncio.Future[Appended]
 
 
-def ready(
-    message: Message, vchannel: VChannelName, deadline_s: float, level: int = 0, txn: str = ""
-) -> Ready:
-    """How it goes. Raises InvalidArgument, MessageTooLarge, and what `encode` does.
+class BatchHeader(NamedTuple):
+    """What the messages of a batch have in common: messages with equal headers are gathered."""
 
-    `level`: how safe it is to be when it is answered; what goes by itself is synced always, and so
-    is what belongs to a transaction, `txn`.
-    """
-    reason = unsendable(message)
-    if reason:
-        raise InvalidArgument(reason)
-    if is_plain(message):
-        return message, vchannel, shared_of(vchannel, message, deadline_s, level, txn)
-    return message, vchannel, encoded(message, vchannel, txn)
+    vchannel: VChannelName
+    type: int
+    properties: bytes
+    deadline_s: float
+    durability: int = 0
 
 
-def is_plain(message: Message) -> bool:
-    """Whether it may come in a batch: it means nothing to the log itself."""
-    return (
-        message.type in BATCHED_TYPES
-        and message.version == 1
-        and not message.header
-        and not message.barrier_time_tick
+@dataclass(slots=True)
+class OutgoingBatch:
+    """Messages that are still being gathered; `linger` is the timer that sends them."""
+
+    deadline_at_s: float
+    payloads: list[bytes] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    tickets: list[Ticket] = field(default_factory=list)
+    size_bytes: int = 0
+    linger: asyncio.TimerHandle | None = None
+
+    def drop_cancelled(self) -> None:
+        """Remove the messages whose tickets were cancelled."""
+        kept = [at for at, ticket in enumerate(self.tickets) if not ticket.done()]
+        if len(kept) < len(self.tickets):
+            self.payloads = [self.payloads[at] for at in kept]
+            self.keys = [self.keys[at] for at in kept]
+            self.tickets = [self.tickets[at] for at in kept]
+
+
+class BatchTickets:
+    """Stands for all tickets of a batch that was sent: each gets its own result or error."""
+
+    __slots__ = ("_all_done", "_tickets", "_vchannel")
+
+    def __init__(
+        self,
+        vchannel: VChannelName,
+        tickets: Sequence[Ticket],
+        all_done: Callable[[int], None],
+    ) -> None:
+        """`all_done` is called with the number of tickets once all of them are done."""
+        self._vchannel = vchannel
+        self._tickets = tickets
+        self._all_done = all_done
+
+    def done(self) -> bool:
+        return not self._tickets
+
+    def set_result(self, answer: Produced) -> None:
+        try:
+            places = message_results(self._vchannel, answer, len(self._tickets))
+        except TidemarkError as error:
+            return self.set_exception(error)
+        for ticket, place in zip(self._tickets, places, strict=True):
+            if not ticket.done():
+                ticket.set_result(place)
+        self._end()
+        return None
+
+    def set_exception(self, error: BaseException) -> None:
+        for ticket in self._tickets:
+            if not ticket.done():
+                # A copy for each: `raise` adds the traceback of each caller to the exception.
+                own = copy.copy(error)
+                own.__cause__ = error.__cause__
+                ticket.set_exception(own)
+        self._end()
+
+    def _end(self) -> None:
+        count, self._tickets = len(self._tickets), ()
+        self._all_done(count)
+
+
+def encode_batch(
+    header: BatchHeader,
+    payloads: Sequence[bytes],
+    keys: Sequence[bytes | None],
+    codec: int,
+    pack_bytes_min: int,
+) -> bytes:
+    """The AppendRequest without its sequence number, which is decided when it is sent."""
+    sizes = tuple(map(len, payloads))
+    key_sizes: tuple[int, ...] = ()
+    key_body = b""
+    if keys.count(None) < len(keys):
+        key_sizes = tuple([0 if key is None else len(key) + 1 for key in keys])
+        key_body = b"".join([key for key in keys if key is not None])
+    body: Sequence[bytes] = payloads
+    if sum(sizes) < pack_bytes_min:
+        codec = 0
+    if codec:
+        body = [pack(codec, b"".join(payloads))]
+    batch = ScannedBatch(
+        vchannel=header.vchannel,
+        sizes=sizes,
+        properties=header.properties,
+        type=header.type,
+        durability=header.durability,
+        codec=codec,
+        key_sizes=key_sizes,
+        keys=key_body,
     )
+    return append_request(batch, body)
 
 
-def shared_of(
-    vchannel: VChannelName, message: Message, deadline_s: float, level: int = 0, txn: str = ""
-) -> BatchHeader:
-    """What a plain message has in common with others in its batch. Raises as `ready`.
-
-    A server that does not know batches of transactions refuses the property that names one, as it
-    does all reserved names; so nothing of a transaction is ever appended outside of it.
-    """
-    _check_size(len(message.payload))
-    properties = message.properties
-    own = encode_properties(own_properties(properties)) if properties else b""
-    own = _named(txn) + own if txn else own
-    return BatchHeader(vchannel, int(message.type), own, deadline_s, level)
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The properties that all messages of a batch share."""
+    return shared_properties(properties.items()) if properties else b""
 
 
-@lru_cache(maxsize=1024)
-def _named(txn: str) -> bytes:
-    return encode_properties({TXN.key: txn})
-
-
-def check_batch(payloads: Sequence[bytes], keys: Sequence[Key | None] | None) -> None:
-    """Raises TypeError, MessageTooLarge, and BadTarget for keys that are not one for each."""
-    for payload in payloads:
-        check_payload(payload)
-    if not 0 < len(payloads) <= BATCH_MESSAGES_MAX:
-        raise MessageTooLarge(
-            f"a batch of {len(payloads)} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
+def message_results(vchannel: VChannelName, answer: Produced, count: int) -> list[Appended]:
+    """The result of each message of a batch: their ids and ticks follow one by one."""
+    first, tick, confirmed = answer.message_id, answer.tick, answer.last_confirmed_id
+    itself, durability = confirmed == first, word_of(answer.durability)
+    return [
+        Appended(
+            vchannel,
+            MessageId(first + at),
+            TimeTick(tick + at),
+            MessageId(first + at if itself else confirmed),
+            durability,
         )
-    if keys is not None and len(keys) != len(payloads):
-        raise BadTarget(f"{len(keys)} keys for {len(payloads)} messages; give None for no key")
-    _check_size(sum(map(len, payloads)))
-
-
-def _check_size(size: int) -> None:
-    if size > MESSAGE_BYTES_MAX:
-        raise MessageTooLarge(
-            f"{size} bytes to append together; the client sends at most {MESSAGE_BYTES_MAX}"
-        )
-
-
-def encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:
-    """A message that goes by itself. Raises MessageTooLarge, and what `encode` does."""
-    made = encode(message, vchannel, txn)
-    if len(made) > MESSAGE_BYTES_MAX:
-        raise MessageTooLarge(
-            f"a message of {len(made)} bytes; the client sends at most {MESSAGE_BYTES_MAX}"
-        )
-    return made
+        for at in range(count)
+    ]

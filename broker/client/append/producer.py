@@ -1,20 +1,26 @@
-"""One pchannel's producer: keeps a Produce stream open, and each append alive until its answer.
+"""One pchannel's producer: keeps a stream open, and each append alive until its answer.
 
-It owns the reopening of the stream and the futures of the callers; what to send, to repeat and to
-give up is decided in `outbox.py`. It never looks into a message.
-Next: broker/client/append/produce_stream.py
-
-Why futures and one timer: a task or a cancel scope for each append would cost more than the append.
+It reopens the stream and completes the futures of the callers; what to send, to repeat and to fail
+is decided in `outbox.py`. Callers wait on futures, and one timer serves all deadlines: a task or a
+cancel scope for each append would cost more than the append.
 """
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 import anyio
+from anyio.abc import TaskGroup
 
-from broker.client.append.outbox import Expired, Outbox, PendingAppend, SendLimits
-from broker.client.append.produce_stream import AnswerSink, ProduceStream
+from broker.client.append.append_stream import (
+    AnswerSink,
+    AppendCodec,
+    AppendStream,
+    BatchFailed,
+    ProduceCodec,
+)
+from broker.client.append.outbox import Expired, Outbox, PendingAppend
 from broker.client.errors import (
     BadTarget,
     ClosedClient,
@@ -29,22 +35,23 @@ from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.network import Network
 from broker.client.net.retry_rules import RetryVerdict, is_wrong_node
 from broker.client.net.until_first import until_first
+from broker.core.naming import pchannel_of
 from broker.model.channel import PChannel
 from broker.model.failure import StreamingCode
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, VChannelName
 from schemas.wire import Produced, ProduceFailed
 
 SILENCE_S = 5.0
-"""A stream on which an append expired, and nothing came for so long, is given up."""
+"""A stream on which an append expired, and nothing came for so long, is aborted."""
 
 MOVED_S = 2.0
 """How long answers and refusals are waited for from an owner that has been replaced."""
 
-Waiter = asyncio.Future[Produced]
+AnswerFuture = asyncio.Future[Produced]
 
 
-class Asker(Protocol):
-    """Who is told what became of an append: a `Waiter`, or whoever stands for many."""
+class Waiter(Protocol):
+    """Gets the answer of an append or its error: an `AnswerFuture`, or what stands for several."""
 
     def done(self) -> bool: ...
 
@@ -54,28 +61,30 @@ class Asker(Protocol):
 
 
 class Producer(AnswerSink):
-    """Appends to one pchannel. `run` must run in a task for as long as anything is offered."""
+    """Appends to one pchannel. `run` must run in a task for as long as anything is offered.
+
+    Sends single messages over Milvus's Produce, or numbered batches, as the outbox has it.
+    """
 
     def __init__(
-        self, name: PChannelName, network: Network, limits: SendLimits, *, resend: bool
+        self, name: PChannelName, network: Network, outbox: Outbox[Waiter], *, resend: bool
     ) -> None:
         self._name = name
         self._network = network
         self._resend = resend
         self._loop = asyncio.get_running_loop()
-        self._limits = limits
-        self._outbox = self._new_outbox()
+        self._outbox = outbox
         self._work = asyncio.Event()
         self._for_room: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._stream: ProduceStream | None = None
+        self._stream: AppendStream | None = None
         self._location: Location | None = None
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._answered_s = 0.0
         self._closing = False
         self._last_error: TidemarkError | None = None
         self.ended = anyio.Event()
-        """`run` is over, and nobody waits any more."""
+        """`run` is over, and every caller has its answer."""
 
     @property
     def has_room(self) -> bool:
@@ -84,11 +93,11 @@ class Producer(AnswerSink):
 
     def offer(
         self, message: bytes, deadline_at_s: float, *, once: bool = False
-    ) -> PendingAppend[Waiter]:
-        """Take one encoded message in; its waiter gets the answer or the error.
+    ) -> PendingAppend[AnswerFuture]:
+        """Queue one encoded message; its waiter gets the answer or the error.
 
-        `once`: rather fail it than send it again when it may have been written. `deadline_at_s` is
-        a time of the loop's clock. Set `abandoned` when nobody waits any more.
+        `once`: fail it instead of sending it again when it may have been written. `deadline_at_s`
+        is a time of the event loop's clock. A caller that stops waiting sets `abandoned`.
         """
         if self._closing:
             raise ClosedClient("the client is closed")
@@ -96,25 +105,28 @@ class Producer(AnswerSink):
 
     async def offer_when_room(
         self, message: bytes, deadline_at_s: float, *, once: bool = False
-    ) -> PendingAppend[Waiter]:
-        """The same, after a wait when there is no room. Raises DeadlineExceeded."""
+    ) -> PendingAppend[AnswerFuture]:
+        """The same, after waiting for room. Raises DeadlineExceeded."""
         if not self.has_room:
             await self.wait_for_room(deadline_at_s)
         return self.offer(message, deadline_at_s, once=once)
 
-    def _put(self, pending: PendingAppend[Waiter]) -> PendingAppend[Waiter]:
+    def _put(self, pending: PendingAppend[AnswerFuture]) -> PendingAppend[AnswerFuture]:
         self._queue(pending)
         self._work.set()
         return pending
 
-    def _queue(self, pending: PendingAppend[Asker]) -> None:
-        """Take it in without a word to the stream."""
+    def _queue(self, pending: PendingAppend[Waiter]) -> None:
+        """Queue it without waking the stream."""
         self._outbox.offer(pending)
         if self._timer is None or pending.deadline_s < self._timer.when():
             self._arm(pending.deadline_s)
 
     async def wait_for_room(self, deadline_at_s: float) -> None:
-        """Until the limits allow one more append; DeadlineExceeded when they never do."""
+        """Return when the limits allow one more append; DeadlineExceeded when they do not.
+
+        This is the back-pressure on appends.
+        """
         try:
             async with asyncio.timeout_at(deadline_at_s):
                 while self._room() <= 0:
@@ -123,18 +135,19 @@ class Producer(AnswerSink):
                     await turn
         except TimeoutError:
             raise DeadlineExceeded(
-                f"{self._name}: {len(self._outbox)} appends wait already{self._because()}"
+                f"{self._name}: {len(self._outbox)} appends are unacknowledged, no room for"
+                f" more within the deadline{self._because()}"
             ) from self._last_error
 
     def close(self) -> None:
-        """Take nothing more in; `run` returns once everything is answered."""
+        """Refuse further appends; `run` returns once everything is answered."""
         self._closing = True
         self._work.set()
         if self._stream is not None:
             self._stream.finish()
 
     async def run(self) -> None:
-        """Serves until closed or cancelled; then everybody who still waits is answered."""
+        """Serve until closed or cancelled; then fail every append that has no answer."""
         try:
             while await self._wait_for_work():
                 await self._serve()
@@ -150,7 +163,7 @@ class Producer(AnswerSink):
             self.ended.set()
 
     async def _wait_for_work(self) -> bool:
-        """False when there is none and none will come."""
+        """False when closed and nothing is left to send."""
         while not self._outbox.to_send:
             if self._closing:
                 return False
@@ -172,10 +185,11 @@ class Producer(AnswerSink):
             connection = self._network.connection(location.address)
             await until_first(
                 lambda: stream.run(connection, open_s=self._network.open_s),
-                lambda: self._left_behind(location.channel),
+                lambda: self._until_moved(location.channel),
             )
         except BadTarget as error:
-            self._refuse_all(error)
+            for expired in self._outbox.clear():
+                self._fail(expired, error)
         except TidemarkError as error:
             self._last_error = error
             if self._location and isinstance(error, ServerRefusal) and is_wrong_node(error.code):
@@ -188,22 +202,25 @@ class Producer(AnswerSink):
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
 
-    async def _left_behind(self, channel: PChannel) -> None:
-        """Until somebody else serves it, and a while: who stands still closes no stream."""
+    async def _until_moved(self, channel: PChannel) -> None:
+        """Return some time after another node took the channel over.
+
+        A node that hangs does not close its streams, so the client must leave them.
+        """
         await self._network.assignments.until_newer(channel)
         await anyio.sleep(MOVED_S)
 
     def _room(self) -> int:
-        """How many more appends may come in, as far as their number goes."""
+        """How many more appends the limits allow."""
         return self._outbox.room
 
-    def _new_outbox(self) -> Outbox[Asker]:
-        return Outbox(self._limits)
+    def _new_stream(self, location: Location) -> AppendStream:
+        outbox = self._outbox
+        numbered = outbox.is_numbered
+        codec = AppendCodec(location.address, outbox.stamp_of) if numbered else ProduceCodec()
+        return AppendStream(location, codec, outbox, self._work, self)
 
-    def _new_stream(self, location: Location) -> ProduceStream:
-        return ProduceStream(location, self._outbox, self._work, self)
-
-    # ---- what the stream tells ------------------------------------------------------------------
+    # ---- answers of the stream ------------------------------------------------------------------
 
     def produced(self, answer: Produced) -> None:
         pending = self._outbox.answered(answer.request_id)
@@ -212,6 +229,8 @@ class Producer(AnswerSink):
 
     def refused(self, answer: ProduceFailed) -> RetryVerdict:
         error = refusal(answer.code, answer.cause)
+        if isinstance(answer, BatchFailed) and error.code is StreamingCode.INVALID_REQUEST_SEQ:
+            return self._out_of_sequence(answer, error)
         found = self._outbox.refused(
             answer.request_id, error.code, answer.cause, resend=self._resend
         )
@@ -228,6 +247,14 @@ class Producer(AnswerSink):
             pending.waiter.set_exception(error)
         return verdict
 
+    def _out_of_sequence(self, answer: BatchFailed, error: TidemarkError) -> RetryVerdict:
+        self._last_error = error
+        unknown = self._outbox.out_of_sequence(answer.request_id, answer.expected_sequence)
+        if unknown is not None:
+            self._fail(Expired(unknown, maybe_written=True), None)
+        self._work.set()
+        return RetryVerdict.SURFACE
+
     def batch_done(self, *, progress: bool) -> None:
         self._answered_s = self._loop.time()
         if progress:
@@ -239,7 +266,7 @@ class Producer(AnswerSink):
         self._backoff = self._backoff.failed()
         return self._backoff.delay_s(self._network.spread.random())
 
-    # ---- time -----------------------------------------------------------------------------------
+    # ---- deadlines ------------------------------------------------------------------------------
 
     def _arm(self, deadline_at_s: float) -> None:
         if self._timer is not None:
@@ -256,11 +283,11 @@ class Producer(AnswerSink):
             self._fail(it, None)
         silent = now_s - self._answered_s > SILENCE_S
         if self._stream is not None and silent and any(it.maybe_written for it in expired):
-            self._stream.give_up()
+            self._stream.abort()
         self._admit_waiters()
 
     def _admit_waiters(self) -> None:
-        """Wake those who wait for room, first come first served; they look again themselves."""
+        """Wake callers that wait for room, first come first served; each checks again."""
         room = len(self._for_room) if self._closing else self._room()
         while self._for_room and room > 0:
             turn = self._for_room.popleft()
@@ -268,11 +295,7 @@ class Producer(AnswerSink):
                 turn.set_result(None)
                 room -= 1
 
-    def _refuse_all(self, error: TidemarkError) -> None:
-        for expired in self._outbox.clear():
-            self._fail(expired, error)
-
-    def _fail(self, expired: Expired[Asker], error: TidemarkError | None) -> None:
+    def _fail(self, expired: Expired[Waiter], error: TidemarkError | None) -> None:
         waiter = expired.pending.waiter
         if waiter.done():
             return
@@ -283,7 +306,7 @@ class Producer(AnswerSink):
             )
         waiter.set_exception(error or self._too_late(expired.pending))
 
-    def _too_late(self, pending: PendingAppend[Asker]) -> TidemarkError:
+    def _too_late(self, pending: PendingAppend[Waiter]) -> TidemarkError:
         cause: TidemarkError | None = self._last_error
         if pending.refusal is not None:
             code, text = pending.refusal
@@ -296,3 +319,33 @@ class Producer(AnswerSink):
 
     def _because(self) -> str:
         return f"; last error: {self._last_error}" if self._last_error else ""
+
+
+P = TypeVar("P", bound=Producer)
+
+
+class ProducerPool(Generic[P]):
+    """The producers of one kind, by pchannel; each is made and started when first needed."""
+
+    def __init__(self, make: Callable[[PChannelName], P], tasks: TaskGroup) -> None:
+        self._make = make
+        self._tasks = tasks
+        self._by_vchannel: dict[VChannelName, P] = {}
+        self._by_pchannel: dict[PChannelName, P] = {}
+
+    def of(self, vchannel: VChannelName) -> P:
+        """The producer for the pchannel of this vchannel."""
+        return self._by_vchannel.get(vchannel) or self._made(vchannel)
+
+    def all(self) -> list[P]:
+        """Those that were made."""
+        return list(self._by_pchannel.values())
+
+    def _made(self, vchannel: VChannelName) -> P:
+        name = pchannel_of(vchannel)
+        producer = self._by_pchannel.get(name)
+        if producer is None:
+            producer = self._by_pchannel[name] = self._make(name)
+            self._tasks.start_soon(producer.run)
+        self._by_vchannel[vchannel] = producer
+        return producer

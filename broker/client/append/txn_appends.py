@@ -1,32 +1,31 @@
-"""What transactions append: their begins and ends one by one, their bodies in batches where it may.
+"""Appends of transactions: begins and ends one by one, bodies in batches where possible.
 
-It owns the form that each body goes in, and the order of those that are given together. Batches are
-numbered, so one whose answer was lost is sent again and stored once; a body that goes by itself is
-sent once, and its outcome may stay unknown.
-Next: broker/client/append/outgoing_batch.py
+Bodies that are given together keep their order. Batches are numbered, so one whose answer was lost
+is sent again and stored once. A body that goes on its own has no number and is sent once, so its
+outcome may stay unknown.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from broker.client.append.append_results import Offered, abandon, landed, landed_or_failed
-from broker.client.append.batch_producer import BatchHeader, BatchProducer, landings
-from broker.client.append.by_pchannel import ByPChannel
+from broker.client.append.append_results import Offered, abandon, outcome_of, result_of
+from broker.client.append.batch_producer import BatchProducer
 from broker.client.append.outbox import PendingAppend
-from broker.client.append.outgoing_batch import Ready, encoded, ready
-from broker.client.append.producer import Producer, Waiter
+from broker.client.append.outgoing_batch import BatchHeader, message_results
+from broker.client.append.prepare import Prepared, encoded, prepare
+from broker.client.append.producer import AnswerFuture, Producer, ProducerPool
 from broker.client.errors import OutcomeUnknown, TidemarkError, TransactionExpired
 from broker.client.message import Appended, Message, key_bytes
 from broker.model.ids import VChannelName
 
 BODIES_MAX = 4096
-"""In one batch that is made of single bodies; a program's own may be larger."""
+"""In one batch made of single bodies; a batch that the program made may be larger."""
 
 
 @dataclass(slots=True)
 class _Piece:
-    """Bodies that follow each other and go out together, or one that goes by itself."""
+    """Consecutive bodies that go in one batch, or a single body that goes on its own."""
 
     how: BatchHeader | bytes
     payloads: list[bytes] = field(default_factory=list)
@@ -39,8 +38,8 @@ class TxnAppends:
 
     def __init__(
         self,
-        single: ByPChannel[Producer],
-        batches: ByPChannel[BatchProducer],
+        single: ProducerPool[Producer],
+        batches: ProducerPool[BatchProducer],
         now_s: Callable[[], float],
         batch_bytes_max: int,
     ) -> None:
@@ -58,31 +57,31 @@ class TxnAppends:
         *,
         commits: bool = False,
     ) -> tuple[Appended, bytes]:
-        """A begin or an end of a transaction, and the transaction as the server names it.
+        """Append a begin or an end; returns its result and the transaction's context.
 
-        `commits`: it is the end that counts. A server that does not know the transaction any more
-        when it is sent again may have forgotten it because the first one was heard: OutcomeUnknown.
+        `commits`: it is the commit. When a repeated commit is refused because the transaction is
+        unknown, the first one may have committed it and its answer was lost: OutcomeUnknown.
         """
         frame = encoded(message, vchannel, txn)
         producer = self._single.of(vchannel)
         pending = await producer.offer_when_room(frame, self._now_s() + deadline_s)
         try:
-            where = await landed(vchannel, pending)
+            where = await result_of(vchannel, pending)
         except TransactionExpired as error:
             if commits and pending.unanswered:
-                cause = f"a commit on {vchannel} was sent again, and its transaction is gone"
-                raise OutcomeUnknown(f"{cause}; the first one may have been heard") from error
+                cause = f"a commit on {vchannel} was repeated, and its transaction is unknown"
+                raise OutcomeUnknown(f"{cause}; the first one may have committed it") from error
             raise
         return where, pending.waiter.result().txn_context
 
     async def bodies(
         self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float
     ) -> list[Appended | TidemarkError]:
-        """What became of each body, in their order, which is also the order they have in the log.
+        """The outcome of each body, in the order given, which is also their order in the log.
 
-        Raises what refuses one of them here, and then none was sent.
+        Raises when one of them fails its checks; then none was sent.
         """
-        work = [ready(each, vchannel, deadline_s, txn=txn) for each in messages]
+        work = [prepare(each, vchannel, deadline_s, txn=txn) for each in messages]
         deadline_at_s = self._now_s() + deadline_s
         if len(work) == 1 and isinstance(work[0][2], BatchHeader):
             return [await self._gathered(work[0][0], work[0][2], deadline_at_s)]
@@ -91,13 +90,14 @@ class TxnAppends:
         try:
             for at, piece in enumerate(pieces):
                 if at and type(piece.how) is not type(pieces[at - 1].how):
-                    # The two forms have streams of their own, on which one may overtake the other.
-                    await landed_or_failed(offered[-1])
+                    # The two forms go over different streams, so the second could overtake the
+                    # first: wait for its answer.
+                    await outcome_of(offered[-1])
                 try:
                     offered.append(await self._offered(vchannel, piece, deadline_at_s))
                 except TidemarkError as error:
                     offered.append(error)
-            answers = [await landed_or_failed(it) for it in offered]
+            answers = [await outcome_of(it) for it in offered]
         except asyncio.CancelledError:
             abandon(offered)
             raise
@@ -109,7 +109,7 @@ class TxnAppends:
     async def _gathered(
         self, message: Message, how: BatchHeader, deadline_at_s: float
     ) -> Appended | TidemarkError:
-        """In a batch with those that others append to the same transaction meanwhile."""
+        """Gather one body with those that other tasks append to the same transaction."""
         producer = self._batches.of(how.vchannel)
         try:
             if not producer.has_room:
@@ -118,7 +118,7 @@ class TxnAppends:
         except TidemarkError as error:
             return error
 
-    def _pieces(self, work: Iterable[Ready]) -> Iterator[_Piece]:
+    def _pieces(self, work: Iterable[Prepared]) -> Iterator[_Piece]:
         piece: _Piece | None = None
         for message, _, how in work:
             size = len(message.payload)
@@ -141,7 +141,7 @@ class TxnAppends:
 
     async def _offered(
         self, vchannel: VChannelName, piece: _Piece, deadline_at_s: float
-    ) -> tuple[VChannelName, PendingAppend[Waiter]]:
+    ) -> tuple[VChannelName, PendingAppend[AnswerFuture]]:
         if isinstance(piece.how, bytes):
             single = self._single.of(vchannel)
             pending = await single.offer_when_room(piece.how, deadline_at_s, once=True)
@@ -163,4 +163,4 @@ def _of_each(
     if isinstance(answer, TidemarkError):
         return [answer] * count
     assert isinstance(offered, tuple)
-    return landings(vchannel, offered[1].waiter.result(), count)
+    return message_results(vchannel, offered[1].waiter.result(), count)

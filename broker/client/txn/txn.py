@@ -15,7 +15,7 @@ import anyio
 
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import Piece, split_rows
-from broker.client.append.outgoing_batch import shared_of
+from broker.client.append.prepare import batch_header
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
 from broker.client.errors import (
@@ -155,7 +155,7 @@ class Txn:
         """
         within_s = deadline_s or self._deadline_s
         plain = Message(b"", properties=properties)
-        shared = shared_of(self._vchannel, plain, within_s, txn=self._open_name())
+        shared = batch_header(self._vchannel, plain, within_s, txn=self._open_name())
         return await self._sent(len(payloads), self._appends.batch(shared, payloads, keys))
 
     async def append_arrow(

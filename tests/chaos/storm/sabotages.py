@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.client.append.numbered_outbox import NumberedOutbox
+from broker.client.append.outbox import PendingAppend, SequenceNumbers
 from broker.client.read.batch_subscription import BatchSubscription
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.codec.broadcast_copies import NodeCopies
@@ -75,13 +75,13 @@ def _stores_repeats() -> Sequence[Patch]:
 
 
 def _numbers_anew() -> Sequence[Patch]:
-    as_sent = NumberedOutbox._as_sent
+    number = SequenceNumbers.number
 
-    def renumbered(outbox: NumberedOutbox[Any], pending: Any) -> bytes:
-        pending.stamp = None
-        return as_sent(outbox, pending)
+    def renumbered(numbers: SequenceNumbers, pending: PendingAppend[object]) -> None:
+        pending.number = None
+        number(numbers, pending)
 
-    return [(NumberedOutbox, "_as_sent", renumbered)]
+    return [(SequenceNumbers, "number", renumbered)]
 
 
 def _shows_repeats() -> Sequence[Patch]:

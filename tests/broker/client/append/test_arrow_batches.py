@@ -15,6 +15,8 @@ from broker.model.ids import VChannelName
 from schemas.arrow.rows import decode_rows
 
 SHARDS = st.integers(1, 1024)
+shard_indices(pa.array([], pa.int64()), 1)
+"""The first call loads parts of pyarrow, which is too slow for an example."""
 
 
 def of_collection(count: int) -> Shards:

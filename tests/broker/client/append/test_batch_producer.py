@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.client import Deadlines, Gathering, Message, ProtocolBroken, Ticket, connect
-from broker.client.append.batch_producer import FEW_MESSAGES, ON_THE_WAY, SMALL_ON_THE_WAY
+from broker.client.append.batch_producer import IN_FLIGHT_FEW, IN_FLIGHT_SMALL, MESSAGES_FEW
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
 
 UNTIL_ANSWERED = Gathering(linger_ms=60_000)
@@ -21,12 +21,12 @@ async def silent() -> AsyncIterator[ScriptedBroker]:
 
 
 async def test_small_batches_go_at_once_until_four_have_no_answer(silent: ScriptedBroker) -> None:
-    assert await _stored(silent, SMALL_ON_THE_WAY, each=1) == [*[1] * SMALL_ON_THE_WAY, 2]
+    assert await _stored(silent, IN_FLIGHT_SMALL, each=1) == [*[1] * IN_FLIGHT_SMALL, 2]
 
 
 async def test_of_batches_with_many_messages_two_are_on_the_way(silent: ScriptedBroker) -> None:
-    each = FEW_MESSAGES
-    assert await _stored(silent, ON_THE_WAY, each) == [*[each] * ON_THE_WAY, 2 * each]
+    each = MESSAGES_FEW
+    assert await _stored(silent, IN_FLIGHT_FEW, each) == [*[each] * IN_FLIGHT_FEW, 2 * each]
 
 
 async def test_an_answer_that_means_nothing_is_told_to_each_that_waits_for_it() -> None:

@@ -30,7 +30,7 @@ async def test_a_commit_that_was_sent_twice_and_finds_nothing_may_have_been_hear
         txn = log.txn(VCHANNEL)
         await txn.begin()
         broker.refusals = deque([StreamingCode.UNKNOWN, GONE])
-        with pytest.raises(OutcomeUnknown, match="may have been heard"):
+        with pytest.raises(OutcomeUnknown, match="may have committed it"):
             await txn.commit()
 
 

@@ -1,0 +1,100 @@
+"""Checks a message before it is sent, and decides its form: in a batch, or on its own as in Milvus.
+
+Pure. Inserts and deletes go in batches. Messages that mean something to the log itself, such as the
+steps of a transaction, go on their own over Milvus's Produce.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from broker.client.append.outgoing_batch import BatchHeader, encode_properties
+from broker.client.errors import BadTarget, InvalidArgument, MessageTooLarge
+from broker.client.message import Key, Message, check_payload, encode, own_properties, unsendable
+from broker.model.ids import VChannelName
+from broker.model.message import MessageType
+from schemas.properties.keys import TXN
+
+BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
+BATCH_MESSAGES_MAX = 16_384
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
+"""A larger frame would end the stream, and with it the appends of all callers. The server's own
+limit for one message is lower."""
+
+Prepared = tuple[Message, VChannelName, BatchHeader | bytes]
+"""A message that was checked: with the header of its batch, or with its own encoding."""
+
+
+def prepare(
+    message: Message, vchannel: VChannelName, deadline_s: float, level: int = 0, txn: str = ""
+) -> Prepared:
+    """Check and encode. Raises InvalidArgument, MessageTooLarge, and what `encode` does.
+
+    `level`: the durability to wait for. It holds for plain messages outside of a transaction; all
+    others are synced.
+    """
+    reason = unsendable(message)
+    if reason:
+        raise InvalidArgument(reason)
+    if is_plain(message):
+        return message, vchannel, batch_header(vchannel, message, deadline_s, level, txn)
+    return message, vchannel, encoded(message, vchannel, txn)
+
+
+def is_plain(message: Message) -> bool:
+    """Whether it may be in a batch: it means nothing to the log itself."""
+    return (
+        message.type in BATCHED_TYPES
+        and message.version == 1
+        and not message.header
+        and not message.barrier_time_tick
+    )
+
+
+def batch_header(
+    vchannel: VChannelName, message: Message, deadline_s: float, level: int = 0, txn: str = ""
+) -> BatchHeader:
+    """What a plain message has in common with others in its batch. Raises as `prepare`.
+
+    The transaction is a reserved property. A server that does not know batches of transactions
+    refuses reserved properties, so a body is never stored outside of its transaction.
+    """
+    _check_size(len(message.payload))
+    properties = message.properties
+    own = encode_properties(own_properties(properties)) if properties else b""
+    own = _txn_property(txn) + own if txn else own
+    return BatchHeader(vchannel, int(message.type), own, deadline_s, level)
+
+
+@lru_cache(maxsize=1024)
+def _txn_property(txn: str) -> bytes:
+    return encode_properties({TXN.key: txn})
+
+
+def check_batch(payloads: Sequence[bytes], keys: Sequence[Key | None] | None) -> None:
+    """Raises TypeError, MessageTooLarge, and BadTarget unless there is one key for each payload."""
+    for payload in payloads:
+        check_payload(payload)
+    if not 0 < len(payloads) <= BATCH_MESSAGES_MAX:
+        raise MessageTooLarge(
+            f"a batch of {len(payloads)} messages; it must have 1 to {BATCH_MESSAGES_MAX}"
+        )
+    if keys is not None and len(keys) != len(payloads):
+        raise BadTarget(f"{len(keys)} keys for {len(payloads)} messages; give None for no key")
+    _check_size(sum(map(len, payloads)))
+
+
+def _check_size(size: int) -> None:
+    if size > MESSAGE_BYTES_MAX:
+        raise MessageTooLarge(
+            f"{size} bytes in one append; the client sends at most {MESSAGE_BYTES_MAX}"
+        )
+
+
+def encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:
+    """A message that goes on its own. Raises MessageTooLarge, and what `encode` does."""
+    made = encode(message, vchannel, txn)
+    if len(made) > MESSAGE_BYTES_MAX:
+        raise MessageTooLarge(
+            f"a message of {len(made)} bytes; the client sends at most {MESSAGE_BYTES_MAX}"
+        )
+    return made
