@@ -1,7 +1,4 @@
-"""Which services a process offers, by the role it plays.
-
-Owns the three lists.
-"""
+"""Which services a process offers, for each of the three roles it may have."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +39,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoleParts:
-    """What the services of a process ask."""
+    """What the services of a process need."""
 
     facts: ServerFacts
     proxies: Proxies
@@ -66,7 +63,7 @@ def single_process(middleware: Middleware, parts: RoleParts) -> Sequence[Service
 
 
 def node(coordinator: str) -> Role:
-    """A node whose coordinator is another process, at this address."""
+    """A node, whose coordinator is another process at this address."""
 
     def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         facts, proxies = parts.facts, parts.proxies
@@ -83,7 +80,7 @@ def node(coordinator: str) -> Role:
 
 
 def coordinator(cluster: ClusterProxies, offsets: DescribeAll) -> Role:
-    """A coordinator whose nodes are other processes."""
+    """A coordinator, whose nodes are other processes."""
 
     def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         facts, proxies = parts.facts, parts.proxies

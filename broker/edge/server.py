@@ -1,7 +1,6 @@
-"""The edge as a whole: one port, the services of a role, an orderly start and stop.
+"""The gRPC server of a process: one port, the services of its role, an orderly start and stop.
 
-Owns the listening socket and the server's state. It starts no actor and stops none: the caller
-starts the edge last and stops it first.
+It starts and stops no actors: the caller starts the server after them and stops it before them.
 """
 
 import socket
@@ -21,13 +20,13 @@ from broker.transport import Listener
 
 DRAIN_SHARE = 0.7
 HANG_UP_SHARE = 0.2
-"""Of the time a stop has: for calls to end by themselves, then for peers to read the rest."""
+"""Shares of the time a stop has: for open calls to end, then for peers to read what is left."""
 BACKLOG = 1024
-"""Connections that may wait to be accepted: a whole crowd of clients comes back after a restart."""
+"""Connections that may wait to be accepted: all clients connect at once after a restart."""
 
 
 class EdgeServer:
-    """Serves until `stop`. Build it on the loop it runs on. `role`: by default everything."""
+    """Serves from `start` to `stop`. Create it on its event loop. `role`: all, by default."""
 
     def __init__(
         self,
@@ -44,43 +43,43 @@ class EdgeServer:
         self._listener = Listener((role or single_process)(middleware, parts), limits.listener)
 
     def state(self) -> ServerState:
-        """What callers are told."""
+        """The state that Health reports."""
         return self._state
 
     @property
     def port(self) -> int:
-        """The port served; the one the system chose when 0 was asked for."""
+        """The port served; the system's choice if `start` was given 0."""
         return self._listener.port
 
     @property
     def meters(self) -> EdgeMeters:
-        """Who is connected, by pchannel."""
+        """Open streams by pchannel."""
         return self._middleware.meters
 
     @property
     def connections(self) -> int:
-        """Connections now."""
+        """How many connections are open now."""
         return self._listener.connections
 
     @property
     def open_calls(self) -> int:
-        """Calls now, streams included."""
+        """How many calls are open now, streams included."""
         return self._middleware.open_calls
 
     async def start(self, host: str, port: int) -> None:
-        """Serve on this address. Raises OSError when it cannot be had."""
+        """Serve on this address. Raises OSError when it cannot be bound."""
         await self._listener.start(host, port, backlog=BACKLOG)
         self._state = ServerState.HEALTHY
 
     async def start_on(self, bound: socket.socket) -> None:
-        """Serve on a socket that is bound already; it belongs to the server from now on."""
+        """Serve on a bound socket, which the server closes when it stops."""
         await self._listener.start(sock=bound, backlog=BACKLOG)
         self._state = ServerState.HEALTHY
 
     async def stop(self, *, deadline_s: float) -> None:
-        """Take no more calls, let what is in hand end with ON_SHUTDOWN, then hang up.
+        """Refuse new calls, end the open ones with ON_SHUTDOWN, then close the connections.
 
-        Back within about `deadline_s`, whatever the peers do.
+        Returns within about `deadline_s`, whatever the peers do.
         """
         self._state = ServerState.STOPPING
         self._listener.stop_accepting()

@@ -117,7 +117,7 @@ BAD = {
     "of no collection": (
         of_rows(vchannel="by-dev-rootcoord-dml_0_vcchan"),
         Code.INVALID_ARGUMENT,
-        "of no collection",
+        "not of a collection",
     ),
     "of one that is not there": (
         of_rows(vchannel="by-dev-rootcoord-dml_0_7v0"),

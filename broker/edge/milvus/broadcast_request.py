@@ -154,11 +154,14 @@ def _keys(asked: tuple[HeaderKey, ...]) -> tuple[ResourceKey, ...]:
         )
     unknown = next((it for it in asked if it.domain not in DOMAINS), None)
     if unknown is not None:
-        known = ", ".join(f"{it.name.lower()} {int(it)}" for it in ResourceDomain)
-        raise invalid_argument(
-            f"resource key {unknown.key!r} has domain {unknown.domain}; use one of: {known}"
-        )
+        raise unknown_domain(unknown.key, unknown.domain)
     return tuple(ResourceKey(DOMAINS[it.domain], it.key, it.shared) for it in asked)
+
+
+def unknown_domain(key: str, domain: int) -> Refused:
+    """The refusal of a resource key with a domain that is not known."""
+    known = ", ".join(f"{it.name.lower()} {int(it)}" for it in ResourceDomain)
+    return invalid_argument(f"resource key {key!r} has domain {domain}; use one of: {known}")
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:

@@ -1,7 +1,4 @@
-"""tidemark.v1.Admin: what the server is doing, for people and their tools.
-
-Owns the joining of what node, coordinator and actor runtime say, and the few switches of operators.
-"""
+"""tidemark.v1.Admin: health, actors and channels, and the few switches of operators."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -43,7 +40,7 @@ DescribeAll = Callable[[], Awaitable[Mapping[PChannelName, ChannelOffsets]]]
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What does not change while a server runs."""
+    """Facts about a server that do not change while it runs."""
 
     version: str
     node_id: NodeId
@@ -66,7 +63,7 @@ class AdminService:
         view: ProcessView,
         offsets: DescribeAll | None = None,
     ) -> None:
-        """`offsets`: what all channels hold; by default the node of this process is asked."""
+        """`offsets` describes the cluster's channels; by default, those of this process."""
         self._middleware = middleware
         self._facts = facts
         self._proxies = proxies
@@ -88,7 +85,7 @@ class AdminService:
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
-        """`degraded` while a pchannel is not served, takes no appends, or has unreadable data."""
+        """The state; `degraded` while a pchannel is not served, takes no appends, or is damaged."""
         facts, state, view = self._facts, self._state(), self._view
         known = await self._known()
         statistics = view.tree.statistics()
@@ -115,7 +112,7 @@ class AdminService:
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
-        """The live tree, or a part of it; parents before children."""
+        """The live actors at and below a path, parents before children."""
         top = request.path.rstrip("/")
         found = [
             entry
@@ -127,13 +124,13 @@ class AdminService:
         )
 
     async def kill(self, request: v1.KillRequest) -> v1.KillResponse:
-        """One actor, where that is allowed."""
+        """Kill one actor, where the server allows it."""
         term = kill_actor(self._view, request.path, request.term)
-        log.warning("killed on request", actor=request.path, killed_term=term)
+        log.warning("actor killed on request", actor=request.path, killed_term=term)
         return v1.KillResponse(term=term)
 
     async def channels(self, _: v1.ChannelsRequest) -> v1.ChannelsResponse:
-        """Every pchannel of the cluster, served or not."""
+        """All pchannels of the cluster, served or not."""
         known = await self._proxies.assigner.ask(ListPChannels())
         described = await self._offsets()
         table = await self._proxies.assigner.ask(NextAssignment())
@@ -154,12 +151,12 @@ class AdminService:
         )
 
     async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
-        """Recorded, and told to every node."""
+        """Record whether consumption is paused, and tell every node."""
         await self._proxies.consumption.ask(PauseConsumers(request.paused))
         return v1.PauseConsumptionResponse()
 
     async def streaming(self, request: v1.StreamingRequest) -> v1.StreamingResponse:
-        """See `RaiseStreaming`; channels follow within moments."""
+        """Raise the streaming version, see `RaiseStreaming`; channels follow within moments."""
         version = await self._proxies.assigner.ask(RaiseStreaming(request.at_least))
         return v1.StreamingResponse(version=version)
 
@@ -180,7 +177,7 @@ class AdminService:
 
 
 class NodeAdminService(AdminService):
-    """Health, Actors and Kill of a process that knows its own channels only."""
+    """Health, Actors, Kill and PauseConsumption of a process that knows only its own channels."""
 
     def __mapping__(self) -> Mapping[str, Handler]:
         return {
@@ -190,7 +187,7 @@ class NodeAdminService(AdminService):
         }
 
     async def pause(self, request: v1.PauseConsumptionRequest) -> v1.PauseConsumptionResponse:
-        """On this node, until its coordinator says otherwise."""
+        """Pause or resume this node, until its coordinator says otherwise."""
         await self._proxies.directory.ask(PauseConsumption(request.paused))
         return v1.PauseConsumptionResponse()
 

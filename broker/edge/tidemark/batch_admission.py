@@ -1,8 +1,7 @@
-"""Which batches may go on to an Appender, and why the others may not.
+"""Decide which batches an Appender takes, and say why the others are refused.
 
-Owns the order of the checks and the properties that the log adds for all messages of a batch. It
-adds up sizes and unpacks a packed body once, to see that it is what it claims; it never looks into
-a payload.
+Sizes are added up, and a packed body is unpacked once, to see that it is what it claims; payloads
+are never looked into. The properties that the log adds for all messages of a batch are made here.
 """
 
 from collections.abc import Mapping
@@ -29,39 +28,45 @@ PROPERTIES_BYTES_MAX: Final = 64 * 1024
 VCHANNEL_BYTES_MAX: Final = 256
 _REMEMBERED_BYTES_MAX: Final = 256
 _REMEMBERED_MAX: Final = 16_384
-"""More than vchannels that are busy at one time, so that not every batch is spelled out anew."""
+"""More than the vchannels that are busy at one time, so that their properties are encoded once."""
 _CODECS: Final = frozenset(int(codec) for codec in Codec)
 _LEVELS: Final = frozenset(int(level) for level in Durability)
+_CODEC_NAMES: Final = ", ".join([f"{codec.name} ({codec.value})" for codec in Codec])
 _LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Durability])
 _OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
 _TXN_KEY: Final = TXN.key.encode()
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
+def oversize_batch(size_bytes: int, bytes_max: int) -> Refusal:
+    """The refusal of a batch above the limit."""
+    cause = f"the batch has {size_bytes} bytes, the limit is {bytes_max}; split it"
+    return Refusal(StreamingCode.UNRECOVERABLE, cause)
+
+
 class BatchAdmission:
-    """The rules for one Append stream."""
+    """The checks of one Append stream, whose pchannel is `pchannel`."""
 
     def __init__(self, pchannel: PChannelName, bytes_max: int) -> None:
         self._pchannel = pchannel
         self._bytes_max = bytes_max
 
     def judge(self, batch: ScannedBatch) -> NewBatch | Refusal:
-        """The batch as an Appender takes it, or the code and cause for its producer."""
+        """The batch as an Appender takes it, or the refusal for its producer."""
         refusal = self.refusal(batch)
         if refusal is not None:
             return refusal
         unpacked = sum(batch.sizes) + len(batch.keys)
         cause = _wrong_sizes(batch)
         if not cause and unpacked > self._bytes_max:
-            cause = f"a batch of {unpacked} bytes is over the limit of {self._bytes_max}; split it"
-            return Refusal(StreamingCode.UNRECOVERABLE, cause)
+            return oversize_batch(unpacked, self._bytes_max)
         cause = cause or _wrong_packing(batch)
         if cause:
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
         return self.accepted(batch, batch.sizes, unpacked)
 
     def refusal(self, batch: ScannedBatch) -> Refusal | None:
-        """What is wrong with a batch of any kind, body and sizes aside."""
+        """The refusal of a batch for anything but its body and sizes."""
         cause = self._misplaced(batch) or _unknown(batch)
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause) if cause else None
 
@@ -72,7 +77,7 @@ class BatchAdmission:
         unpacked: int,
         more: Mapping[str, str] = _NOTHING,
     ) -> NewBatch | Refusal:
-        """A batch whose body is good, unless its properties are not. `more`: the log's own."""
+        """A checked batch, or the refusal of its properties. `more`: properties of the log."""
         kind = batch.type or MessageType.INSERT
         try:
             txn, own = _of_txn(batch.properties)
@@ -80,9 +85,10 @@ class BatchAdmission:
             return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
         if txn is not None and batch.durability:
             cause = (
-                "bodies of a transaction are answered when they are synced: its commit counts them"
+                f"durability {batch.durability} is not for bodies of a transaction, which must be"
+                " synced before its commit; use FSYNC (0)"
             )
-            return Refusal(StreamingCode.INVALID_ARGUMENT, f"{cause}; ask for FSYNC, which is 0")
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
         properties = _stored(batch.vchannel, kind, own)
         if isinstance(properties, Refusal):
             return properties
@@ -106,44 +112,47 @@ class BatchAdmission:
         if name and len(name) <= VCHANNEL_BYTES_MAX and belongs_to(name, self._pchannel):
             return ""
         return (
-            f"vchannel {name[:VCHANNEL_BYTES_MAX]!r} does not belong to pchannel"
-            f" {self._pchannel!r}, which this stream is for"
+            f"vchannel {name[:VCHANNEL_BYTES_MAX]!r} is not on pchannel {self._pchannel!r}"
+            " of this stream"
         )
 
 
 def _wrong_sizes(batch: ScannedBatch) -> str:
-    """What was meant as a negative size is, without its sign, far more than the body has."""
+    # A negative size arrives as a huge unsigned one, so it fails the sums like any other.
     keys = BatchKeys(batch.key_sizes, batch.keys)
     count, unpacked = len(batch.sizes), sum(batch.sizes)
     if not 0 < count <= BATCH_MESSAGES_MAX:
-        return f"a batch of {count} messages; 1 to {BATCH_MESSAGES_MAX} may be in one"
+        return f"the batch has {count} messages; 1 to {BATCH_MESSAGES_MAX} are allowed"
     if not keys.adds_up(count):
         return (
-            f"{len(keys.sizes)} sizes of keys and {len(keys.body)} bytes of them for {count}"
-            " messages do not fit together"
+            f"{len(keys.sizes)} key sizes and {len(keys.body)} bytes of keys do not fit {count}"
+            " messages; give one size for each message, or no keys"
         )
     if batch.codec == Codec.NONE and unpacked != len(batch.body):
-        return f"the sizes add up to {unpacked} bytes, the body has {len(batch.body)}"
+        return f"the sizes add up to {unpacked} bytes, but the body has {len(batch.body)}"
     return ""
 
 
 def _unknown(batch: ScannedBatch) -> str:
     kind = batch.type or MessageType.INSERT
     if kind not in PLAIN_TYPES:
-        return f"messages of type {kind} cannot come in a batch; append them one by one"
+        return f"messages of type {kind} cannot be in a batch; append them one by one"
     if batch.codec not in _CODECS:
-        return f"codec {batch.codec} is not known"
+        return f"codec {batch.codec} is not known; use {_CODEC_NAMES}"
     if batch.durability not in _LEVELS:
-        return f"durability {batch.durability} is not known; there are {_LEVEL_NAMES}"
+        return f"durability {batch.durability} is not known; use {_LEVEL_NAMES}"
     if len(batch.properties) > PROPERTIES_BYTES_MAX:
-        return f"{len(batch.properties)} bytes of shared properties; {PROPERTIES_BYTES_MAX} may be"
+        return (
+            f"the shared properties have {len(batch.properties)} bytes;"
+            f" the limit is {PROPERTIES_BYTES_MAX}"
+        )
     return ""
 
 
 def _wrong_packing(batch: ScannedBatch) -> str:
-    """Unpacked here, once: a body that cannot be unpacked would stop every reader for ever."""
     if batch.codec == Codec.NONE:
         return ""
+    # Unpacked before it is stored: a body that cannot be unpacked would stop every reader for ever.
     try:
         unpack(batch.codec, batch.body, sum(batch.sizes))
     except BadPacking as error:
@@ -152,7 +161,7 @@ def _wrong_packing(batch: ScannedBatch) -> str:
 
 
 def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
-    """The transaction that a property names, and the others. Raises BadProperty, Malformed."""
+    """The transaction that `_tx` names, and the other properties. Raises BadProperty, Malformed."""
     if _TXN_KEY not in own:
         return None, own
     txn: TxnContext | None = None
@@ -165,7 +174,7 @@ def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
             context = TXN.decode(value)
             txn = TxnContext(TxnId(context.txn_id), context.keepalive_ms)
         else:
-            raise BadProperty(key, value, "a batch is of one transaction")
+            raise BadProperty(key, value, "named twice: a batch is of one transaction")
     return txn, shared_properties(others)
 
 
@@ -181,18 +190,18 @@ def _remembered(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
 
 
 def _made(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
-    """What all messages share, as Milvus's consumers read it: the log's own part, and `own`."""
+    """The properties of all messages, as Milvus's consumers read them: the log's own, and `own`."""
     properties = {"_t": str(int(kind)), "_v": "1", HEADER.key: "", "_vc": vchannel}
     try:
         for _, first, stop in fields(own, 0, len(own)):
             key, value = read_entry(own[first:stop])
             reserved = key[:1] == "_" and key not in (VERSION.key, HEADER.key)
             if reserved or key in _OURS:
-                raise BadProperty(key, value, "the name is reserved")
+                raise BadProperty(key, value, "names that begin with _ are reserved")
             properties[key] = value
         HEADER.read(properties)
         if not VERSION.need(properties):
-            raise BadProperty(VERSION.key, "0", "it must be 1 or more")
+            raise BadProperty(VERSION.key, "0", "must be 1 or more")
     except (BadProperty, Malformed) as error:
         return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
     return shared_properties(properties.items())

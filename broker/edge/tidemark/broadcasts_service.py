@@ -1,7 +1,4 @@
-"""tidemark.v1.Broadcasts: what is on its way, who holds what, and what an operator does about it.
-
-Owns the translation only.
-"""
+"""tidemark.v1.Broadcasts: unfinished broadcasts, their locks, and an operator's retry or skip."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -16,11 +13,10 @@ from broker.coordinator.broadcast.messages import (
     SkipBroadcast,
     WaitForKey,
 )
-from broker.edge.milvus.broadcast_request import DOMAINS
+from broker.edge.milvus.broadcast_request import DOMAINS, unknown_domain
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.broadcast import ResourceKey
-from broker.model.failure import Refused, StreamingCode
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Broadcasts/"
@@ -47,34 +43,33 @@ class BroadcastsService:
         }
 
     async def list(self, request: v1.ListBroadcastsRequest) -> v1.ListBroadcastsResponse:
-        """Those that are not finished."""
+        """The broadcasts that are not finished."""
         found = await self._broadcaster.ask(ListBroadcasts())
         wanted = [it for it in found if it.poison or not request.quarantine_only]
         return v1.ListBroadcastsResponse(broadcasts=[_info(it) for it in wanted])
 
     async def locks(self, _: v1.ListLocksRequest) -> v1.ListLocksResponse:
-        """Held and waited for."""
+        """The locks held, and those waited for."""
         found = await self._broadcaster.ask(ListLocks())
         return v1.ListLocksResponse(
             locks=[v1.LockInfo(owner=it.owner, keys=_keys(it.keys), held=it.held) for it in found]
         )
 
     async def retry(self, request: v1.RetryBroadcastRequest) -> v1.RetryBroadcastResponse:
-        """INVALID_ARGUMENT when it is not in quarantine."""
+        """Retry a broadcast. INVALID_ARGUMENT when it is not in quarantine."""
         await self._broadcaster.ask(RetryBroadcast(request.name))
         return v1.RetryBroadcastResponse()
 
     async def skip(self, request: v1.SkipBroadcastRequest) -> v1.SkipBroadcastResponse:
-        """INVALID_ARGUMENT when it is not in quarantine."""
+        """Skip a broadcast. INVALID_ARGUMENT when it is not in quarantine."""
         await self._broadcaster.ask(SkipBroadcast(request.name))
         return v1.SkipBroadcastResponse()
 
     async def wait_for_key(self, request: v1.WaitForKeyRequest) -> v1.WaitForKeyResponse:
-        """INVALID_ARGUMENT for a domain that is not known."""
+        """Wait until no broadcast holds the key. INVALID_ARGUMENT for an unknown domain."""
         key = request.key or v1.ResourceKey()
         if key.domain not in DOMAINS:
-            cause = f"resource key {key.key!r} is of domain {key.domain}, which is not known"
-            raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
+            raise unknown_domain(key.key, key.domain)
         wanted = ResourceKey(DOMAINS[key.domain], key.key)
         await self._broadcaster.ask(WaitForKey(wanted, request.all_acked), deadline_s=WAIT_S)
         return v1.WaitForKeyResponse()

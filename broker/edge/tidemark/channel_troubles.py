@@ -1,6 +1,6 @@
-"""Which pchannels are in trouble, and why, as far as the actors say.
+"""List the pchannels that are not served or take no appends, and why.
 
-Owns the join of what the coordinator has recorded with what actors tell. It judges no actor.
+Joins the coordinator's record of the pchannels with what the actors report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from broker.model.channel import PChannelState
 from broker.node.append.appender import REFUSING
 from schemas.generated.tidemark import v1
 
-NOT_TOLD = "nobody serves it, and nobody has said why yet"
+NO_CAUSE = "no node serves it; no cause has been reported yet"
 
 
 def channel_troubles(
     known: Sequence[PChannelMeta], statistics: Sequence[ActorStatistics]
 ) -> list[v1.ChannelTrouble]:
-    """Those that are not served, or take no appends; in the order of `known`."""
-    refusing = _told(statistics, "appender", "cause")
-    unplaced = _told(statistics, "reconciler", "error")
+    """The troubled ones among `known`, in that order."""
+    refusing = _reported(statistics, "appender", "cause")
+    unplaced = _reported(statistics, "reconciler", "error")
     found = []
     for meta in known:
         if meta.state is not PChannelState.ASSIGNED:
-            state, cause = meta.state.name.lower(), unplaced.get(meta.name, NOT_TOLD)
+            state, cause = meta.state.name.lower(), unplaced.get(meta.name, NO_CAUSE)
             found.append(v1.ChannelTrouble(name=meta.name, state=state, cause=cause))
         elif meta.name in refusing:
             cause = refusing[meta.name]
@@ -32,7 +32,7 @@ def channel_troubles(
     return found
 
 
-def _told(statistics: Sequence[ActorStatistics], kind: str, what: str) -> Mapping[str, str]:
+def _reported(statistics: Sequence[ActorStatistics], kind: str, what: str) -> Mapping[str, str]:
     return {
         pchannel_in(entry.path): str(entry.extra[what])
         for entry in statistics

@@ -1,7 +1,4 @@
-"""tidemark.v1.Cluster: what node processes tell their coordinator, and get from it.
-
-Owns the translation only.
-"""
+"""tidemark.v1.Cluster: node processes register, renew leases, reserve ticks and report channels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +22,7 @@ ASK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterProxies:
-    """The actors that nodes are given answers by."""
+    """The actors that answer nodes."""
 
     registrar: Proxy
     oracle: Proxy
@@ -52,7 +49,7 @@ class ClusterService:
         }
 
     async def register(self, request: v1.RegisterRequest) -> v1.Lease:
-        """INVALID_ARGUMENT for what names no node; see `RegisterNode` for the rest."""
+        """Register a node. INVALID_ARGUMENT for a bad id or address, else see `RegisterNode`."""
         node = _node(request.node_id)
         host, _, port = request.address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -63,32 +60,34 @@ class ClusterService:
         return _encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def renew(self, request: v1.RenewRequest) -> v1.Lease:
-        """See `RenewLease`."""
+        """Renew a lease; see `RenewLease`."""
         message = RenewLease(_node(request.node_id), request.session, request.stopping)
         return _encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def leave(self, request: v1.LeaveRequest) -> v1.LeaveResponse:
-        """See `LeaveCluster`."""
+        """End a lease; see `LeaveCluster`."""
         message = LeaveCluster(_node(request.node_id), request.session)
         await self._proxies.registrar.ask(message, deadline_s=ASK_S)
         return v1.LeaveResponse()
 
     async def reserve_ticks(self, request: v1.ReserveTicksRequest) -> v1.ReserveTicksResponse:
-        """See `TickSource`."""
+        """Reserve ticks; see `TickSource`."""
         ticks = await self._proxies.oracle.ask(Reserve(request.count), deadline_s=ASK_S)
         return v1.ReserveTicksResponse(first=ticks.first, count=ticks.count)
 
     async def report(self, request: v1.ReportChannelsRequest) -> v1.ReportChannelsResponse:
-        """In order. What is about an older term, or another node's channel, does nothing."""
+        """Report events in order; those of older terms, or other nodes' channels, are ignored."""
         node = _node(request.node_id)
         for event in request.events:
             if not event.name or event.term <= 0:
-                raise invalid_argument(f"{event.name!r} at term {event.term} is no channel")
+                raise invalid_argument(
+                    f"event about channel {event.name!r} at term {event.term}: name or term missing"
+                )
             kind = NodeOpenedChannel if event.serves else ChannelClosed
             try:
                 self._proxies.assigner.tell(kind(node, PChannelName(event.name), Term(event.term)))
             except ActorError:
-                continue  # it looks for itself when it is back
+                continue  # the Assigner looks at all nodes itself when it has restarted
         return v1.ReportChannelsResponse()
 
 
@@ -103,5 +102,5 @@ def _encoded(lease: NodeLease) -> v1.Lease:
 
 def _node(number: int) -> NodeId:
     if number <= 0:
-        raise invalid_argument(f"node id {number} is not positive")
+        raise invalid_argument(f"node id {number} is not a positive number")
     return NodeId(number)

@@ -1,7 +1,4 @@
-"""tidemark.v1.Collections: the names people use for sets of vchannels.
-
-Owns the translation, and what may be a schema and follow one.
-"""
+"""tidemark.v1.Collections: named sets of vchannels, and the checks of their schemas."""
 
 from collections.abc import Mapping
 
@@ -25,7 +22,7 @@ from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Collections/"
 RACES_MAX = 8
-"""Two callers who add columns at the same time: one of them begins again."""
+"""Attempts to add columns: each fails when another caller changed the schema meanwhile."""
 VERSIONS_MAX = 1024
 
 
@@ -47,7 +44,7 @@ class CollectionsService:
         }
 
     async def create(self, request: v1.CreateCollectionRequest) -> v1.Collection:
-        """INVALID_ARGUMENT: bad name, bad number of shards, bad schema, name taken."""
+        """Create one. INVALID_ARGUMENT: bad name, shards or schema, or the name is taken."""
         schema: RowSchema | None = None
         if request.arrow_schema:
             await load_arrow()
@@ -56,28 +53,28 @@ class CollectionsService:
         return _encoded(await self._catalog.ask(creation))
 
     async def get(self, request: v1.GetCollectionRequest) -> v1.Collection:
-        """CHANNEL_NOT_EXIST when there is none."""
+        """One collection. CHANNEL_NOT_EXIST when there is none."""
         return _encoded(await self._catalog.ask(GetCollection(request.name)))
 
     async def list(self, _: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
-        """All, by name."""
+        """All collections, sorted by name."""
         found = await self._catalog.ask(ListCollections())
         return v1.ListCollectionsResponse(collections=[_encoded(entry) for entry in found])
 
     async def drop(self, request: v1.DropCollectionRequest) -> v1.DropCollectionResponse:
-        """CHANNEL_NOT_EXIST when there is none."""
+        """Drop one. CHANNEL_NOT_EXIST when there is none."""
         await self._catalog.ask(DropCollection(request.name))
         return v1.DropCollectionResponse()
 
     async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:
-        """CHANNEL_NOT_EXIST without the collection, INVALID_ARGUMENT for what may not be added."""
+        """Add columns. CHANNEL_NOT_EXIST: no such collection; INVALID_ARGUMENT: bad columns."""
         await load_arrow()
         for _ in range(RACES_MAX):
             collection = await self._catalog.ask(GetCollection(request.name))
             before = collection.schema
             if before is None:
                 raise invalid_argument(
-                    f"collection '{request.name}' has no schema to add columns to"
+                    f"collection '{request.name}' was created without a schema; it has no columns"
                 )
             after = _next_version(before, request.arrow_columns)
             if after == before:
@@ -85,7 +82,7 @@ class CollectionsService:
             changed = await self._catalog.ask(ChangeSchema(request.name, before, after))
             if changed is not None:
                 return _encoded(changed)
-        cause = f"collection '{request.name}' is being changed by others; ask again"
+        cause = f"the schema of collection '{request.name}' keeps changing; try again"
         raise Refused(StreamingCode.RESOURCE_ACQUIRED, cause)
 
 
@@ -95,21 +92,23 @@ def _first_version(message: bytes) -> RowSchema:
         check_columns(schema)
         return RowSchema(encode_schema(schema), (len(schema),))
     except BadArrow as error:
-        raise invalid_argument(f"schema: {error}") from error
+        raise invalid_argument(f"bad schema: {error}") from error
 
 
 def _next_version(before: RowSchema, columns: bytes) -> RowSchema:
-    """The same when nothing is new in it."""
+    """The schema with the columns added; the same one when it has them all."""
     try:
         old = decode_schema(before.arrow)
         new = added(old, decode_schema(columns))
         if len(new) == len(old):
             return before
         if before.version == VERSIONS_MAX:
-            raise invalid_argument(f"a schema has at most {VERSIONS_MAX} versions")
+            raise invalid_argument(
+                f"the schema has {VERSIONS_MAX} versions, the limit; create a new collection"
+            )
         return RowSchema(encode_schema(new), (*before.widths, len(new)))
     except BadArrow as error:
-        raise invalid_argument(f"columns: {error}") from error
+        raise invalid_argument(f"bad columns: {error}") from error
 
 
 def _encoded(collection: Collection) -> v1.Collection:

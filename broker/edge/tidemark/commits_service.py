@@ -1,7 +1,4 @@
-"""tidemark.v1.Commits: batches of staged transactions, committed as one, given up, listed.
-
-Owns the translation, and the giving up of what was staged for nothing.
-"""
+"""tidemark.v1.Commits: commit, abort and list batches of staged transactions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -13,7 +10,7 @@ from broker.coordinator.commit.messages import CommitBatch, CommitView, ListComm
 from broker.core.txn.batch_commit import commit_problem
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import TxnId, VChannelName
 from broker.model.message import Appended
 from broker.model.stage import BatchCommit, StagedTxn, TxnCommand
@@ -22,11 +19,11 @@ from schemas.generated.tidemark import v1
 
 SERVICE: Final = "/tidemark.v1.Commits/"
 COMMIT_S: Final = 120.0
-"""Longer than it takes to find out that a batch cannot be prepared."""
-GIVE_UP_S: Final = 10.0
-"""What is not given up by then expires by itself."""
+"""Longer than the Committer takes to find that a batch cannot be prepared."""
+ABORT_S: Final = 10.0
+"""A transaction that is not aborted by then expires."""
 _COMMITTED: Final = StreamingCode.INVALID_TRANSACTION_STATE
-"""Of a rollback of what no commit holds any more."""
+"""The refusal of a rollback of a transaction that was committed."""
 
 
 class CommitsService:
@@ -48,7 +45,7 @@ class CommitsService:
         }
 
     async def commit(self, request: v1.CommitBatchRequest) -> v1.CommitBatchResponse:
-        """See `CommitBatch` for what is refused."""
+        """Commit a batch; refused as `CommitBatch` refuses."""
         asked = _asked(request)
         done = await self._committer.ask(CommitBatch(asked), deadline_s=COMMIT_S)
         left_out = await self._leave_out(asked) if done.already else 0
@@ -58,32 +55,33 @@ class CommitsService:
         )
 
     async def abort(self, request: v1.AbortBatchRequest) -> v1.AbortBatchResponse:
-        """INVALID_ARGUMENT for what can be no batch; what is not given up expires."""
+        """Roll back staged transactions. INVALID_ARGUMENT when they cannot be of one batch."""
         asked = _asked(request)
         wrong = commit_problem(asked)
         if wrong:
-            raise Refused(StreamingCode.INVALID_ARGUMENT, wrong)
-        outcomes = await self._give_up(asked)
+            raise invalid_argument(wrong)
+        outcomes = await self._abort(asked)
         rolled_back = sum(isinstance(it, Appended) for it in outcomes)
         return v1.AbortBatchResponse(rolled_back=rolled_back)
 
     async def list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
-        """All apps."""
+        """The newest commit of each app."""
         found = await self._committer.ask(ListCommits())
         return v1.ListCommitsResponse(apps=[_info(it) for it in found])
 
     async def _leave_out(self, asked: BatchCommit) -> int:
-        """Give up what was staged for nothing; how much that is.
+        """Roll back a repeated batch's transactions; how many of them were not committed.
 
-        All but what was committed itself: whoever lost the first answer asks with the same again.
+        A caller that lost the first answer repeats the request with the very transactions that were
+        committed: those do not count.
         """
-        outcomes = await self._give_up(asked)
+        outcomes = await self._abort(asked)
         committed = [it for it in outcomes if isinstance(it, Refusal) and it.code is _COMMITTED]
         return len(asked.txns) - len(committed)
 
-    async def _give_up(self, asked: BatchCommit) -> Sequence[Appended | Refusal]:
-        """What became of those that could be told in time."""
-        with anyio.move_on_after(GIVE_UP_S):
+    async def _abort(self, asked: BatchCommit) -> Sequence[Appended | Refusal]:
+        """The outcomes, empty when they did not all arrive in time."""
+        with anyio.move_on_after(ABORT_S):
             return tuple(
                 (await self._txns.send(TxnCommand.ABORT_UNPREPARED, asked, asked.txns)).values()
             )
@@ -91,7 +89,7 @@ class CommitsService:
 
 
 class CommitsRedirect:
-    """The same on a node whose coordinator is another process: it says where to ask."""
+    """Refuses Commit, Abort and List on a node, and names the coordinator to connect to."""
 
     def __init__(self, middleware: Middleware, coordinator: str) -> None:
         self._middleware = middleware
@@ -115,8 +113,9 @@ class CommitsRedirect:
         raise self._refused()
 
     def _refused(self) -> Refused:
-        cause = "this is a node; batches are committed by the coordinator: connect to"
-        return Refused(StreamingCode.INVALID_ARGUMENT, f"{cause} {self._coordinator}")
+        return invalid_argument(
+            f"this is a node, only the coordinator commits batches; connect to {self._coordinator}"
+        )
 
 
 def _asked(request: v1.CommitBatchRequest | v1.AbortBatchRequest) -> BatchCommit:

@@ -1,6 +1,6 @@
-"""tidemark.v1.Copies: the coordinator appends to a log of this node: a broadcast, or a word.
+"""tidemark.v1.Copies: the coordinator appends to a log of this node.
 
-Owns the translation only.
+It appends copies of broadcasts, and commands about staged transactions.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from grpclib.const import Handler
 from broker.codec.broadcast_copies import APPEND_S
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, invalid_argument
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import Appended, NewMessage
 from broker.model.stage import StageName
@@ -33,9 +33,9 @@ class CopiesService:
         return {SERVICE + "Append": self._middleware.unary(v1.AppendCopiesRequest, self.append)}
 
     async def append(self, request: v1.AppendCopiesRequest) -> v1.AppendCopiesResponse:
-        """INVALID_ARGUMENT without copies; CHANNEL_NOT_EXIST when it is not served here."""
+        """Append. INVALID_ARGUMENT without copies; CHANNEL_NOT_EXIST when it is not served here."""
         if not request.pchannel or not request.copies:
-            raise Refused(StreamingCode.INVALID_ARGUMENT, "a pchannel and copies are needed")
+            raise invalid_argument("the pchannel or the copies are missing; set both")
         located = await self._directory.demand(
             Locate(PChannelName(request.pchannel), None, writes=True)
         )

@@ -1,7 +1,4 @@
-"""tidemark.v1.TimeSync, its cursors: how far each of some readers has processed its channels.
-
-Owns the translation only.
-"""
+"""tidemark.v1.TimeSync, cursors: how far each named reader has processed its channels."""
 
 from collections.abc import Mapping
 
@@ -18,7 +15,7 @@ SERVICE = "/tidemark.v1.TimeSync/"
 
 
 class CursorsService:
-    """MoveCursor, GetCursor, ListCursors, DropCursor; each may be sent again."""
+    """MoveCursor, GetCursor, ListCursors, DropCursor; each may be repeated."""
 
     def __init__(self, middleware: Middleware, cursors: Proxy) -> None:
         self._middleware = middleware
@@ -34,22 +31,22 @@ class CursorsService:
         }
 
     async def move(self, request: v1.MoveCursorRequest) -> v1.CursorInfo:
-        """See `messages.MoveCursor`."""
+        """Move a cursor; see `messages.MoveCursor`."""
         tick = TimeTick(request.time_tick)
         move = MoveCursor(request.name, tuple(request.channels), tick)
         return _encoded(await self._cursors.ask(move))
 
     async def get(self, request: v1.GetCursorRequest) -> v1.CursorInfo:
-        """CHANNEL_NOT_EXIST when there is none."""
+        """One cursor. CHANNEL_NOT_EXIST when there is none."""
         return _encoded(await self._cursors.ask(GetCursor(request.name)))
 
     async def list(self, _: v1.ListCursorsRequest) -> v1.ListCursorsResponse:
-        """By name."""
+        """All cursors, sorted by name."""
         found = await self._cursors.ask(ListCursors())
         return v1.ListCursorsResponse(cursors=[_encoded(it) for it in found])
 
     async def drop(self, request: v1.DropCursorRequest) -> v1.DropCursorResponse:
-        """CHANNEL_NOT_EXIST when there is none."""
+        """Drop a cursor. CHANNEL_NOT_EXIST when there is none."""
         await self._cursors.ask(DropCursor(request.name))
         return v1.DropCursorResponse()
 

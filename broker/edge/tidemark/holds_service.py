@@ -1,4 +1,4 @@
-"""Serve tidemark.v1.TimeSync, holds: broadcasts wait while a client cuts their channels.
+"""tidemark.v1.TimeSync, holds: broadcasts wait while a client cuts their channels.
 
 A hold counts only if the coordinator that granted it still leads: broadcasts do not wait for the
 cut lock of one that was deposed.
@@ -11,7 +11,7 @@ from grpclib.const import Handler
 from broker.coordinator.cuts.messages import ReleaseHold, TakeHold
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.node.queries.cut_channels import CHANNELS_MAX
 from broker.ports.leader_check import LeaderCheck
 from broker.ports.meta import MetaError
@@ -40,19 +40,21 @@ class HoldsService:
         }
 
     async def hold(self, request: v1.HoldBroadcastsRequest) -> v1.HoldBroadcastsResponse:
-        """INVALID_ARGUMENT for no channel, too many, or one without a name."""
+        """Hold broadcasts. INVALID_ARGUMENT for no channel, too many, or an empty name."""
         channels = tuple(request.channels)
         if not 0 < len(channels) <= CHANNELS_MAX or not all(channels):
-            cause = f"{len(channels)} channels; a hold needs 1 to {CHANNELS_MAX}, each with a name"
-            raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
+            raise invalid_argument(
+                f"a hold names 1 to {CHANNELS_MAX} channels, none of them empty;"
+                f" this one names {len(channels)}"
+            )
         held = await self._cut_lock.ask(TakeHold(channels))
         return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
 
     async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:
-        """A hold that is unknown has not lasted. INNER when the metadata are away."""
+        """Release a hold; says whether it lasted. INNER when metadata cannot be read."""
         lasted = await self._cut_lock.ask(ReleaseHold(request.hold_id))
         try:
-            # Asked behind it: whoever leads now has led while the hold lasted.
+            # Checked after the release: a coordinator that leads now has led during the whole hold.
             return v1.ReleaseBroadcastsResponse(lasted=lasted and await self._lead.leads())
         except MetaError as error:
             raise Refused(StreamingCode.INNER, str(error)) from error

@@ -1,7 +1,4 @@
-"""Kills one actor for whoever practises for bad days: only where the server allows it.
-
-Owns the refusals. What follows a kill is the business of the actor's supervisor.
-"""
+"""Kill one actor, for tests of recovery; only where the server allows it."""
 
 from actors import NoSuchActor, NotRunning
 from broker.edge.tidemark.process_view import ProcessView
@@ -9,14 +6,14 @@ from broker.model.failure import Refused, StreamingCode
 
 
 def kill_actor(view: ProcessView, path: str, term: int) -> int:
-    """The term of the incarnation that was killed; `term` 0 stands for whoever is there.
+    """Kill the incarnation at `term`, 0 for the current one, and return its term.
 
-    Raises Refused, with nobody killed: UNRECOVERABLE when chaos is not allowed, or for the root;
-    INVALID_ARGUMENT for a path where nobody lives; UNMATCHED_CHANNEL_TERM when another incarnation
-    lives there by now; INNER while it waits for its restart.
+    Raises Refused, and kills nothing: UNRECOVERABLE when chaos is not allowed, and for the root;
+    INVALID_ARGUMENT for a path without an actor; UNMATCHED_CHANNEL_TERM when another incarnation
+    runs by now; INNER while the actor waits for its restart.
     """
     if not view.chaos_allowed:
-        cause = "this server kills nobody; start it with --allow-chaos to let it"
+        cause = "killing actors is not allowed; start the server with --allow-chaos"
         raise Refused(StreamingCode.UNRECOVERABLE, cause)
     try:
         found = view.tree.find(path)
@@ -26,10 +23,10 @@ def kill_actor(view: ProcessView, path: str, term: int) -> int:
         cause = f"there is no actor at {path!r}; `tidemark actors --all` names all paths"
         raise Refused(StreamingCode.INVALID_ARGUMENT, cause) from error
     if path.count("/") == 1:
-        cause = f"{path} holds up the whole process; stop the server instead"
+        cause = f"{path} is the root of the process and cannot be killed; stop the server instead"
         raise Refused(StreamingCode.UNRECOVERABLE, cause)
     if term not in (0, found.term):
-        cause = f"{path} is at term {found.term}, not {term}; nobody was killed"
+        cause = f"{path} is at term {found.term}, not {term}; nothing was killed"
         raise Refused(StreamingCode.UNMATCHED_CHANNEL_TERM, cause)
     view.tree.kill(path)
     return found.term

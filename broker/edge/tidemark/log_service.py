@@ -1,6 +1,6 @@
-"""tidemark.v1.Log: batches in and out, and where things are in a log.
+"""tidemark.v1.Log: append and read batches, and find positions in a log.
 
-Owns the translation of the questions only. A vchannel is answered with the ids of its pchannel.
+A vchannel is answered with the ids of its pchannel.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from broker.edge.tidemark.append_batches import serve_append
 from broker.edge.tidemark.read_batches import serve_read
 from broker.edge.tidemark.rows_admission import RowsAdmission
 from broker.model.channel import ChannelOffsets
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.measured import MeasuredChannel
 from broker.node.directory_messages import ChannelView, Describe, LatestMvcc, Locate, Located
@@ -48,16 +48,18 @@ class LogService:
         }
 
     async def append(self, call: Call) -> None:
-        """A stream of batches to one pchannel."""
+        """Serve a stream of batches to one pchannel."""
         await serve_append(call, self._directory, self._rows_admission, self._middleware.limits)
 
     async def read(self, call: Call) -> None:
-        """A stream of batches from one pchannel."""
+        """Serve a stream of batches from one pchannel."""
         await serve_read(call, self._directory, self._middleware.limits)
 
     async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
-        """In the order asked; the first channel that is not served fails the call, unless the
-        caller wants only those that are."""
+        """Describe channels, in the order of the request.
+
+        With `served_only`, those that are not served here are left out; else they fail the call.
+        """
         names = tuple(pchannel_of(name) for name in request.channels)
         described = await self._directory.ask(Describe(names))
         return v1.DescribeResponse(
@@ -69,16 +71,15 @@ class LogService:
         )
 
     async def seek(self, request: v1.SeekRequest) -> v1.SeekResponse:
-        """The first id whose tick is not less."""
+        """The first message id whose tick is not below the given one."""
         view = await self._view(request.channel)
         return v1.SeekResponse(message_id=await view.seek(TimeTick(request.time_tick)))
 
     async def advance(self, request: v1.AdvanceRequest) -> v1.AdvanceResponse:
-        """How far about `bytes_max` bytes reach from an id."""
+        """The id that about `bytes_max` bytes after `from_id` reach."""
         if request.from_id < 0 or request.until_id < request.from_id:
-            raise Refused(
-                StreamingCode.INVALID_ARGUMENT,
-                f"from_id {request.from_id} must be 0 to until_id, {request.until_id}",
+            raise invalid_argument(
+                f"from_id {request.from_id} is not between 0 and until_id {request.until_id}"
             )
         view = await self._view(request.channel)
         end = await view.advance(
@@ -109,15 +110,15 @@ class LogService:
         )
 
     async def mvcc(self, request: v1.MvccRequest) -> v1.MvccResponse:
-        """A tick that no durable data of the vchannel exceeds; only where it is served."""
+        """A tick that no durable data of the vchannel exceeds; only its owner answers."""
         if not request.vchannel:
-            raise Refused(StreamingCode.INVALID_ARGUMENT, "the vchannel has no name")
+            raise invalid_argument("the vchannel's name is empty")
         tick = await self._directory.demand(LatestMvcc(request.vchannel))
         return v1.MvccResponse(time_tick=tick)
 
     async def _view(self, channel: str) -> ChannelView:
         if not channel:
-            raise Refused(StreamingCode.INVALID_ARGUMENT, "the channel has no name")
+            raise invalid_argument("the channel's name is empty")
         return (await self._located(pchannel_of(channel))).view
 
     async def _located(self, name: PChannelName) -> Located:

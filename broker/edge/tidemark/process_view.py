@@ -1,7 +1,4 @@
-"""What the admin service may see of the process it is in, and do to it.
-
-Owns nothing: it is a view.
-"""
+"""What the admin service can see of its process, and do to it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

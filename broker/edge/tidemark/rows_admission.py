@@ -1,10 +1,9 @@
-"""Which batches of Arrow rows may go on to an Appender, and why the others may not.
+"""Decide which batches of Arrow rows an Appender takes, and say why the others are refused.
 
-Owns what one server knows of the schemas of collections, and the order of the checks. Rows are
-looked at whole, once, here: whoever reads them later relies on it.
+A body is checked whole, once, before it is stored; readers rely on that.
 
-Why a schema may be remembered: it only grows, so what fitted it fits it still. Rows that do not fit
-are the occasion to ask for a newer one.
+Why a schema may be cached: it only grows, so rows that fit an old version fit the newest too. Rows
+that do not fit the cached one cause a look at the newest.
 """
 
 from collections import OrderedDict
@@ -14,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from broker.core.naming import collection_id_of
 from broker.edge.rpc.arrow_library import load_arrow
-from broker.edge.tidemark.batch_admission import BatchAdmission
+from broker.edge.tidemark.batch_admission import BatchAdmission, oversize_batch
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
@@ -30,11 +29,11 @@ from schemas.properties.keys import ROW_SCHEMA
 
 SCHEMAS_MAX: Final = 1024
 ON_THE_LOOP_BYTES_MAX: Final = 256 * 1024
-"""A larger body is checked in a thread: nobody else should wait for it."""
+"""A larger body is checked in a thread, so that the event loop is not blocked."""
 
 
 class RowsAdmission:
-    """For all Append streams of a server."""
+    """The checks of rows, shared by all Append streams of a server."""
 
     def __init__(self, schemas: RowSchemas, bytes_max: int) -> None:
         self._schemas = schemas
@@ -42,8 +41,8 @@ class RowsAdmission:
         self._known: OrderedDict[CollectionId, RowSchema] = OrderedDict()
 
     async def judge(self, batch: ScannedBatch, plain: BatchAdmission) -> NewBatch | Refusal:
-        """The rows as an Appender takes them, or the code and cause for their producer."""
-        refusal = plain.refusal(batch) or self._odd(batch)
+        """The rows as an Appender takes them, or the refusal for their producer."""
+        refusal = plain.refusal(batch) or self._misused_fields(batch)
         if refusal is not None:
             return refusal
         await load_arrow()
@@ -59,26 +58,24 @@ class RowsAdmission:
         version = ROW_SCHEMA.entry(checked.version)
         return plain.accepted(batch, sizes, checked.unpacked_bytes, version)
 
-    def _odd(self, batch: ScannedBatch) -> Refusal | None:
+    def _misused_fields(self, batch: ScannedBatch) -> Refusal | None:
         if batch.sizes or batch.key_sizes or batch.keys:
-            return invalid_argument(
-                "a batch of rows has neither sizes nor keys beside its columns"
-            ).refusal
+            return invalid_argument("a batch of rows has neither sizes nor keys; set none").refusal
         if batch.type not in (0, MessageType.INSERT):
             return invalid_argument(
-                f"rows are inserts; messages of type {batch.type} cannot be rows"
+                f"messages of type {batch.type} cannot be rows; leave the type out"
             ).refusal
         if len(batch.body) > self._bounds.unpacked_bytes_max:
-            limit = self._bounds.unpacked_bytes_max
-            cause = f"a batch of {len(batch.body)} bytes is over the limit of {limit}; split it"
-            return Refusal(StreamingCode.UNRECOVERABLE, cause)
+            return oversize_batch(len(batch.body), self._bounds.unpacked_bytes_max)
         return None
 
     async def _checked(self, batch: ScannedBatch) -> Checked:
         """Raises BadArrow, Refused."""
         collection = collection_id_of(batch.vchannel)
         if collection is None:
-            raise BadArrow(f"vchannel {batch.vchannel!r} is of no collection, so it has no schema")
+            raise BadArrow(
+                f"vchannel {batch.vchannel!r} is not of a collection, so it has no schema"
+            )
         known = self._known.get(collection)
         if known is not None:
             try:
@@ -88,7 +85,7 @@ class RowsAdmission:
         newest = await self._schemas.newest(collection)
         if newest is None:
             raise BadArrow(
-                f"collection {collection} has no schema: create it with one, or append messages"
+                f"collection {collection} has no schema; create it with one, or append messages"
             )
         self._remember(collection, newest)
         return await self._check(batch.body, newest)

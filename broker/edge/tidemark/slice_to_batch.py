@@ -1,6 +1,6 @@
-"""A part of a record as a ReadBatch: as it is stored, or rows with some of their columns.
+"""Turn a part of a record into a ReadBatch: as it is stored, or rows with some of their columns.
 
-Owns no state. Never looks into a body but to take columns out of rows, which copies those alone.
+Bodies are not copied, except the chosen columns of rows.
 """
 
 from broker.model.batch import BatchPart, Codec
@@ -12,7 +12,7 @@ from schemas.batches import ARROW_ROWS, STORED, ReadBatch
 
 
 def batch_of(part: RecordSlice) -> ReadBatch:
-    """All of it, whatever it is."""
+    """The slice as it is stored."""
     record, batch = part.record, part.record.batch
     plain = ReadBatch(
         vchannel=record.vchannel,
@@ -47,13 +47,13 @@ def _of_payloads(plain: ReadBatch, batch: BatchPart) -> ReadBatch:
 
 
 class RowProjection:
-    """For a reader of rows alone. `columns`: those, of what each batch has; none for all."""
+    """What a reader of rows gets. `columns`: those of each batch that are named; empty for all."""
 
     def __init__(self, columns: frozenset[str]) -> None:
         self._columns = columns
 
     def batch_of(self, part: RecordSlice) -> ReadBatch | None:
-        """None for what is no rows. Raises Refused when they are damaged."""
+        """The rows; None for a batch that has none. Raises Refused when they are damaged."""
         batch = part.record.batch
         if batch is None or batch.codec is not Codec.ARROW:
             return None

@@ -1,7 +1,4 @@
-"""tidemark.v1.TimeSync: cuts, and barriers to take part in and to watch.
-
-Owns the translation only.
-"""
+"""tidemark.v1.TimeSync: cuts, and barriers to take part in and to watch."""
 
 from collections.abc import Mapping
 
@@ -45,7 +42,7 @@ class TimeSyncService:
         }
 
     async def join(self, request: v1.JoinBarrierRequest) -> v1.JoinBarrierResponse:
-        """See `messages.Join`."""
+        """Join a barrier; see `messages.Join`."""
         kind = _kind(request.kind)
         join = Join(
             request.barrier, kind, request.peer, request.lease_ms / 1000, request.interval_ms
@@ -54,27 +51,29 @@ class TimeSyncService:
         return v1.JoinBarrierResponse(lease_id=joined.lease_id, time_tick=joined.tick)
 
     async def report(self, request: v1.ReportTickRequest) -> v1.ReportTickResponse:
-        """See `messages.Report`."""
+        """Report a tick; see `messages.ReportTick`."""
         tick = TimeTick(request.time_tick)
         report = ReportTick(request.barrier, request.peer, request.lease_id, tick)
         reported = await self._keeper(_kind(request.kind)).ask(report)
         return v1.ReportTickResponse(time_tick=reported.tick, late=reported.late)
 
     async def leave(self, request: v1.LeaveBarrierRequest) -> v1.LeaveBarrierResponse:
-        """See `messages.Leave`."""
+        """Leave a barrier; see `messages.LeaveBarrier`."""
         leave = LeaveBarrier(request.barrier, request.peer, request.lease_id)
         await self._keeper(_kind(request.kind)).ask(leave)
         return v1.LeaveBarrierResponse()
 
     async def watch(self, request: v1.WatchBarrierRequest, call: Call) -> None:
-        """Until the watcher goes. A barrier that is being restarted is asked again."""
+        """Stream new ticks until the watcher leaves; retries while the barrier restarts."""
         keeper = self._keeper(_kind(request.kind))
         after = TimeTick(request.after_tick)
         while True:
             try:
                 news = await keeper.ask(NextTicks(request.barrier, after))
             except ActorError as error:
-                log.warning("barrier not available", barrier=request.barrier, error=str(error))
+                log.warning(
+                    "barrier not available, retrying", barrier=request.barrier, error=str(error)
+                )
                 await anyio.sleep(RETRY_PAUSE_S)
                 continue
             if news is not None:
@@ -85,7 +84,7 @@ class TimeSyncService:
                 await call.stream.write_batch([bytes(response)])
 
     async def list(self, _: v1.ListBarriersRequest) -> v1.ListBarriersResponse:
-        """Soft ones first."""
+        """All barriers, soft ones first."""
         keepers = (self._proxies.soft_barrier, self._proxies.hard_barrier)
         found = [await keeper.ask(ListBarriers()) for keeper in keepers]
         return v1.ListBarriersResponse(
@@ -98,7 +97,11 @@ class TimeSyncService:
 
 
 class CutService:
-    """Cut. `everywhere`: a channel that is not here now is about to be, if the cluster has it."""
+    """Cut.
+
+    `everywhere`: this process serves all pchannels of the cluster, so it waits for one that is not
+    open now; a node of several refuses it.
+    """
 
     def __init__(self, middleware: Middleware, proxies: Proxies, *, everywhere: bool) -> None:
         self._middleware = middleware
@@ -109,7 +112,7 @@ class CutService:
         return {SERVICE + "Cut": self._middleware.unary(v1.CutRequest, self.cut)}
 
     async def cut(self, request: v1.CutRequest) -> v1.CutResponse:
-        """See `cut_channels`."""
+        """Cut channels; see `cut_channels`."""
         tick = TimeTick(request.time_tick)
         found = await cut_channels(self._locate, self._is_known, request.channels, tick)
         return v1.CutResponse(
@@ -132,7 +135,7 @@ def _kind(number: int) -> BarrierKind:
         return BarrierKind(number)
     except ValueError as error:
         kinds = ", ".join(f"{kind.name} ({kind.value})" for kind in BarrierKind)
-        cause = f"{int(number)} is no kind of barrier; there are {kinds}"
+        cause = f"barrier kind {int(number)} is not known; use {kinds}"
         raise Refused(StreamingCode.INVALID_ARGUMENT, cause) from error
 
 
