@@ -22,27 +22,36 @@ Seen = tuple[int, int, int, bytes]
 ALL = selection_of("", ())
 
 
+# Made once: a log draws some of these a hundred times.
+GROUPS, MESSAGES, ONE_IN_TEN, SHARDS = (
+    st.integers(1, 12), st.integers(1, 5), st.integers(0, 9), st.integers(0, 1),
+)  # fmt: skip
+WHATS = st.sampled_from(("begin", 2, 2, 2, 3, 901, 901, 902, "plain", "drop"))
+SIZES, BATCHED = st.integers(0, 90), st.booleans()
+BATCHES = st.lists(SIZES, min_size=1, max_size=4)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> list[Record]:
     """Whatever a writer may write: interleaved transactions, ends of all kinds, restarts."""
     writer = Writer()
     txns: list[tuple[TxnContext, str]] = []
-    for _ in range(draw(st.integers(1, 12))):
+    for _ in range(draw(GROUPS)):
         messages: list[NewMessage] = []
-        if draw(st.integers(0, 9)) == 0:
+        if draw(ONE_IN_TEN) == 0:
             writer.restart()
-        for _ in range(draw(st.integers(1, 5))):
-            what = draw(st.sampled_from(("begin", 2, 2, 2, 3, 901, 901, 902, "plain", "drop")))
-            shard = draw(st.integers(0, 1))
+        for _ in range(draw(MESSAGES)):
+            what = draw(WHATS)
+            shard = draw(SHARDS)
             if what == "begin" or not txns:
                 context = writer.begin(V[shard])
                 txns.append((context, V[shard]))
             elif isinstance(what, int):
                 context, vchannel = txns[draw(st.integers(0, len(txns) - 1))]
-                size = draw(st.integers(0, 90))
+                size = draw(SIZES)
                 body: NewMessage = of(context, what, vchannel, size)
-                if what in (2, 3) and draw(st.booleans()):
-                    sizes = draw(st.lists(st.integers(0, 90), min_size=1, max_size=4))
+                if what in (2, 3) and draw(BATCHED):
+                    sizes = draw(BATCHES)
                     body = batch_of(context, *sizes, kind=what, vchannel=vchannel)
                 messages.append(body)
             else:
