@@ -154,11 +154,13 @@ class Gate:
                 [*command, *(["--", *self._pytest] if self._pytest else [])],
                 cwd=ROOT,
                 env=dict(self._tools.variables),
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                start_new_session=True,
+                # A group to end as a whole; in our session, as priorities hold only within one.
+                process_group=0,
             ) as running,
             self._deadline(running),
         ):
