@@ -28,14 +28,14 @@ async def node_pids(log: Client) -> dict[int, int]:
     """The node processes that the coordinator watches over, by node id."""
     return {
         int(actor.path.rpartition("-")[2]): int(actor.extra["pid"])
-        for actor in await log.actors()
+        for actor in await log.admin.actors()
         if "/fleet/node-" in actor.path and "pid" in actor.extra
     }
 
 
 async def owners(log: Client) -> dict[str, int]:
     """The node of each pchannel that is served."""
-    return {it.name: it.node_id for it in await log.channels() if it.state == "assigned"}
+    return {it.name: it.node_id for it in await log.admin.channels() if it.state == "assigned"}
 
 
 def is_alive(pid: int) -> bool:

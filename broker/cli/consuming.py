@@ -16,7 +16,8 @@ import anyio
 
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.stdout import until_nobody_reads
-from broker.client import BadTarget, Client, Received, TidemarkError
+from broker.client import Client, Received, TidemarkError
+from broker.client.errors import BadTarget
 from broker.client.net.until_first import until_first
 from broker.client.read.start import Start
 
@@ -75,7 +76,7 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
 async def _tell_pause(client: Client) -> None:
     """Whether the server can be asked is told by who reads."""
     with suppress(TidemarkError):
-        if (await client.health()).consumption_paused:
+        if (await client.admin.health()).consumption_paused:
             sys.stderr.write(f"tidemark: {PAUSED}\n")
 
 

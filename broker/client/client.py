@@ -1,28 +1,37 @@
-"""The client a program holds: `async with connect("127.0.0.1:19531") as log:`.
+"""The client that a program holds: what programs do all day, and the parts for everything else."""
 
-It hands each call to the part that does it, after one check that it may be used at all.
-Next: broker/client/staging.py
-"""
-
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
 
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from broker.client.append.appends import Appends
+from broker.client.append.arrow_batches import split_rows
 from broker.client.append.batch_producer import Gathering
 from broker.client.append.outbox import SendLimits
-from broker.client.batch import MessageBatch
-from broker.client.cluster.admin import ActorInfo, Admin, ChannelInfo, Health
+from broker.client.append.outgoing_batch import Ticket
+from broker.client.append.prepare import batch_header
+from broker.client.batch import AppendedBatch, MessageBatch
+from broker.client.cluster.admin import Admin
+from broker.client.cluster.barrier import NamedBarriers
 from broker.client.cluster.broadcast import Broadcasts
-from broker.client.cluster.cluster_view import ClusterView
 from broker.client.cluster.collections import Collections
+from broker.client.cluster.cursor import NamedCursors
+from broker.client.cluster.cuts import Cuts
+from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
-from broker.client.cluster.targets import Targets, together
-from broker.client.errors import ClosedClient, ForkedClient
-from broker.client.message import Batch
+from broker.client.durability import Durability, level_of
+from broker.client.message import (
+    NO_PROPERTIES,
+    Appended,
+    Batch,
+    Key,
+    Kind,
+    Message,
+    checked_messages,
+)
 from broker.client.net.deadlines import Deadlines
 from broker.client.net.network import Network
 from broker.client.net.owners import Owners
@@ -32,20 +41,29 @@ from broker.client.read.deliveries import Source
 from broker.client.read.row_scanner import RowForm, RowScanner, schema_of_targets
 from broker.client.read.scanner import BatchScanner, Scanner
 from broker.client.read.start import ReadOptions, Start, Until, plan
-from broker.client.staging import Staging
-from broker.client.timekeeping import Timekeeping
+from broker.client.txn.atomic import append_atomically
 from broker.client.txn.batch_commits import BatchCommits
-from broker.model.channel import ChannelOffsets
-from broker.model.ids import MessageId, VChannelName
+from broker.client.txn.stage import Stage, checked_name
+from broker.client.txn.txn import Txn, checked_keepalive_ms
 
-NO_PROPERTIES: Mapping[str, str] = {}
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-class Client(Staging, Timekeeping):
-    """A durable log broker, seen from a program. Made by `connect`; for one event loop.
+class Client:
+    """A connected client, made by `connect`; for the tasks of one event loop.
 
-    A target is the name of a collection or of a channel. Every method raises ForkedClient in a
-    forked process, ClosedClient after the end, and otherwise what `errors` has.
+        async with connect("127.0.0.1:19531") as log:
+            await log.collections.create("trains", shards=4)
+            landed = await log.append("trains", b"IC 5 is late", key=b"IC 5")
+            async for batch in log.read("trains", start="all", until="now"):
+                for message in batch.messages:
+                    print(message.vchannel, message.id, message.payload)
+
+    A target is the name of a collection or of a channel. Every method raises ClosedClient after
+    `aclose`, ForkedClient in a forked process, and what `broker.client.errors` has. The parts:
+    `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches), `offsets`
+    (positions in channels) and `admin` (health, channels, actors).
     """
 
     def __init__(
@@ -57,38 +75,211 @@ class Client(Staging, Timekeeping):
         *,
         resend: bool,
     ) -> None:
-        collections = Collections(
-            network.coordinator, deadline_s=deadlines.call_s, dropped=self._forget
-        )
-        appends = Appends(network, tasks, *sending, resend=resend)
-        commits = BatchCommits(network.coordinator, deadline_s=deadlines.call_s)
-        Staging.__init__(self, appends, Targets(collections), deadlines, commits)
+        coordinator, call_s = network.coordinator, deadlines.call_s
+        owners = Owners(network, deadline_s=call_s)
         self._network = network
         self._tasks = tasks
-        self._pid = os.getpid()
-        self._closed = False
-        coordinator = network.coordinator
-        owners = Owners(network, deadline_s=deadlines.call_s)
-        Timekeeping.__init__(self, coordinator, owners, tasks, deadline_s=deadlines.call_s)
-        self._offsets = Offsets(owners, deadline_s=deadlines.call_s)
-        self._admin = Admin(coordinator, deadline_s=deadlines.call_s)
-        self._tree = ClusterView(network, self._admin, deadline_s=deadlines.call_s)
-        self._collections = collections
-        self._broadcasts = Broadcasts(coordinator, self._vchannels, deadline_s=deadlines.call_s)
+        self._deadlines = deadlines
+        self._appends = Appends(network, tasks, *sending, resend=resend)
+        self.collections = Collections(coordinator, deadline_s=call_s)
+        self._targets = self.collections.targets
+        self.offsets = Offsets(owners, deadline_s=call_s)
+        self.cursors = NamedCursors(coordinator, self._targets, deadline_s=call_s)
+        self.barriers = NamedBarriers(coordinator, tasks, deadline_s=call_s)
+        self.broadcast = Broadcasts(coordinator, self._targets, deadline_s=call_s)
+        self.commits = BatchCommits(coordinator, deadline_s=call_s)
+        self.admin = Admin(network, deadline_s=call_s)
+        # What programs call all day stands here directly: `log.cut(...)`, `log.commit_batch(...)`.
+        self.cut = Cuts(coordinator, owners, self._targets, deadline_s=call_s).cut
+        self.measure = Measuring(owners, self._targets, deadline_s=call_s).measure
+        self.barrier = self.barriers.named
+        self.cursor = self.cursors.named
+        self.commit_batch = self.commits.commit
+        self.abort_batch = self.commits.abort
 
-    @property
-    def collections(self) -> Collections:
-        """Creates, gets, lists and drops collections."""
-        self._check_usable()
-        return self._collections
+    async def append(
+        self,
+        target: str,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Append one message; returns when it would survive a power cut.
 
-    @property
-    def broadcast(self) -> Broadcasts:
-        """One message on many vchannels, with locks, in one order: `log.broadcast.append`."""
-        self._check_usable()
-        return self._broadcasts
+            landed = await log.append("trains", b"late", key=b"IC 5", properties={"from": "Ulm"})
+            print(landed.vchannel, landed.id, landed.tick)
 
-    # ---- reading --------------------------------------------------------------------------------
+        In a collection `key` chooses the shard; messages without one take turns. Concurrent appends
+        share writes, so keep many in flight; no order among them is promised. A retried append is
+        stored once: see `resend` of `connect`. `durability` "os" or "memory" returns sooner and
+        promises less: see `Durability`; the result says what the message got. `kind`: what Milvus's
+        own messages need, see `Message`.
+
+        Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
+        been written, MessageTooLarge, or the server's refusal.
+        """
+        shards = self._targets.known(target) or await self._targets.resolve(target)
+        message = Message(payload, key, properties, **kind)
+        return await self._appends.one(
+            shards, message, deadline_s or self._deadlines.append_s, level_of(durability)
+        )
+
+    async def append_soon(
+        self,
+        target: str,
+        message: Message,
+        *,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+    ) -> Ticket:
+        """Take in one message as soon as there is room; `await ticket` is its result or error.
+
+        Cancelling a ticket before its batch was sent withdraws the message.
+        """
+        shards = self._targets.known(target) or await self._targets.resolve(target)
+        within_s = deadline_s or self._deadlines.append_s
+        return await self._appends.soon(shards, message, within_s, level_of(durability))
+
+    async def append_batch(
+        self,
+        target: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Append messages as one batch on one vchannel: all of them are stored, or none.
+
+        Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
+        with keys needs the name of a vchannel when there are several. Raises what `append` does,
+        BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
+        """
+        vchannel = (await self._targets.resolve(target)).choose_for_batch(
+            target, keyed=keys is not None
+        )
+        plain = Message(b"", properties=properties)
+        within_s = deadline_s or self._deadlines.append_s
+        header = batch_header(vchannel, plain, within_s, level_of(durability))
+        return await self._appends.batch(header, payloads, keys)
+
+    async def append_arrow(
+        self,
+        target: str,
+        rows: "pa.RecordBatch | pa.Table",
+        *,
+        key: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Append the rows of a `pyarrow` RecordBatch or Table. Needs `tidemark[arrow]`.
+
+        The column `key` (integers, strings or bytes) chooses the shard of each row, as the key of
+        `append` does; without it batches take turns. Rows of one shard keep their order. Large
+        inputs become several batches, each stored whole or not at all; the results are in the order
+        of the rows on each vchannel. Waits for all batches: when some failed, AppendsFailed has
+        every result; when all failed, the first error is raised.
+
+        Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
+        order are not the collection's. BadTarget for a `key` that is not a column or not usable.
+        """
+        shards = await self._targets.resolve(target)
+        pieces = split_rows(rows, shards, key, self._appends.compression)
+        within_s = deadline_s or self._deadlines.append_s
+        return await self._appends.rows(pieces, properties, within_s, level_of(durability))
+
+    async def append_messages(
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        atomic: bool = True,
+        barrier_time_tick: int = 0,
+        deadline_s: float | None = None,
+    ) -> list[Appended]:
+        """Append many messages; the results are in the order of the messages.
+
+        Several messages of one vchannel become one transaction: they are read together, at the tick
+        in their results, or never; one that expires is retried as a whole until the deadline. There
+        is neither atomicity nor order between vchannels. Only inserts and deletes can share a
+        transaction, which costs three writes and is limited in size: with `atomic=False` each
+        message is appended separately, which is faster for loading much data.
+
+        `barrier_time_tick`: every message gets a larger tick; InvalidArgument for one that lies in
+        the future, so take that of an acknowledgement, a cut or a barrier.
+
+        Waits for all messages; when any failed, AppendsFailed has the result of each one.
+        """
+        checked = checked_messages(messages, barrier_time_tick)
+        shards = await self._targets.resolve(target)
+        append = append_atomically if atomic else Appends.many
+        within_s = deadline_s or self._deadlines.append_s
+        return await append(self._appends, shards, checked, deadline_s=within_s)
+
+    async def raw_append(
+        self, vchannel: str, message: Message, *, deadline_s: float | None = None
+    ) -> Appended:
+        """Append one message to exactly this vchannel, whatever its key: Milvus's RawAppend.
+
+        InvalidArgument for what only the log writes (time tick, begin, commit, rollback).
+        """
+        shards = self._targets.vchannel(vchannel)
+        return await self._appends.one(shards, message, deadline_s or self._deadlines.append_s)
+
+    def txn(
+        self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
+    ) -> Txn:
+        """A transaction on one vchannel: its messages are read together, or never.
+
+            async with log.txn(vchannel, keepalive_s=30) as txn:
+                await txn.append(b"both")
+                await txn.append(b"or neither")
+
+        Leaving the block commits, an exception rolls back. `target`: a vchannel, or a collection of
+        one shard; BadTarget, at the begin, for any other. The transaction expires `keepalive_s`
+        after its newest append (None: the server's default, 10 s); InvalidArgument below 1 ms.
+        `deadline_s` bounds each step.
+        """
+        return Txn(
+            self._appends,
+            partial(self._targets.only_vchannel, target),
+            checked_keepalive_ms(keepalive_s),
+            deadline_s or self._deadlines.append_s,
+        )
+
+    def stage(
+        self,
+        app: str,
+        batch: int,
+        part: int,
+        attempt: int = 0,
+        *,
+        run: int = 0,
+        deadline_s: float | None = None,
+    ) -> Stage:
+        """Stage one writer's rows of a batch; they are read once the batch is committed.
+
+            async with log.stage("nightly", batch=7, part=0) as stage:
+                await stage.append("flights", b"UA 1", key=b"UA")
+                part = await stage.seal()
+            await log.commit_batch("nightly", 7, [part])
+
+        `app` names the job, the same in every run; `batch` grows; `part` is the writer's number;
+        `attempt` differs each time a part is written again. `run` grows with each run of the job,
+        such as its start time: what an earlier run, or a smaller attempt at this part, left staged
+        for the same batch is aborted where this one stages, unless a commit has begun for it. With
+        `run` 0 it expires instead. `deadline_s` bounds each step. Raises InvalidArgument for an
+        `app` that is empty or too long, or a negative number.
+        """
+        name = checked_name(app, batch, part, attempt, run)
+        within_s = deadline_s or self._deadlines.append_s
+        return Stage(self._appends, self._targets.resolve, name, within_s)
 
     def read(
         self,
@@ -100,25 +291,27 @@ class Client(Staging, Timekeeping):
         with_ticks: bool = False,
         ignore_pause: bool = False,
     ) -> Scanner:
-        """Batches of messages from a collection, a vchannel, or a whole pchannel.
+        """Read messages of a collection, a vchannel, or a whole pchannel.
 
-        `start`: "all" (what the log still holds), "latest" (what is appended after the reader was
+            async for batch in log.read("trains", start="all", until="now"):
+                for message in batch.messages:
+                    print(message.payload)
+
+        `start`: "all" (what the log holds), "latest" (what is appended after the reader was
         opened), a message id (of one vchannel), ("tick", n), a cut (what comes after it), or a
-        mapping from vchannel to these. `until`: None, "now" (what is durable when the reader is
-        opened), a cut, or a mapping from vchannel to the first id not to read. `types`: the
-        message types to see, None for all.
-        `with_ticks`: show time ticks as messages too. `ignore_pause`: begin even while an operator
-        holds consumers back.
+        mapping from vchannel to these. `until`: None (never ends), "now" (what is durable when the
+        reader is opened), a cut, or a mapping from vchannel to the first id not to read. `types`:
+        the message types to see, None for all. `with_ticks`: yield time ticks as messages too.
+        `ignore_pause`: start even while an operator has paused consumption.
         """
+        self._targets.names(target)
         wanted = None if types is None else frozenset(int(it) for it in types)
-        return self._reader(target, ReadOptions(start, until, wanted, with_ticks, ignore_pause))
+        return self._scanner(target, ReadOptions(start, until, wanted, with_ticks, ignore_pause))
 
     def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
-        """The messages of one vchannel with ids in [start_id, end_id); always ends by itself.
-
-        Raises OutOfRange, at the first step, when the log does not hold the whole range.
-        """
-        return self._reader(vchannel, ReadOptions(start=start_id, until={vchannel: end_id}))
+        """Read the messages of one vchannel with ids in [start_id, end_id), or raise OutOfRange."""
+        self._targets.names(vchannel)
+        return self._scanner(vchannel, ReadOptions(start=start_id, until={vchannel: end_id}))
 
     def read_batches(
         self,
@@ -128,25 +321,19 @@ class Client(Staging, Timekeeping):
         until: BatchUntil | None = None,
         types: Iterable[int] = (),
     ) -> BatchScanner:
-        """Batches as they lie in the log, from a collection, a pchannel, or some vchannels.
+        """Read batches as they lie in the log, of a collection, a pchannel, or some vchannels.
 
-        The fastest way out: nothing is made of single messages before it is asked for. `start`:
-        "all", "latest", a message id (of one pchannel), ("tick", n), a cut (what comes after it;
-        with OutOfRange or Unrecoverable where retention took some of that).
-        `until`: None, "now", a time tick, a cut; with it the read ends by itself, and what was
-        asked for is complete. A tick from the future is refused with InvalidArgument. `types`: the
-        message types to see, none for all. What came through Milvus's Produce is there as well.
+        The fastest way to read: single messages are made only when asked for. `start`: "all",
+        "latest", a message id (of one pchannel), ("tick", n), or a cut (what comes after it; raises
+        OutOfRange or Unrecoverable where retention removed some of that). `until`: None, "now",
+        a time tick, or a cut; the read then ends and is complete. InvalidArgument for a tick from
+        the future. `types`: the message types to see, none for all.
         """
-        self._check_usable()
-        names = [target] if isinstance(target, str) else list(target)
+        names = self._targets.names(target)
         only = Only(tuple([int(it) for it in types]))
 
-        async def subscriptions() -> Sequence[Source[MessageBatch]]:
-            self._check_usable()
-            shards = together([await self._targets.resolve(name) for name in names])
-            return await plan_batches(self._network, self._offsets, shards, (start, until), only)
-
-        return BatchScanner(subscriptions, self._tasks)
+        sources = partial(self._batch_sources, names, (start, until), only)
+        return BatchScanner(sources, self._tasks)
 
     def read_arrow(
         self,
@@ -155,148 +342,51 @@ class Client(Staging, Timekeeping):
         columns: Iterable[str] | None = None,
         start: BatchStart = "all",
         until: BatchUntil | None = None,
-        schema: Any = None,
+        schema: "pa.Schema | None" = None,
     ) -> RowScanner:
-        """The rows of a collection of Arrow rows, or of some of its vchannels: RecordBatches.
+        """Read the Arrow rows of a collection, or of some of its vchannels, as RecordBatches.
 
-        Each has the columns asked for, in that order (None: all that the collection has when the
-        reader is opened), then `_vchannel`, `_message_id` and `_time_tick`, and so the same schema,
-        `await scanner.schema()`. The broker sends no other columns. Rows from before a column was
-        added have null in it. What was appended otherwise than as Arrow is no row and left out.
+        Each has the `columns` in that order (None: all of the collection), then `_vchannel`,
+        `_message_id` and `_time_tick`; `await scanner.schema()` is the schema of all. The broker
+        sends no other columns. Rows from before a column was added have null in it. Messages that
+        were not appended as Arrow are left out.
 
-        `start`, `until`: as of `read_batches`. `schema`: the collection's, for who knows it, so
-        that nobody has to be asked. Raises BadTarget, at the first step, for a column that is not
-        there, and for targets that are not of one collection with a schema.
+        `start`, `until`: as for `read_batches`. `schema`: the collection's, if known, to save a
+        request. Raises BadTarget, at the first step, for a column that does not exist and for
+        targets that are not of one collection with a schema.
         """
-        self._check_usable()
-        names = [target] if isinstance(target, str) else list(target)
+        names = self._targets.names(target)
         wanted = None if columns is None else list(columns)
 
         async def form() -> RowForm:
-            self._check_usable()
-            found = schema or await schema_of_targets(self._collections, names)
-            return RowForm(found, wanted)
+            return RowForm(schema or await schema_of_targets(self.collections, names), wanted)
 
-        async def subscriptions(shape: RowForm) -> Sequence[Source[MessageBatch]]:
-            self._check_usable()
-            shards = together([await self._targets.resolve(name) for name in names])
+        def sources(shape: RowForm) -> Awaitable[Sequence[Source[MessageBatch]]]:
             only = Only(rows=True, columns=shape.asked)
-            return await plan_batches(self._network, self._offsets, shards, (start, until), only)
+            return self._batch_sources(names, (start, until), only)
 
-        return RowScanner(form, subscriptions, self._tasks)
+        return RowScanner(form, sources, self._tasks)
 
-    def _reader(self, target: str, options: ReadOptions) -> Scanner:
-        self._check_usable()
-
-        async def subscriptions() -> Sequence[Source[Batch]]:
-            self._check_usable()
+    def _scanner(self, target: str, options: ReadOptions) -> Scanner:
+        async def sources() -> Sequence[Source[Batch]]:
             shards = await self._targets.resolve(target)
-            return await plan(self._network, self._offsets, shards, options)
+            return await plan(self._network, self.offsets, shards, options)
 
-        return Scanner(subscriptions, self._tasks)
+        return Scanner(sources, self._tasks)
 
-    # ---- questions ------------------------------------------------------------------------------
-
-    async def resolve(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Each name with its vchannels in shard order. Raises NoSuchCollection."""
-        self._check_usable()
-        return {name: (await self._targets.resolve(name)).vchannels for name in names}
-
-    async def describe(self, channels: Iterable[str]) -> dict[str, ChannelOffsets]:
-        """What each channel holds: `Offsets.describe`."""
-        self._check_usable()
-        return await self._offsets.describe(channels)
-
-    async def seek(self, channel: str, tick: int) -> MessageId:
-        """The first id with a tick not below `tick`: `Offsets.seek`."""
-        self._check_usable()
-        return await self._offsets.seek(channel, tick)
-
-    async def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
-        """How far some bytes reach: `Offsets.advance`."""
-        self._check_usable()
-        return await self._offsets.advance(channel, from_id, until_id, bytes_max)
-
-    async def get_latest_mvcc_timestamp_if_local(self, vchannel: str) -> int:
-        """A tick, closed already, that no message of the vchannel exceeds.
-
-        Who has seen it has seen all that was acknowledged on the vchannel before the call. Local
-        means that the server this client is connected to owns the vchannel; NotLocal otherwise.
-        """
-        self._check_usable()
-        return await self._admin.latest_mvcc(vchannel)
-
-    async def wal_name(self) -> str:
-        """The kind of log behind the server, in Milvus's words: message ids have its form."""
-        return (await self.health()).wal_name
-
-    async def health(self) -> Health:
-        """How the server is."""
-        self._check_usable()
-        return await self._tree.health()
-
-    async def pause_consumption(self) -> None:
-        """Consumers that are opened from now on wait to be resumed, but for `ignore_pause`.
-
-        Those that read already go on, and so do producers. It holds on every node, also on those
-        that come later, until it is resumed. A bounded read that waits gives up after `give_up_s`.
-        """
-        await self._pause_consumption(paused=True)
-
-    async def resume_consumption(self) -> None:
-        """Let all consumers begin that wait."""
-        await self._pause_consumption(paused=False)
-
-    async def streaming_version(self, at_least: int = 0) -> int:
-        """The cluster's, raised to `at_least` when it was lower; it never goes back.
-
-        At 0 the channels of the cluster are read-only, and appends wait.
-        """
-        self._check_usable()
-        return await self._admin.streaming_version(at_least)
-
-    async def channels(self) -> list[ChannelInfo]:
-        """Every pchannel of the cluster, sorted by name."""
-        self._check_usable()
-        return await self._admin.channels()
-
-    async def actors(self, path: str = "") -> list[ActorInfo]:
-        """The live tree of actors, or the part of it from `path` on; sorted by path.
-
-        What `/root/...` is inside another process, that of node 2, is `/node-2/...` here.
-        """
-        self._check_usable()
-        return await self._tree.actors(path)
-
-    async def kill_actor(self, path: str, *, term: int = 0) -> int:
-        """Have an actor end as if it had crashed; the term of the incarnation that was killed.
-
-        `term`: that incarnation or none. Only a server that runs with `--allow-chaos` does it:
-        Unrecoverable elsewhere. InvalidArgument: nobody lives there; TermMismatch: another
-        incarnation does by now; ServerFailed: it waits for its restart.
-        """
-        self._check_usable()
-        return await self._tree.kill(path, term)
-
-    async def _channels_of(self, targets: str | Iterable[str]) -> list[str]:
-        """The vchannels of the targets, each once."""
-        self._check_usable()
-        names = [targets] if isinstance(targets, str) else list(targets)
-        return list(together([await self._targets.resolve(name) for name in names]).vchannels)
-
-    async def _pause_consumption(self, *, paused: bool) -> None:
-        self._check_usable()
-        await self._admin.pause_consumption(paused=paused)
-
-    # ---- the end --------------------------------------------------------------------------------
+    async def _batch_sources(
+        self, names: Sequence[str], bounds: tuple[BatchStart, BatchUntil | None], only: Only
+    ) -> Sequence[Source[MessageBatch]]:
+        shards = await self._targets.resolve_all(names)
+        return await plan_batches(self._network, self.offsets, shards, bounds, only)
 
     async def aclose(self) -> None:
-        """Wait for answers on their way, at most `close_s`, then end everything; always returns.
+        """Wait up to `Deadlines.close_s` for pending appends, then end everything. Never fails.
 
-        Readers end with ClosedClient, and so do appends not sent yet. May be called again.
+        Readers end with ClosedClient, and so do appends that were not sent. May be called again.
         """
-        if not self._closed:
-            self._closed = True
+        if not self._network.lifetime.closed:
+            self._network.lifetime.close()
             try:
                 await self._appends.finish(self._deadlines.close_s)
             finally:
@@ -304,22 +394,7 @@ class Client(Staging, Timekeeping):
         await anyio.lowlevel.checkpoint()
 
     def abort(self) -> None:
-        """End everything now."""
-        self._closed = True
+        """End everything now; appends that are not answered end with OutcomeUnknown."""
+        self._network.lifetime.close()
         self._tasks.cancel_scope.cancel()
         self._network.close()
-
-    async def _vchannels(self, target: str) -> tuple[VChannelName, ...]:
-        self._check_usable()
-        return (await self._targets.resolve(target)).vchannels
-
-    def _forget(self, collection: str) -> None:
-        self._targets.forget(collection)
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise ClosedClient("the client is closed")
-        if os.getpid() != self._pid:
-            raise ForkedClient(
-                f"this client was connected in process {self._pid}; connect again after the fork"
-            )

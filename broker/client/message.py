@@ -1,12 +1,8 @@
-"""What a program appends and what it reads: messages, acknowledgements, batches.
-
-It owns the spelling of the properties the client adds. It never talks to anything.
-Next: broker/client/append/producer.py
-"""
+"""Messages, as a program appends them and as it reads them, and their wire form."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
@@ -23,17 +19,19 @@ KEY_PROPERTY = "tidemark.key"
 TICK_MAX = (1 << 64) - 1
 TICK_LOGICAL_BITS = 18
 
+NO_PROPERTIES: Mapping[str, str] = {}
+
 _BYTES = (bytes, bytearray, memoryview)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message to append.
+    """A message to append: `Message(b"late", key=b"IC 5", properties={"from": "Ulm"})`.
 
-    `key` chooses the shard of a collection and comes back to readers as bytes. `properties` are
-    the program's own; names that begin with `_` are reserved. `header` is the protobuf header that
-    Milvus's own message types have; as a plain log none is needed. `barrier_time_tick`: the tick
-    that the message gets is larger; a tick from the future is refused with InvalidArgument.
+    `key` chooses the shard of a collection; readers get it back as bytes. `properties` are the
+    program's own; names that begin with `_` are reserved. `barrier_time_tick`: the message gets
+    a larger tick than this one; a tick from the future is refused with InvalidArgument. `type`,
+    `version` and `header` (in protobuf) are what Milvus's own messages need.
     """
 
     payload: bytes
@@ -45,19 +43,23 @@ class Message:
     barrier_time_tick: int = 0
 
     def __post_init__(self) -> None:
-        """TypeError at once for a payload that is not bytes; ValueError for no tick."""
+        """Raise TypeError for a payload that is not bytes, ValueError for an invalid tick."""
         check_payload(self.payload)
         if not 0 <= self.barrier_time_tick <= TICK_MAX:
-            raise ValueError(f"barrier_time_tick {self.barrier_time_tick} is no time tick")
+            raise ValueError(
+                f"barrier_time_tick {self.barrier_time_tick} is not a time tick (64 bits, unsigned)"
+            )
 
 
-def check_messages(messages: Iterable[Message]) -> list[Message]:
-    """All of them; TypeError for one that is no Message."""
+def checked_messages(messages: Iterable[Message], barrier_time_tick: int = 0) -> list[Message]:
+    """All of them, with this barrier unless it is 0; TypeError for one that is not a Message."""
     found = list(messages)
     for each in found:
         if not isinstance(each, Message):
             raise TypeError(f"a message must be a Message, not {type(each).__name__}")
-    return found
+    if not barrier_time_tick:
+        return found
+    return [replace(each, barrier_time_tick=barrier_time_tick) for each in found]
 
 
 class Kind(TypedDict, total=False):
@@ -70,9 +72,10 @@ class Kind(TypedDict, total=False):
 
 
 class Appended(NamedTuple):
-    """Where one message landed. With durability "fsync" it survives a power cut when this exists.
+    """An acknowledged message: its vchannel, id and tick.
 
-    With less it is what was asked for, and the message may be gone after a crash, with its id.
+    With durability "fsync" it survives a power cut. With less, the message may be lost in a crash,
+    and its id given to another message.
     """
 
     vchannel: VChannelName
@@ -83,13 +86,13 @@ class Appended(NamedTuple):
 
 
 class Received(NamedTuple):
-    """One message of a log. `id` grows along a vchannel, and so does `tick`.
+    """A message that was read. On a vchannel `id` and `tick` only grow.
 
-    The messages of a transaction come together, where it was committed: all have the tick of the
-    commit, and ids of their own, smaller than that.
+    The exception is a transaction: its messages are read together where it was committed, all with
+    the tick of the commit and with their own, smaller ids.
 
     `collection` is the name that was read, None for a vchannel read by its own name. `tags` are
-    all properties as stored, the reserved ones included.
+    all properties as stored, with the reserved ones.
     """
 
     payload: bytes
@@ -102,7 +105,7 @@ class Received(NamedTuple):
 
     @property
     def key(self) -> bytes | None:
-        """The bytes of the key it was appended with."""
+        """The key it was appended with, as bytes."""
         text = self.tags.get(KEY_PROPERTY)
         return None if text is None else b64decode(text)
 
@@ -117,24 +120,25 @@ class Received(NamedTuple):
 
     @property
     def broadcast_id(self) -> BroadcastId | None:
-        """Of a broadcast's copy, its id: the same on every vchannel; None for any other message.
+        """The id of the broadcast that this message is a copy of; None for any other message.
 
-        Rarely a copy is in a log twice; a reader shows the first one only. Who goes on with another
-        reader remembers the ids of what it has applied.
+        It is the same on every vchannel. After a crash a copy may be in a log twice. One reader
+        yields the first copy only; a program that continues with another reader has to remember
+        the ids it has applied.
         """
         text = self.tags.get("_bh")
         return None if text is None else BroadcastId(read_broadcast_id(text))
 
     @property
     def timestamp_ms(self) -> int:
-        """Unix milliseconds of the tick."""
+        """The time in the tick, in Unix milliseconds."""
         return self.tick >> TICK_LOGICAL_BITS
 
 
 class Batch(NamedTuple):
-    """Messages of one vchannel in their order, as many as had arrived; perhaps none.
+    """Messages of one vchannel in their order, as many as had arrived; possibly none.
 
-    `closed_tick`: nothing with a tick up to it is still to come on this vchannel.
+    `closed_tick`: every message of this vchannel with a tick up to it has been yielded.
     """
 
     vchannel: VChannelName
@@ -144,15 +148,15 @@ class Batch(NamedTuple):
 
 
 def check_payload(payload: object) -> None:
-    """TypeError when it is not bytes."""
+    """Raise TypeError when the payload is not bytes."""
     if not isinstance(payload, _BYTES):
         kind = type(payload).__name__
-        mend = "; encode it first" if kind == "str" else ""
-        raise TypeError(f"payload must be bytes, not {kind}{mend}")
+        advice = "; encode it first" if kind == "str" else ""
+        raise TypeError(f"payload must be bytes, not {kind}{advice}")
 
 
 def key_bytes(key: Key) -> bytes:
-    """The bytes a reader gets back: UTF-8 of text, eight little-endian bytes of an integer."""
+    """The key as readers get it: UTF-8 of a string, eight little-endian bytes of an integer."""
     if isinstance(key, bytes):
         return key
     if isinstance(key, str):
@@ -163,11 +167,10 @@ def key_bytes(key: Key) -> bytes:
 def encode(message: Message, vchannel: str, txn: str = "") -> bytes:
     """The `milvus.proto.messages.Message` to append; ValueError for a reserved property name.
 
-    `txn`: the property that says which transaction it belongs to, if any.
-
-    The reserved properties come last and in one order, so that the server, which remembers what it
-    has parsed, finds the same bytes behind the payload of every plain message.
+    `txn`: the encoded transaction that the message belongs to, if any.
     """
+    # The reserved properties come last and in a fixed order: the server caches what it has parsed,
+    # and so finds the same bytes behind the payload of every plain message.
     plain = not message.properties and message.key is None
     own = {} if plain else _own_properties(message)
     if message.barrier_time_tick:
@@ -177,27 +180,27 @@ def encode(message: Message, vchannel: str, txn: str = "") -> bytes:
 
 
 def unsendable(message: Message) -> str:
-    """Why a program may not append it by itself; empty when it may."""
+    """Why a program may not append this message; empty when it may."""
     if message.type in SYSTEM_TYPES:
         name = MessageType(message.type).name
-        return f"{name} messages are not for programs to append; `txn` makes what it needs"
+        return f"only the log itself writes {name} messages; use `txn` for a transaction"
     return ""
 
 
 def stored_properties(message: Message) -> dict[str, str]:
-    """All properties of a message that names no vchannel; raises as `encode`."""
+    """All properties of a message that has no vchannel yet; raises as `encode`."""
     header = b64encode(message.header).decode()
     reserved = {"_t": str(int(message.type)), "_v": str(message.version), "_h": header}
     return _own_properties(message) | reserved
 
 
 def own_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The program's own, checked: ValueError for a reserved name, TypeError for what is no text."""
+    """The program's properties; ValueError for a reserved name, TypeError for one not a str."""
     stored = dict(properties)
     for name, value in stored.items():
         _check_text(name, value)
         if name[:1] == "_" or name == KEY_PROPERTY:
-            raise ValueError(f"property {name!r} is reserved; choose a name without leading '_'")
+            raise ValueError(f"property {name!r} is reserved; choose one without leading '_'")
     return stored
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from anyio.from_thread import BlockingPortal
 
-    from broker.client import Client, Collection, Cut, Measure
+    from broker.client import Client, Collection, Cut, Measurement
     from broker.model.channel import ChannelOffsets
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Gateway:
 
     def subscription(self, names: Sequence[str]) -> Subscription:
         """Return each name with its vchannels: a collection's shards, or the vchannel itself."""
-        return self._call(lambda client: client.resolve(names))
+        return self._call(lambda client: client.collections.resolve(names))
 
     def collections(self) -> "list[Collection]":
         """Return every collection."""
@@ -75,7 +75,7 @@ class Gateway:
 
     def held(self, vchannels: Sequence[str]) -> "dict[str, ChannelOffsets]":
         """Return what the broker holds of each vchannel now; ids below `next_id` are durable."""
-        return self._call(lambda client: client.describe(vchannels))
+        return self._call(lambda client: client.offsets.describe(vchannels))
 
     def cut(self, vchannels: Sequence[str], tick: int | None = None) -> "Cut":
         """Return the newest cut, which splits no broadcast; with `tick`, the cut at that tick.
@@ -87,7 +87,7 @@ class Gateway:
 
     def measure(
         self, vchannels: Sequence[str], after: int, until: int, *, rows_max: int, bytes_max: int
-    ) -> "Measure":
+    ) -> "Measurement":
         """Count rows and bytes behind tick `after` up to `until`. A limit of 0 is no limit."""
         return self._call(
             lambda client: client.measure(

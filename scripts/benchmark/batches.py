@@ -26,7 +26,7 @@ class Batches:
         """Append from four tasks, each with one batch of 1,000 in flight."""
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
-            start = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
+            start = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             started = time.perf_counter()
             sent = await _load(log, messages, durability)
             took_s = time.perf_counter() - started
@@ -83,7 +83,7 @@ class Batches:
         """Read messages while they are appended; the append sets the rate."""
         seen = 0
         async with connect(self._address) as log, connect(self._address) as other:
-            next_id = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
+            next_id = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             tail = other.read_batches(VCHANNEL, start=next_id)
             started = time.perf_counter()
             async with asyncio.TaskGroup() as group:

@@ -28,7 +28,7 @@ class MilvusProtocol:
         half = [SINGLE] * (IN_FLIGHT // 2)
         async with connect(self._address) as log:
             await log.append(VCHANNEL, BODY)
-            self._start = (await log.describe([VCHANNEL]))[VCHANNEL].next_id
+            self._start = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             started = time.perf_counter()
             async with asyncio.TaskGroup() as group:
                 for _ in range(2):

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from served_broker import ServedBroker, killed, served_broker
 
-from broker.client import ChannelInfo, Message, connect
+from broker.client import Message, connect
+from broker.client.cluster import ChannelInfo
 
 VCHANNEL = "by-dev-rootcoord-dml_0_1v0"
 BODY = bytes(range(256)) * 4
@@ -81,7 +82,7 @@ async def settled(address: str) -> ChannelInfo:
     """Wait until a snapshot covers the log; the channel."""
     async with connect(address) as log:
         while True:
-            (channel,) = await log.channels()
+            (channel,) = await log.admin.channels()
             if channel.checkpoint_lag <= BATCH:
                 return channel
             await asyncio.sleep(0.2)

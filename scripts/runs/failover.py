@@ -147,7 +147,7 @@ async def node_pids(log: Client) -> dict[int, int]:
     """The pid of each running node, by node ID."""
     return {
         int(actor.path.rpartition("-")[2]): int(actor.extra["pid"])
-        for actor in await log.actors()
+        for actor in await log.admin.actors()
         if "/fleet/node-" in actor.path and "pid" in actor.extra
     }
 
@@ -157,8 +157,8 @@ async def whole(log: Client, nodes: int) -> dict[str, int]:
     with anyio.fail_after(SETTLE_S):
         while True:
             try:
-                known = await log.channels()
-                actors = await log.actors()
+                known = await log.admin.channels()
+                actors = await log.admin.actors()
             except TidemarkError:
                 await anyio.sleep(0.1)
                 continue
@@ -202,7 +202,7 @@ async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], 
     done: list[Kill] = []
     async with connect(cluster.address) as log:
         await whole(log, cluster.nodes)
-        pchannels = len(await log.channels())
+        pchannels = len(await log.admin.channels())
         made = await log.collections.create(COLLECTION, shards=pchannels)
         lanes = [Lane(vchannel) for vchannel in made.vchannels]
         async with anyio.create_task_group() as tasks:

@@ -89,7 +89,7 @@ async def kill_a_node(log: Client, chosen: random.Random) -> None:
     """One that lives; waits until there is one."""
     with anyio.fail_after(GUARD_S):
         while True:
-            found = [it.extra for it in await log.actors() if "/fleet/" in it.path]
+            found = [it.extra for it in await log.admin.actors() if "/fleet/" in it.path]
             pids = [int(it["pid"]) for it in found if "pid" in it]
             try:
                 os.kill(chosen.choice(pids), signal.SIGKILL)

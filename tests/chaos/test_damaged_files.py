@@ -94,7 +94,7 @@ async def test_told_to_skip_damage_the_broker_reports_it_and_serves_the_rest(
     change(segments(tmp_path)[0], flip_in_the_middle)
     with BrokerProcess(tmp_path, **SETTINGS, skip_damage="true") as broker:
         async with connect(broker.address) as log:
-            health = await log.health()
+            health = await log.admin.health()
         assert broker.terminate() == 0
     assert [(it.pchannel, it.skipped) for it in health.damages] == [(PCHANNEL, True)]
     assert health.state == "healthy"  # whoever told it to skip knows
@@ -118,7 +118,7 @@ async def test_a_flipped_bit_in_an_old_segment_is_told_to_the_reader_who_meets_i
             assert 0 < len(found) < MESSAGES
             assert found == payloads[: len(found)]
             await log.append(VCHANNEL, b"writes go on")
-            health = await log.health()
+            health = await log.admin.health()
         assert health.state == "degraded"
         (damage,) = health.damages
         assert (damage.pchannel, damage.file) == (PCHANNEL, f"{PCHANNEL}/{oldest.name}")

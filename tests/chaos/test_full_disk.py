@@ -71,7 +71,7 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
         refusals = [await append_until_refused(log, it, acknowledged[it]) for it in VCHANNELS]
         for error in refusals:
             assert any(all(part in str(error) for part in parts) for parts in REFUSALS), error
-        health = await log.health()
+        health = await log.admin.health()
         assert health.state == "degraded"
         assert {it.state for it in health.troubles} <= {"refusing", "unavailable", "assigning"}
         assert any("storage refused" in it.cause for it in health.troubles)
@@ -97,7 +97,7 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
         for name, refusal in zip(PCHANNELS, refusals, strict=True):
             reopened = REFUSALS[0][0] in str(refusal)
             assert after[name] > before[name] if reopened else after[name] >= before[name]
-        assert (await log.health()).state == "healthy"
+        assert (await log.admin.health()).state == "healthy"
         told.info("%.1f MB filled; writable again after %.1f s", filled / 1e6, healed_s)
     assert broker.terminate() == 0
 
@@ -135,7 +135,7 @@ async def take(reader: Scanner, wanted: list[bytes]) -> None:
 
 
 async def terms(log: Client) -> dict[str, int]:
-    return {channel.name: channel.term for channel in await log.channels()}
+    return {channel.name: channel.term for channel in await log.admin.channels()}
 
 
 def fill(filler: Path) -> int:

@@ -127,7 +127,7 @@ async def back_at(broker: Broker, victim: Watched, actor: str, term: int) -> Non
 
 
 async def terms_now(log: Client) -> dict[str, int]:
-    return {channel.name: channel.term for channel in await log.channels()}
+    return {channel.name: channel.term for channel in await log.admin.channels()}
 
 
 async def append_until(enough: anyio.Event, log: Client, channel: Watched, worker: int) -> None:
@@ -155,7 +155,7 @@ async def collect(channel: Watched, reader: Scanner) -> None:
 
 async def check(log: Client, channel: Watched) -> None:
     """The reader saw what is stored, once each and in order; what was acknowledged is stored."""
-    held = (await log.describe([channel.vchannel]))[channel.vchannel]
+    held = (await log.offsets.describe([channel.vchannel]))[channel.vchannel]
     whole = log.read_range(channel.vchannel, held.first_id, held.next_id)
     stored = [(it.id, it.tick, it.payload) async for it in whole.messages()]
     with anyio.fail_after(STEP_S_MAX):

@@ -103,7 +103,7 @@ async def test_whichever_actor_is_killed_only_its_subtree_restarts_and_callers_g
         await load.check()
         lost = sum(channel.txns_lost for channel in load.channels)
         assert lost == 0 or kind == WRITER or kind in HOLD_WRITERS
-        assert (await log.health()).state == "healthy"
+        assert (await log.admin.health()).state == "healthy"
         background.cancel_scope.cancel()
 
 

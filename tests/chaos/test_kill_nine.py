@@ -102,7 +102,7 @@ async def append_for_ever(log: Client, vchannel: str, worker: int, ledger: Ledge
 
 async def terms_now(address: str) -> dict[str, int]:
     async with connect(address) as log:
-        return {channel.name: int(channel.term) for channel in await log.channels()}
+        return {channel.name: int(channel.term) for channel in await log.admin.channels()}
 
 
 async def follow(log: Client, vchannels: Sequence[str], followed: dict[str, list[int]]) -> None:
@@ -116,7 +116,7 @@ async def follow(log: Client, vchannels: Sequence[str], followed: dict[str, list
 async def check(log: Client, vchannel: str, ledger: Ledger) -> list[int]:
     """The log holds each acknowledged message where its acknowledgement said; all in order."""
     stored: dict[int, tuple[int, bytes]] = {}
-    held = (await log.describe([vchannel]))[vchannel]
+    held = (await log.offsets.describe([vchannel]))[vchannel]
     ids: list[int] = []
     ticks: list[int] = []
     async for batch in log.read_range(vchannel, held.first_id, held.next_id):

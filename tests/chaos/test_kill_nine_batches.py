@@ -17,13 +17,13 @@ import anyio
 
 from broker.client import (
     Client,
-    InvalidTransactionState,
     OutcomeUnknown,
     StagedPart,
     TidemarkError,
     TransactionExpired,
     connect,
 )
+from broker.client.errors import InvalidTransactionState
 from tests.broker_process import BrokerProcess, free_port
 from tests.roles_processes import RoleProcess, until
 
@@ -164,8 +164,8 @@ async def committed(log: Client, app: str, batch: int, parts: Sequence[StagedPar
 async def is_quiet(log: Client) -> bool:
     """Nothing is staged any more, and nothing is being committed."""
     try:
-        open_txns = sum(it.open_txns for it in (await log.describe(V)).values())
-        under_way = [it for it in await log.committed_batches() if it.under_way is not None]
+        open_txns = sum(it.open_txns for it in (await log.offsets.describe(V)).values())
+        under_way = [it for it in await log.commits.list() if it.under_way is not None]
     except TidemarkError:
         return False
     return not (open_txns or under_way)

@@ -12,14 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import (
-    BadTransaction,
-    Client,
-    OutcomeUnknown,
-    TidemarkError,
-    TransactionExpired,
-    connect,
-)
+from broker.client import Client, OutcomeUnknown, TidemarkError, TransactionExpired, connect
+from broker.client.errors import BadTransaction
 from tests.broker_process import BrokerProcess, free_port
 
 WORKERS = 16

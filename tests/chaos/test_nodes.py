@@ -73,7 +73,7 @@ async def test_a_paused_owner_that_wakes_gets_nothing_acknowledged_or_delivered(
     with BrokerProcess(tmp_path / "data", **settings) as broker:
         async with connect(broker.address) as log:
             await log.collections.create("rows", shards=2)
-            before = {it.name: it for it in await log.channels()}
+            before = {it.name: it for it in await log.admin.channels()}
             mine = next(it for it in before.values() if it.node_id == 1)
             vchannel = mine.vchannels[0]
             await log.append(vchannel, b"before")

@@ -37,7 +37,7 @@ async def test_a_dead_coordinator_comes_back_to_the_same_owners_and_terms(tmp_pa
         async with connect(address) as log:
             vchannels = (await log.collections.create("rows", shards=2)).vchannels
             await log.append(vchannels[0], b"before", deadline_s=GUARD_S)
-            before = {it.name: (it.node_id, it.term) for it in await log.channels()}
+            before = {it.name: (it.node_id, it.term) for it in await log.admin.channels()}
             os.kill(first.pid, signal.SIGKILL)
             with coordinator(data, address) as second:
                 await second.ready()
@@ -47,7 +47,7 @@ async def test_a_dead_coordinator_comes_back_to_the_same_owners_and_terms(tmp_pa
                     return len(await owners(log)) == 2
 
                 await until(all_served)
-                after = {it.name: (it.node_id, it.term) for it in await log.channels()}
+                after = {it.name: (it.node_id, it.term) for it in await log.admin.channels()}
                 assert after == before
                 found = [it.payload async for it in log.read(vchannels[0], until="now").messages()]
                 assert found == [b"before", b"after"]

@@ -13,16 +13,8 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client import (
-    Appended,
-    Client,
-    OutcomeUnknown,
-    ResourceDomain,
-    ResourceKey,
-    Scanner,
-    StagedPart,
-    Txn,
-)
+from broker.client import Appended, Client, OutcomeUnknown, ResourceKey, Scanner, StagedPart, Txn
+from broker.client.cluster import ResourceDomain
 
 STEP_S_MAX = 60.0
 POLL_S = 0.01
@@ -109,7 +101,7 @@ class Load:
         background.start_soon(self._watch_cluster)
         tasks.start_soon(self._ask, "cut", lambda: self._log.cut(vchannels))
         tasks.start_soon(self._ask, "collections", self._log.collections.list)
-        tasks.start_soon(self._ask, "health", self._log.health)
+        tasks.start_soon(self._ask, "health", self._log.admin.health)
         tasks.start_soon(self._ask, "cursor", lambda: self._move_cursor(vchannels))
         tasks.start_soon(self._report)
         tasks.start_soon(self._commit_batches, vchannels)
@@ -206,7 +198,7 @@ class Load:
     async def check(self) -> None:
         """Readers saw what is stored, once each and in order; what was acknowledged is stored."""
         for channel in self.channels:
-            held = (await self._log.describe([channel.vchannel]))[channel.vchannel]
+            held = (await self._log.offsets.describe([channel.vchannel]))[channel.vchannel]
             whole = self._log.read_range(channel.vchannel, held.first_id, held.next_id)
             stored = [(it.id, it.tick, it.payload) async for it in whole.messages()]
             await until(lambda c=channel, s=stored: bool(c.received) and c.received[-1] >= s[-1])  # type: ignore[misc]

@@ -9,7 +9,8 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from broker.client import MessageTooLarge, Unrecoverable, connect
+from broker.client import Unrecoverable, connect
+from broker.client.errors import MessageTooLarge
 from broker.model.failure import StreamingCode
 from schemas.handshake import CREATE_PRODUCER, CreateHeader, create_header
 from schemas.status import read_status_details
@@ -48,7 +49,7 @@ async def peer_of(broker: BrokerProcess) -> AsyncIterator[tuple[Peer, int]]:
         grpc.aio.insecure_channel(broker.address, options=BIG) as channel,
     ):
         await log.append(V0, b"warm")
-        yield Peer(channel), (await log.channels())[0].term
+        yield Peer(channel), (await log.admin.channels())[0].term
 
 
 async def test_a_declared_length_is_refused_before_memory_is_taken(broker: BrokerProcess) -> None:

@@ -66,7 +66,7 @@ async def idle_consumers(address: str) -> AsyncIterator[None]:
 async def scanners(log: Client) -> int:
     return sum(
         actor.kind == "actor" and "/scanners/" in actor.path and actor.state == "running"
-        for actor in await log.actors()
+        for actor in await log.admin.actors()
     )
 
 

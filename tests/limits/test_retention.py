@@ -83,7 +83,7 @@ async def truncate(broker: Broker, log: Client) -> int:
             (appender,) = actors_of(broker, PCHANNEL, "appender")
             broker.system.find(appender.path).tell(Truncate())
             await log.append(VCHANNEL, b"behind it")
-            first_id = int((await log.describe([VCHANNEL]))[VCHANNEL].first_id)
+            first_id = int((await log.offsets.describe([VCHANNEL]))[VCHANNEL].first_id)
     return first_id
 
 

@@ -49,7 +49,7 @@ async def test_more_pchannels_than_before_are_served(tmp_path: Path) -> None:
         assert broker.terminate() == 0
     with BrokerProcess(tmp_path, pchannels="3") as broker:
         async with connect(broker.address) as log:
-            assert [it.state for it in await log.channels()] == ["assigned"] * 3
+            assert [it.state for it in await log.admin.channels()] == ["assigned"] * 3
 
 
 def test_another_cluster_name_on_the_same_folder_is_refused(tmp_path: Path) -> None:

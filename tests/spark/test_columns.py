@@ -104,7 +104,7 @@ def test_how_far_a_query_is_stands_at_the_broker_when_it_ends(
 
     async def look(log: Client) -> None:
         assert (await log.cursor("nightly").get()).tick >= last
-        (barrier,) = [it for it in await log.barriers() if it.name == "nightly"]
+        (barrier,) = [it for it in await log.barriers.list() if it.name == "nightly"]
         assert barrier.tick >= last
 
     run_with_client(broker.address, look)

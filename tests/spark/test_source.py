@@ -175,7 +175,7 @@ def test_a_query_that_vanishes_leaves_no_scanner_in_the_broker(
 
     async def until_no_scanner_is_left(log: Client) -> None:
         with anyio.fail_after(WAIT_S_MAX):
-            while any("/scanner-" in actor.path for actor in await log.actors()):
+            while any("/scanner-" in actor.path for actor in await log.admin.actors()):
                 pass
 
     with_client(until_no_scanner_is_left)

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 
 from broker.client import connect
-from broker.client.cluster.admin import Admin
+from broker.client.cluster.server_admin import ServerAdmin
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed
 from tests.local_broker import local_broker
@@ -39,13 +39,13 @@ async def test_a_consumer_opened_while_it_is_paused_waits_and_then_gets_everythi
     broker: SmallBroker, peer: Peer
 ) -> None:
     async with connect(broker.address) as log:
-        node = Admin(log._network.coordinator, deadline_s=DEADLINE_S)
+        node = ServerAdmin(log._network.coordinator, deadline_s=DEADLINE_S)
         with anyio.fail_after(DEADLINE_S):
             early = await opened(peer, request(ignore=False))
             (first,) = await appended(peer, b"first")
             await next_messages(early, 1)
             await node.pause_consumption(paused=True)
-            assert (await log.health()).consumption_paused
+            assert (await log.admin.health()).consumption_paused
 
             late = await opened(peer, request(ignore=False))
             excepted = await opened(peer, request(ignore=True))
@@ -65,7 +65,7 @@ async def test_a_consumer_opened_while_it_is_paused_waits_and_then_gets_everythi
                 await node.pause_consumption(paused=False)
             both = [it.message_id for it in found if not is_tick(it)]
             assert both == [first.message_id, second.message_id]
-            assert not (await log.health()).consumption_paused
+            assert not (await log.admin.health()).consumption_paused
 
 
 async def test_it_holds_over_a_restart_until_it_is_resumed(tmp_path: Path) -> None:
@@ -75,12 +75,12 @@ async def test_it_holds_over_a_restart_until_it_is_resumed(tmp_path: Path) -> No
             connect(broker.address) as log,
         ):
             await log.append(V0, b"there")
-            await log.pause_consumption()
+            await log.admin.pause_consumption()
         async with (
             local_broker(tmp_path, pchannels=1) as broker,
             connect(broker.address) as log,
         ):
-            assert (await log.health()).consumption_paused
+            assert (await log.admin.health()).consumption_paused
             found: list[bytes] = []
 
             async def read() -> None:
@@ -92,10 +92,10 @@ async def test_it_holds_over_a_restart_until_it_is_resumed(tmp_path: Path) -> No
                 excepted = log.read(V0, until="now", ignore_pause=True)
                 assert [it.payload async for it in excepted.messages()] == [b"there"]
                 assert found == []
-                await log.resume_consumption()
+                await log.admin.resume_consumption()
             assert found == [b"there"]
         async with (
             local_broker(tmp_path, pchannels=1) as broker,
             connect(broker.address) as log,
         ):
-            assert not (await log.health()).consumption_paused
+            assert not (await log.admin.health()).consumption_paused

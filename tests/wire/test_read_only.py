@@ -65,8 +65,8 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             await log.collections.create("rows", shards=1)
             with pytest.raises(DeadlineExceeded, match="read-only"):
                 await log.append("rows", b"early", deadline_s=1.0)
-            assert [it.read_only for it in await log.channels()] == [True, True]
-            assert await log.streaming_version() == 0
+            assert [it.read_only for it in await log.admin.channels()] == [True, True]
+            assert await log.admin.streaming_version() == 0
             discover = channel.stream_stream(DISCOVER)()
             listed = await table(_Frames(discover))  # type: ignore[arg-type]
             assert listed.streaming_version is None
@@ -80,7 +80,7 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(broadcast)
                 tasks.start_soon(log.append, "rows", b"waited")
-                assert await log.streaming_version(2) == 2
+                assert await log.admin.streaming_version(2) == 2
             assert len(results) == 1
             found = [it.payload async for it in log.read("rows", until="now").messages()]
             assert sorted(found) == [b"ddl", b"waited"]
@@ -88,7 +88,7 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             local_broker(tmp_path, pchannels=2, streaming=False) as broker,
             connect(broker.address) as log,
         ):
-            assert await log.streaming_version() == 2
+            assert await log.admin.streaming_version() == 2
             await log.append("rows", b"later")
 
 

@@ -11,7 +11,8 @@ from rich.tree import Tree
 
 from broker.cli.session import fail, with_client
 from broker.cli.show.questions import print_json, show
-from broker.client import ActorInfo, Client
+from broker.client import Client
+from broker.client.cluster import ActorInfo
 from broker.core.cluster.actor_kinds import kind_of, shape_of
 
 ODD_MAX = 20
@@ -24,7 +25,7 @@ def show_actors(server: str, path: str, *, as_json: bool, each: bool) -> None:
         fail(f"{path!r} is no path; it begins with /root")
 
     async def ask(client: Client) -> list[ActorInfo]:
-        return await client.actors(path)
+        return await client.admin.actors(path)
 
     found = with_client(server, ask)
     if as_json:
@@ -38,7 +39,7 @@ def kill_actor(server: str, path: str, term: int) -> None:
     """Kill it and say at which term it was."""
 
     async def kill(client: Client) -> int:
-        return await client.kill_actor(path, term=term)
+        return await client.admin.kill_actor(path, term=term)
 
     show(f"killed {path} of term {with_client(server, kill)}")
 

@@ -10,7 +10,8 @@ from typing import Any
 from broker.cli.session import with_client
 from broker.cli.show.questions import print_json, show, show_fitted
 from broker.cli.show.tables import Column
-from broker.client import BroadcastInfo, Client, LockInfo, ResourceKey
+from broker.client import Client, ResourceKey
+from broker.client.cluster import BroadcastInfo, LockInfo
 
 
 def show_broadcasts(server: str, *, quarantine_only: bool, as_json: bool) -> None:

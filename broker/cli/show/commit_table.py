@@ -8,7 +8,8 @@ from dataclasses import asdict
 from broker.cli.session import with_client
 from broker.cli.show.questions import print_json, show_fitted
 from broker.cli.show.tables import Column, moment
-from broker.client import AppCommits, Client
+from broker.client import Client
+from broker.client.txn import AppCommits
 
 NOTHING = "-"
 
@@ -17,7 +18,7 @@ def show_commits(server: str, *, as_json: bool) -> None:
     """One row each, sorted by name."""
 
     async def ask(client: Client) -> list[AppCommits]:
-        return await client.committed_batches()
+        return await client.commits.list()
 
     found = with_client(server, ask)
     if as_json:

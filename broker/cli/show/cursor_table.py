@@ -9,12 +9,13 @@ from dataclasses import asdict
 from broker.cli.session import with_client
 from broker.cli.show.questions import TICK_LOGICAL_BITS, print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment, natural_order, short_moment
-from broker.client import Client, CursorView
+from broker.client import Client
+from broker.client.cluster import CursorView
 
 
 def show_cursors(server: str, *, as_json: bool) -> None:
     """One row each, by name."""
-    found = with_client(server, Client.cursors)
+    found = with_client(server, lambda client: client.cursors.list())
     if as_json:
         return print_json([asdict(it) for it in found])
     at = [it.tick >> TICK_LOGICAL_BITS for it in found]

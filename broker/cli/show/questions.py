@@ -15,7 +15,8 @@ from rich.table import Table
 from broker.cli.session import FAILED, with_client
 from broker.cli.show.tables import Column, fitted, moment, natural_order, short_moment, table_width
 from broker.cli.stdout import until_nobody_reads
-from broker.client import BarrierView, ChannelInfo, Client, Collection, Health
+from broker.client import Client, Collection
+from broker.client.cluster import BarrierView, ChannelInfo, Health
 
 WIDE = 250
 """Columns where stdout is no terminal: a table in a file or a pipe is not folded."""
@@ -56,7 +57,7 @@ def show_collections(server: str, *, as_json: bool) -> None:
 
 def show_channels(server: str, *, as_json: bool) -> None:
     """One row a pchannel."""
-    found = with_client(server, Client.channels)
+    found = with_client(server, lambda client: client.admin.channels())
     if as_json:
         return print_json([asdict(it) for it in found])
     return show_fitted(_channel_columns(sorted(found, key=lambda it: natural_order(it.name))))
@@ -104,7 +105,11 @@ def _shards(channel: ChannelInfo) -> str:
 
 def pause_consumption(server: str, *, paused: bool) -> None:
     """Say it to the server and to whoever asked."""
-    with_client(server, Client.pause_consumption if paused else Client.resume_consumption)
+
+    async def ask(client: Client) -> None:
+        await (client.admin.pause_consumption() if paused else client.admin.resume_consumption())
+
+    with_client(server, ask)
     show("consumers that come now wait" if paused else "consumers go on")
 
 
@@ -112,7 +117,7 @@ def show_streaming(server: str, at_least: int) -> None:
     """The version, after raising it when it was lower."""
 
     async def ask(client: Client) -> int:
-        return await client.streaming_version(at_least)
+        return await client.admin.streaming_version(at_least)
 
     version = with_client(server, ask)
     served = "channels take appends" if version else "channels are read-only"
@@ -121,7 +126,7 @@ def show_streaming(server: str, at_least: int) -> None:
 
 def show_barriers(server: str, *, as_json: bool) -> None:
     """One row a barrier."""
-    found = with_client(server, Client.barriers)
+    found = with_client(server, lambda client: client.barriers.list())
     if as_json:
         return print_json([asdict(it) | {"kind": _kind(it)} for it in found])
     passed = [it.tick >> TICK_LOGICAL_BITS for it in found]
@@ -151,7 +156,7 @@ def _kind(barrier: BarrierView) -> str:
 
 def show_health(server: str, *, as_json: bool) -> None:
     """Key and value; the exit code says whether the server is healthy."""
-    found = with_client(server, Client.health)
+    found = with_client(server, lambda client: client.admin.health())
     if as_json:
         print_json(asdict(found))
     else:

@@ -9,15 +9,9 @@ from datetime import UTC, datetime
 
 import anyio
 
-from broker.client import (
-    ActorInfo,
-    AppCommits,
-    BroadcastInfo,
-    ChannelInfo,
-    Client,
-    Health,
-    LockInfo,
-)
+from broker.client import Client
+from broker.client.cluster import ActorInfo, BroadcastInfo, ChannelInfo, Health, LockInfo
+from broker.client.txn import AppCommits
 from broker.model.barrier import BarrierView
 
 BROADCASTER = "/root/coordinator/broadcaster/locks"
@@ -44,20 +38,20 @@ async def take(client: Client) -> Look:
 
     About broadcasts and commits only where somebody carries them out: a node has nobody to ask.
     """
-    actors = await client.actors()
+    actors = await client.admin.actors()
     answers: dict[str, object] = {"actors": actors, "broadcasts": (), "locks": (), "commits": ()}
 
     async def ask(name: str, question: Callable[[], Awaitable[object]]) -> None:
         answers[name] = await question()
 
     questions: dict[str, Callable[[], Awaitable[object]]] = {
-        "health": client.health,
-        "channels": client.channels,
-        "barriers": client.barriers,
+        "health": client.admin.health,
+        "channels": client.admin.channels,
+        "barriers": client.barriers.list,
     }
     running = {it.path for it in actors if it.state == "running"}
     if COMMITTER in running:
-        questions["commits"] = client.committed_batches
+        questions["commits"] = client.commits.list
     if BROADCASTER in running:
         questions |= {"broadcasts": client.broadcast.list, "locks": client.broadcast.locks}
     try:

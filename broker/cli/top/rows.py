@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from broker.cli.show.tables import natural_order
 from broker.cli.top.look import Look, Rates
-from broker.client import ActorInfo, ChannelInfo
+from broker.client.cluster import ActorInfo, ChannelInfo
 from broker.core.cluster.actor_kinds import kind_of, pchannel_in
 
 TICK_LOGICAL_BITS = 18

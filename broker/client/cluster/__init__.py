@@ -1,1 +1,43 @@
-"""What a program asks of the cluster: collections, barriers, cursors, positions, health."""
+"""Collections, positions, cuts, barriers, cursors, broadcasts and administration of a cluster."""
+
+from broker.client.cluster.admin import Admin
+from broker.client.cluster.barrier import NamedBarriers
+from broker.client.cluster.broadcast import BroadcastInfo, Broadcasts, LockInfo
+from broker.client.cluster.collections import Collections
+from broker.client.cluster.cursor import NamedCursors
+from broker.client.cluster.offsets import Offsets
+from broker.client.cluster.server_admin import (
+    ActorInfo,
+    ChannelInfo,
+    ChannelTrouble,
+    Damage,
+    Health,
+)
+from broker.model.barrier import BarrierPeer, BarrierView
+from broker.model.broadcast import ResourceDomain
+from broker.model.channel import ChannelOffsets
+from broker.model.measured import SpanStep, TickChoice
+from broker.model.named_cursor import CursorView
+
+__all__ = [
+    "ActorInfo",
+    "Admin",
+    "BarrierPeer",
+    "BarrierView",
+    "BroadcastInfo",
+    "Broadcasts",
+    "ChannelInfo",
+    "ChannelOffsets",
+    "ChannelTrouble",
+    "Collections",
+    "CursorView",
+    "Damage",
+    "Health",
+    "LockInfo",
+    "NamedBarriers",
+    "NamedCursors",
+    "Offsets",
+    "ResourceDomain",
+    "SpanStep",
+    "TickChoice",
+]

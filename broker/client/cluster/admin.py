@@ -1,252 +1,167 @@
-"""What the server says about itself: health, channels, actors.
+"""Operates a cluster: health, channels and actors of all its processes, as if it were one server.
 
-It keeps no copy. Next: broker/edge/tidemark/admin_service.py
+The tree of actors is one over all processes: what is `/root/...` in the process of node 2 is
+`/node-2/...` here. A node that does not answer is shown as unreachable.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
-from broker.client.errors import ChannelNotExist, NotLocal, ProtocolBroken
-from broker.client.net.connection import Connection
-from broker.model.ids import TimeTick
-from schemas.generated.tidemark import v1
+import anyio
 
-_SERVICE = "/tidemark.v1.Admin/"
+from broker.client.cluster.server_admin import (
+    ActorInfo,
+    ChannelInfo,
+    ChannelTrouble,
+    Health,
+    ServerAdmin,
+)
+from broker.client.errors import TidemarkError
+from broker.client.net.network import Network
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class ChannelTrouble:
-    """A pchannel that takes no appends (`state` refusing), or that nobody serves; and why."""
-
-    name: str
-    state: str
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A place in a stored log that could not be read, `times` since the server started.
-
-    `file` is relative to the folder of the logs. `skipped`: readers were led around it.
-    """
-
-    pchannel: str
-    file: str
-    offset: int
-    reason: str
-    skipped: bool
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """One server process. `state`: starting, healthy, degraded or stopping."""
-
-    state: str
-    version: str
-    node_id: int
-    cluster: str
-    wal_name: str
-    data: str
-    pid: int
-    started_ms: int
-    channels_open: int
-    channels_total: int
-    troubles: tuple[ChannelTrouble, ...]
-    damages: tuple[Damage, ...]
-    damages_unlisted: int
-    consumption_paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelInfo:
-    """One pchannel: who serves it at which term, and what it holds.
-
-    `closed_tick`: nothing with a tick up to it is still to come. `last_confirmed_id`: who reads
-    from there on sees every later message whole; open transactions hold it back.
-    `checkpoint_id`: where a restart begins to read the log again, `checkpoint_lag` messages of it;
-    `checkpoint_tick`: what it knows without. Both are 0 while nothing was saved yet.
-    Segments are those of collections: growing ones take rows, sealed ones wait for their Flush.
-    """
-
-    name: str
-    term: int
-    state: str
-    node_id: int
-    address: str
-    first_id: int
-    next_id: int
-    closed_tick: int
-    size_bytes: int
-    vchannels: tuple[str, ...]
-    is_control_host: bool
-    last_confirmed_id: int
-    open_txns: int
-    open_txn_bytes: int
-    prepared_txns: int
-    checkpoint_id: int
-    checkpoint_tick: int
-    checkpoint_lag: int
-    growing_segments: int
-    growing_bytes: int
-    sealed_segments: int
-    read_only: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ActorInfo:
-    """One actor or supervisor of the server; `extra` is what it says about itself."""
-
-    path: str
-    term: int
-    kind: str
-    state: str
-    mailbox_depth: int
-    mailbox_bound: int
-    restarts: int
-    handled: int
-    extra: Mapping[str, str]
+ROOT = "/root"
+NODE = "/node-"
+UNREACHABLE = "unreachable"
 
 
 class Admin:
-    """Each call has its own deadline and raises what `errors` has."""
+    """`log.admin`. Every call has a deadline and raises what `broker.client.errors` has."""
 
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
-        self._connection = connection
+    def __init__(
+        self, network: Network, *, deadline_s: float, server: ServerAdmin | None = None
+    ) -> None:
+        """`server`: the one the client is connected to, unless a test gives another."""
+        self._network = network
+        self._server = server or ServerAdmin(network.coordinator, deadline_s=deadline_s)
         self._deadline_s = deadline_s
 
     async def health(self) -> Health:
-        """How the server is."""
-        it = await self._connection.call(
-            _SERVICE + "Health", v1.HealthRequest(), v1.HealthResponse, deadline_s=self._deadline_s
-        )
-        return Health(
-            state=it.state,
-            version=it.version,
-            node_id=it.node_id,
-            cluster=it.cluster,
-            wal_name=it.wal_name,
-            data=it.data,
-            pid=it.pid,
-            started_ms=it.started_ms,
-            channels_open=it.channels_open,
-            channels_total=it.channels_total,
-            troubles=tuple(ChannelTrouble(t.name, t.state, t.cause) for t in it.troubles),
-            damages=tuple(
-                Damage(d.pchannel, d.file, d.offset, d.reason, d.skipped, d.times)
-                for d in it.damages
-            ),
-            damages_unlisted=it.damages_unlisted,
-            consumption_paused=it.consumption_paused,
-        )
+        """The health of the server, with the troubles and damages of all its nodes."""
+        found = await self._server.health()
+        for node_id, answer in (await self._ask_nodes(found.node_id, ServerAdmin.health)).items():
+            if isinstance(answer, Health):
+                known = {it.name for it in found.troubles}
+                troubles = [it for it in answer.troubles if it.name not in known]
+                damages, unlisted = answer.damages, answer.damages_unlisted
+                state, paused = answer.state, answer.consumption_paused
+            else:
+                troubles = [ChannelTrouble(f"node {node_id}", UNREACHABLE, str(answer))]
+                damages, unlisted, state, paused = (), 0, "degraded", False
+            found = replace(
+                found,
+                state=found.state if state == "healthy" or found.state != "healthy" else "degraded",
+                troubles=(*found.troubles, *troubles),
+                damages=(*found.damages, *damages),
+                damages_unlisted=found.damages_unlisted + unlisted,
+                consumption_paused=found.consumption_paused or paused,
+            )
+        return found
+
+    async def wal_name(self) -> str:
+        """The kind of log behind the server, in Milvus's words; it decides the form of ids."""
+        return (await self.health()).wal_name
 
     async def channels(self) -> list[ChannelInfo]:
         """Every pchannel of the cluster, sorted by name."""
-        answer = await self._connection.call(
-            _SERVICE + "Channels",
-            v1.ChannelsRequest(),
-            v1.ChannelsResponse,
-            deadline_s=self._deadline_s,
-        )
-        return [
-            ChannelInfo(
-                name=it.name,
-                term=it.term,
-                state=it.state,
-                node_id=it.node_id,
-                address=it.address,
-                first_id=it.first_id,
-                next_id=it.next_id,
-                closed_tick=it.closed_tick,
-                size_bytes=it.size_bytes,
-                vchannels=tuple(it.vchannels),
-                is_control_host=it.is_control_host,
-                last_confirmed_id=it.last_confirmed_id,
-                open_txns=it.open_txns,
-                open_txn_bytes=it.open_txn_bytes,
-                prepared_txns=it.prepared_txns,
-                checkpoint_id=it.checkpoint_id,
-                checkpoint_tick=it.checkpoint_tick,
-                checkpoint_lag=it.next_id - max(it.checkpoint_id, it.first_id),
-                growing_segments=it.growing_segments,
-                growing_bytes=it.growing_bytes,
-                sealed_segments=it.sealed_segments,
-                read_only=it.read_only,
-            )
-            for it in answer.channels
-        ]
+        return await self._server.channels()
 
-    async def kill(self, path: str, term: int) -> int:
-        """The term of the incarnation that was killed."""
-        answer = await self._connection.call(
-            _SERVICE + "Kill",
-            v1.KillRequest(path=path, term=term),
-            v1.KillResponse,
-            deadline_s=self._deadline_s,
-        )
-        return answer.term
+    async def actors(self, path: str = "") -> list[ActorInfo]:
+        """The live tree of actors, or the part of it from `path` on; sorted by path."""
+        if path.startswith(NODE):
+            node_id, inside = _split(path)
+            node = (await self._nodes(0)).get(node_id)
+            return [] if node is None else _moved(node_id, await node.actors(inside))
+        found = await self._server.actors(path)
+        if path:
+            return found
+        own = (await self._server.health()).node_id
+        for node_id, answer in (await self._ask_nodes(own, lambda it: it.actors(""))).items():
+            if isinstance(answer, list):
+                found += _moved(node_id, answer)
+            else:
+                name, extra = f"{NODE}{node_id}", {"last_error": str(answer)}
+                found.append(ActorInfo(name, 0, "supervisor", UNREACHABLE, 0, 0, 0, 0, extra))
+        return sorted(found, key=lambda it: it.path)
 
-    async def latest_mvcc(self, vchannel: str) -> TimeTick:
-        """A closed tick that no message of the vchannel exceeds, from this very server.
+    async def kill_actor(self, path: str, *, term: int = 0) -> int:
+        """End an actor as if it had crashed; returns the term of the incarnation it killed.
 
-        Raises NotLocal when another one owns the vchannel, or this one serves no channel at all.
+        `term`: kill that incarnation only. Raises Unrecoverable unless the server runs with
+        `--allow-chaos`; InvalidArgument when there is no actor of this path; TermMismatch when
+        another incarnation lives there; ServerFailed while the actor waits for its restart.
         """
-        try:
-            answer = await self._connection.call(
-                "/tidemark.v1.Log/Mvcc",
-                v1.MvccRequest(vchannel=vchannel),
-                v1.MvccResponse,
-                deadline_s=self._deadline_s,
-            )
-        except ProtocolBroken as error:
-            where = self._connection.address
-            raise NotLocal(
-                f"{vchannel} is not served by {where}, which serves no channels: connect to the"
-                " node that `tidemark channels` shows for it"
-            ) from error
-        except ChannelNotExist as error:
-            where = self._connection.address
-            raise NotLocal(f"{vchannel} is not served by {where}: {error}") from error
-        return TimeTick(answer.time_tick)
+        if path.startswith(NODE):
+            node_id, inside = _split(path)
+            node = (await self._nodes(0)).get(node_id)
+            if node is not None:
+                return await node.kill(inside, term)
+        return await self._server.kill(path, term)
 
-    async def streaming_version(self, at_least: int) -> int:
-        """The cluster's, after raising it to `at_least` when it was lower."""
-        answer = await self._connection.call(
-            _SERVICE + "Streaming",
-            v1.StreamingRequest(at_least=at_least),
-            v1.StreamingResponse,
-            deadline_s=self._deadline_s,
-        )
-        return answer.version
+    async def pause_consumption(self) -> None:
+        """Make consumers that are opened from now on wait until consumption is resumed.
 
-    async def pause_consumption(self, *, paused: bool) -> None:
-        """Hold consumers back that are opened from now on, or let all go on."""
-        await self._connection.call(
-            _SERVICE + "PauseConsumption",
-            v1.PauseConsumptionRequest(paused=paused),
-            v1.PauseConsumptionResponse,
-            deadline_s=self._deadline_s,
-        )
+        Readers that are open continue, and so do producers. The pause holds on every node, also on
+        nodes that join later. A reader opened with `ignore_pause` does not wait; a bounded read
+        that waits fails after `Deadlines.give_up_s`.
+        """
+        await self._server.pause_consumption(paused=True)
 
-    async def actors(self, path: str) -> list[ActorInfo]:
-        """The live tree from `path` on, sorted by path."""
-        answer = await self._connection.call(
-            _SERVICE + "Actors",
-            v1.ActorsRequest(path=path),
-            v1.ActorsResponse,
-            deadline_s=self._deadline_s,
-        )
-        return [
-            ActorInfo(
-                path=it.path,
-                term=it.term,
-                kind=it.kind,
-                state=it.state,
-                mailbox_depth=it.mailbox_depth,
-                mailbox_bound=it.mailbox_bound,
-                restarts=it.restarts,
-                handled=it.handled,
-                extra=dict(it.extra),
-            )
-            for it in answer.actors
-        ]
+    async def resume_consumption(self) -> None:
+        """Let all waiting consumers start."""
+        await self._server.pause_consumption(paused=False)
+
+    async def streaming_version(self, at_least: int = 0) -> int:
+        """The streaming version of the cluster, raised to `at_least` if it was lower.
+
+        It never decreases. At 0 the channels of the cluster are read-only and appends wait.
+        """
+        return await self._server.streaming_version(at_least)
+
+    async def get_latest_mvcc_timestamp_if_local(self, vchannel: str) -> int:
+        """A closed tick that no message of the vchannel exceeds.
+
+        A reader that has seen this tick has seen everything that was acknowledged on the vchannel
+        before the call. Raises NotLocal unless the server this client is connected to owns the
+        vchannel: Milvus's GetLatestMVCCTimestampIfLocal.
+        """
+        return await self._server.latest_mvcc(vchannel)
+
+    async def _nodes(self, own: int) -> Mapping[int, ServerAdmin]:
+        """The nodes that serve channels, except the one with the server's own id."""
+        channels = await self._server.channels()
+        addresses = {it.node_id: it.address for it in channels if it.address}
+        return {
+            node_id: ServerAdmin(self._network.connection(address), deadline_s=self._deadline_s)
+            for node_id, address in sorted(addresses.items())
+            if node_id != own
+        }
+
+    async def _ask_nodes(
+        self, own: int, ask: Callable[[ServerAdmin], Awaitable[T]]
+    ) -> dict[int, T | TidemarkError]:
+        answers: dict[int, T | TidemarkError] = {}
+
+        async def one(node_id: int, node: ServerAdmin) -> None:
+            try:
+                answers[node_id] = await ask(node)
+            except TidemarkError as error:
+                answers[node_id] = error
+
+        # Outside of the task group, which would wrap an error in an ExceptionGroup.
+        nodes = await self._nodes(own)
+        async with anyio.create_task_group() as tasks:
+            for node_id, node in nodes.items():
+                tasks.start_soon(one, node_id, node)
+        return {node_id: answers[node_id] for node_id in sorted(answers)}
+
+
+def _split(path: str) -> tuple[int, str]:
+    number, slash, rest = path.removeprefix(NODE).partition("/")
+    return (int(number) if number.isdecimal() else 0), f"{ROOT}{slash}{rest}"
+
+
+def _moved(node_id: int, found: list[ActorInfo]) -> list[ActorInfo]:
+    return [replace(it, path=f"{NODE}{node_id}{it.path.removeprefix(ROOT)}") for it in found]

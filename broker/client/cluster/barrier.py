@@ -1,7 +1,4 @@
-"""A barrier in a program's hands: take part in it, or watch which ticks pass.
-
-Owns a peer's lease and its renewal. Next: broker/client/cluster/time_sync.py
-"""
+"""Barriers: several programs report how far they are, and watch the ticks that all have reached."""
 
 from types import TracebackType
 from typing import Final, Literal, get_args
@@ -9,7 +6,8 @@ from typing import Final, Literal, get_args
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.cluster.time_sync import BarrierSeat, TimeSync
+from broker.client.cluster.barrier_calls import BarrierCalls, Membership
+from broker.client.cluster.retrying import retried
 from broker.client.cluster.watch import Watch
 from broker.client.errors import (
     BadTarget,
@@ -18,15 +16,15 @@ from broker.client.errors import (
     InvalidRequestSequence,
     TidemarkError,
 )
-from broker.client.net.backoff import Backoff
-from broker.model.barrier import BarrierKind
+from broker.client.net.connection import Connection
+from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.ids import TimeTick
 
 CLUSTER: Final = "cluster"
 KindName = Literal["soft", "hard", "hard-minimum"]
 LEASE_S: Final = 10.0
 RENEWALS: Final = 3
-"""In each lease, so that a lost one does no harm."""
+"""Renewals in each lease, so that losing one does no harm."""
 
 REPORT_S: Final = 10.0
 LEAVE_S: Final = 2.0
@@ -34,28 +32,29 @@ _KINDS: dict[str, BarrierKind] = dict(zip(get_args(KindName), BarrierKind, stric
 
 
 class Barrier:
-    """Made by `Client.barrier`; nothing is asked before it is joined or watched."""
+    """The barrier of one name and kind; `log.barrier(name)` makes it without asking the server."""
 
-    def __init__(self, calls: TimeSync, tasks: TaskGroup, name: str, kind: KindName) -> None:
+    def __init__(self, calls: BarrierCalls, tasks: TaskGroup, name: str, kind: KindName) -> None:
         if kind not in _KINDS:
-            raise BadTarget(f"{kind!r} is no kind of barrier; use one of {', '.join(_KINDS)}")
+            raise BadTarget(f"{kind!r} is not a kind of barrier; use one of {', '.join(_KINDS)}")
         self.name = name
         self._calls = calls
         self._tasks = tasks
         self._kind = _KINDS[kind]
 
     def join(self, peer: str, *, lease_s: float = LEASE_S, interval_ms: int = 0) -> "Peer":
-        """Take part as `peer` for as long as the `async with` lasts.
+        """Take part as `peer` while an `async with` block lasts.
 
-        The client renews the lease by itself; when the whole program is gone for `lease_s`, the
-        others go on without it. `interval_ms`: how far apart the ticks of a new soft barrier are.
-        Whoever joins under the same name later takes the place.
+        The client renews the lease. When the program has been gone for `lease_s`, the barrier
+        removes the peer and no longer waits for it. A later join under the same name takes the
+        place over. `interval_ms`: how far apart the ticks of a new soft barrier are.
         """
-        place = BarrierSeat(self.name, self._kind, peer)
-        return Peer(self._calls, self._tasks, place, lease_s, interval_ms)
+        member = Membership(self.name, self._kind, peer)
+        return Peer(self._calls, self._tasks, member, lease_s, interval_ms)
 
     def watch(self, after: int = 0) -> Watch:
-        """The ticks that pass after `after`, growing; 0: from the newest one on. See `Watch`."""
+        """The ticks that pass the barrier above `after`; 0 starts with the newest. See `Watch`."""
+        self._calls.check_usable()
         return Watch(
             lambda seen: self._calls.watch(self.name, self._kind, seen),
             self._tasks,
@@ -64,24 +63,24 @@ class Barrier:
 
 
 class Peer:
-    """One place in a barrier: `async with barrier.join("worker-3") as peer`.
+    """A member of a barrier: `async with barrier.join("worker-3") as peer`.
 
-    Raises ChannelFenced once somebody else has joined under this name.
+    Raises ChannelFenced once another program has joined under this name.
     """
 
     def __init__(
         self,
-        calls: TimeSync,
+        calls: BarrierCalls,
         tasks: TaskGroup,
-        place: BarrierSeat,
+        member: Membership,
         lease_s: float,
         interval_ms: int,
     ) -> None:
         self.rejoined = 0
-        """How often it was removed, or the server restarted, so that it had to join again."""
+        """How often it had to join again, because it was removed or the server restarted."""
         self._calls = calls
         self._tasks = tasks
-        self._place = place
+        self._member = member
         self._lease_s = lease_s
         self._interval_ms = interval_ms
         self._lease_id = 0
@@ -91,34 +90,40 @@ class Peer:
         self._sending = anyio.Lock()
 
     async def report(self, tick: int, *, deadline_s: float = REPORT_S) -> TimeTick:
-        """Say that this peer has come to `tick`; returns the newest that has passed for all.
+        """Report that this peer has reached `tick`; returns the newest tick that all have reached.
 
-        A smaller tick than before changes nothing. What may succeed later is tried again until
-        `deadline_s`; InvalidArgument for a tick from the future. May be called again.
+        A smaller tick than before changes nothing. Errors that may pass are retried until
+        `deadline_s`, then DeadlineExceeded. InvalidArgument for a tick from the future. May be
+        called again.
         """
-        backoff = Backoff()
-        with anyio.move_on_after(deadline_s):
-            while True:
-                if self._replaced is not None:
-                    raise self._replaced
-                try:
-                    return await self._say(max(self._tick, tick))
-                except TidemarkError as error:
-                    if not error.retriable:
-                        raise
-                backoff = backoff.failed()
-                await anyio.sleep(backoff.delay_s(1.0))
-        raise DeadlineExceeded(f"tick {tick} could not be reported within {deadline_s} s")
 
-    async def _say(self, tick: int) -> TimeTick:
-        """Report a tick, under a new lease if the old one is over; remembers what was taken."""
+        async def attempt() -> TimeTick:
+            if self._replaced is not None:
+                raise self._replaced
+            return await self._report(max(self._tick, tick))
+
+        def may_retry(error: TidemarkError) -> bool:
+            return error.retriable and self._replaced is None
+
+        try:
+            return await retried(attempt, deadline_s, may_retry=may_retry)
+        except TidemarkError as error:
+            if not may_retry(error):
+                raise
+            raise DeadlineExceeded(
+                f"tick {tick} could not be reported within {deadline_s} s: {error}"
+            ) from error
+
+    async def _report(self, tick: int) -> TimeTick:
+        """Report a tick, under a new lease if the old one has ended."""
+        # One at a time: two reports that both found the lease ended would join twice.
         async with self._sending:
             try:
-                passed = await self._calls.report(self._place, self._lease_id, tick)
+                passed = await self._calls.report(self._member, self._lease_id, tick)
             except InvalidRequestSequence:
                 await self._join()
                 self.rejoined += 1
-                passed = await self._calls.report(self._place, self._lease_id, tick)
+                passed = await self._calls.report(self._member, self._lease_id, tick)
             except ChannelFenced as error:
                 self._replaced = error
                 raise
@@ -126,16 +131,16 @@ class Peer:
             return passed
 
     async def _join(self) -> None:
-        self._lease_id = await self._calls.join(self._place, self._lease_s, self._interval_ms)
+        self._lease_id = await self._calls.join(self._member, self._lease_s, self._interval_ms)
 
     async def _renew(self) -> None:
         with self._renewing:
             while self._replaced is None:
                 await anyio.sleep(self._lease_s / RENEWALS)
                 try:
-                    await self._say(self._tick)
+                    await self._report(self._tick)
                 except TidemarkError:
-                    continue  # told by the next report, or mended by the next renewal
+                    continue  # the next renewal repairs it, or the next report raises it
 
     async def __aenter__(self) -> "Peer":
         await self._join()
@@ -148,10 +153,32 @@ class Peer:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Leave; when that cannot be said, the lease runs out."""
+        """Leave the barrier; if the server cannot be reached, the lease expires."""
         self._renewing.cancel()
         with anyio.move_on_after(LEAVE_S, shield=True):
             try:
-                await self._calls.leave(self._place, self._lease_id, deadline_s=LEAVE_S)
+                await self._calls.leave(self._member, self._lease_id, deadline_s=LEAVE_S)
             except TidemarkError:
                 return
+
+
+class NamedBarriers:
+    """`log.barriers`: all barriers of the cluster."""
+
+    def __init__(self, connection: Connection, tasks: TaskGroup, *, deadline_s: float) -> None:
+        self._calls = BarrierCalls(connection, deadline_s=deadline_s)
+        self._tasks = tasks
+
+    def named(self, name: str = CLUSTER, kind: KindName | None = None) -> Barrier:
+        """A barrier that programs join, report to and watch; no request is made yet.
+
+        "cluster" is the server's own: each of its ticks is closed on every pchannel. `kind`: "hard"
+        (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest of
+        the peers' newest ticks). The same name with another kind is another barrier.
+        """
+        kind = kind or ("soft" if name == CLUSTER else "hard")
+        return Barrier(self._calls, self._tasks, name, kind)
+
+    async def list(self) -> list[BarrierView]:
+        """Every barrier, soft ones first, then by name."""
+        return await self._calls.barriers()

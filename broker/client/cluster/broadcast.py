@@ -1,13 +1,16 @@
-"""One message for many vchannels, from a program's side: start it, acknowledge a copy, wait.
+"""Broadcasts: append one message to many vchannels, acknowledge a copy, wait for locks.
 
-Owns the key that makes it safe to ask again. Next: broker/edge/milvus/broadcast_service.py
+Every broadcast carries an idempotency key, so that a request that is sent again is not a second
+broadcast.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Unpack
 from uuid import uuid4
 
+from broker.client.cluster.service import ServiceCalls
+from broker.client.cluster.targets import Targets
 from broker.client.errors import (
     BadTarget,
     DeadlineExceeded,
@@ -25,18 +28,15 @@ from schemas.properties.broadcast_header import BroadcastHeader, HeaderKey, writ
 from schemas.properties.keys import BROADCAST, IDEMPOTENCY, IdempotencyKey
 from schemas.wire import rocksmq_id, rocksmq_id_text
 
-_MILVUS: Final = "/milvus.proto.streaming.StreamingCoordBroadcastService/"
-_OURS: Final = "/tidemark.v1.Broadcasts/"
+_MILVUS: Final = "milvus.proto.streaming.StreamingCoordBroadcastService"
 BROADCAST_S: Final = 30.0
 WAIT_S: Final = 30.0
 CLUSTER_DOMAIN: Final = 1
 
-Resolve = Callable[[str], Awaitable[tuple[VChannelName, ...]]]
-
 
 @dataclass(frozen=True, slots=True)
 class Broadcasted:
-    """A broadcast that took effect: `results[vchannel]` says where its copy is."""
+    """A broadcast that took effect; `results[vchannel]` says where its copy is."""
 
     id: BroadcastId
     results: Mapping[str, Appended]
@@ -44,7 +44,7 @@ class Broadcasted:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastInfo:
-    """One broadcast that is not finished. `name` is empty while it waits for its keys."""
+    """A broadcast that is not finished. `name` is empty while it waits for its keys."""
 
     name: str
     state: str
@@ -60,14 +60,14 @@ class BroadcastInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """Who holds these keys, or waits for them (`held` False, `owner` empty)."""
+    """Keys that a broadcast holds, or waits for (`held` is False and `owner` empty)."""
 
     owner: str
     keys: tuple[ResourceKey, ...]
     held: bool
 
 
-class How(Kind, total=False):
+class BroadcastOptions(Kind, total=False):
     """`ack_sync_up`, the program's own `properties`, and what Milvus's own messages need."""
 
     ack_sync_up: bool
@@ -75,11 +75,12 @@ class How(Kind, total=False):
 
 
 class Broadcasts:
-    """`log.broadcast`. Every call has a deadline, and raises what `errors` has."""
+    """`log.broadcast`. Every call has a deadline and raises what `broker.client.errors` has."""
 
-    def __init__(self, connection: Connection, resolve: Resolve, *, deadline_s: float) -> None:
-        self._connection = connection
-        self._resolve = resolve
+    def __init__(self, connection: Connection, targets: Targets, *, deadline_s: float) -> None:
+        self._milvus = ServiceCalls(connection, _MILVUS, deadline_s=deadline_s)
+        self._calls = ServiceCalls(connection, "tidemark.v1.Broadcasts", deadline_s=deadline_s)
+        self._targets = targets
         self._deadline_s = deadline_s
 
     async def append(
@@ -90,35 +91,33 @@ class Broadcasts:
         keys: Iterable[ResourceKey] = (),
         idempotency_key: str | None = None,
         deadline_s: float = BROADCAST_S,
-        **how: Unpack[How],
+        **options: Unpack[BroadcastOptions],
     ) -> Broadcasted:
-        """Put one message on every vchannel of the targets; back when it took effect everywhere.
+        """Append one message to every vchannel of the targets; returns when all copies are durable.
 
-        Once recorded it comes to all of them, whatever happens, though not at one tick. Broadcasts
-        that name a common key, unless both share it, are carried out one after the other, and lie
-        in that order on every vchannel they have in common. With `ack_sync_up` each vchannel's copy
+        Once recorded, the broadcast reaches all of them whatever fails, each at a tick of its own.
+        Broadcasts with a key in common, unless both share it, are carried out one after the other
+        and lie in that order on every vchannel they have in common. With `ack_sync_up` each copy
         must also have been processed.
 
-        `idempotency_key`: the same key and content again give the same broadcast and answer, for
-        as long as the broker remembers it (the newest 8,192 of the last day). Without one the
-        client makes one up for this call, so that its own retries are no second broadcast.
+        `idempotency_key`: a second call with the same key and content is the same broadcast and
+        returns the same answer, while the broker remembers it (the newest 8,192 of the last day).
+        Without one the client makes up a key, so that its own retries are not a second broadcast.
 
-        Raises OutcomeUnknown when the deadline passed: it may take effect yet; ask again with the
-        key. Unrecoverable when it cannot go on and an operator decides, or is too large.
-        InvalidArgument for a vchannel that is not, one named twice, or none at all.
+        Raises OutcomeUnknown at the deadline: it may still take effect; call again with the same
+        key. Unrecoverable when it is too large, or cannot continue until an operator decides.
+        InvalidArgument for a target that is not a vchannel, one named twice, or none.
         """
-        names = [targets] if isinstance(targets, str) else list(targets)
-        vchannels = [vchannel for name in names for vchannel in await self._resolve(name)]
+        names = self._targets.names(targets)
+        vchannels = [it for name in names for it in (await self._targets.resolve(name)).vchannels]
         key = IdempotencyKey(CLUSTER_DOMAIN, 0, idempotency_key or f"client-{uuid4().hex}")
-        sync_up = how.get("ack_sync_up", False)
-        told: dict[str, Any] = {name: it for name, it in how.items() if name != "ack_sync_up"}
-        message = Message(payload, **told)
-        stored = stored_properties(message) | IDEMPOTENCY.entry(key)
+        fields: dict[str, Any] = {name: it for name, it in options.items() if name != "ack_sync_up"}
+        stored = stored_properties(Message(payload, **fields)) | IDEMPOTENCY.entry(key)
         header = BroadcastHeader(
             0,
             tuple(vchannels),
             tuple(HeaderKey(int(it.domain), it.key, it.shared) for it in keys),
-            sync_up,
+            options.get("ack_sync_up", False),
         )
         stored[BROADCAST.key] = write_broadcast_header(header)
         request = streaming.BroadcastRequest(
@@ -126,27 +125,27 @@ class Broadcasts:
         )
 
         async def start(left_s: float) -> streaming.BroadcastResponse:
-            return await self._connection.call(
-                _MILVUS + "Broadcast", request, streaming.BroadcastResponse, deadline_s=left_s
+            return await self._milvus.ask(
+                "Broadcast", request, streaming.BroadcastResponse, deadline_s=left_s
             )
 
         try:
             answer = await retry_call(start, deadline_s)
         except DeadlineExceeded as error:
             raise OutcomeUnknown(
-                f"no answer within {deadline_s} s: the broadcast may take effect yet; ask again"
+                f"no answer within {deadline_s} s: the broadcast may still take effect; call again"
                 f" with idempotency_key={key.client_key!r} ({error})"
             ) from error
         results = {name: _appended(name, it) for name, it in answer.results.items()}
         return Broadcasted(BroadcastId(answer.broadcast_id), results)
 
     async def ack(self, message: Received, *, deadline_s: float | None = None) -> None:
-        """Say that this copy of a broadcast was processed here; durable on return.
+        """Acknowledge that this copy of a broadcast was processed; durable on return.
 
-        Repeating it, or being late, does no harm. Raises BadTarget for what is no broadcast.
+        May be repeated, and may be late. Raises BadTarget for a message that is not a broadcast.
         """
         if message.broadcast_id is None:
-            raise BadTarget(f"message {message.id} of {message.vchannel} is no broadcast's")
+            raise BadTarget(f"message {message.id} of {message.vchannel} is not of a broadcast")
         stored = common.ImmutableMessage(
             id=common.MessageId(id=rocksmq_id_text(message.id), WAL_name=common.WalName(1)),
             payload=bytes(message.payload),
@@ -157,8 +156,8 @@ class Broadcasts:
         )
 
         async def acknowledge(left_s: float) -> None:
-            await self._connection.call(
-                _MILVUS + "Ack", request, streaming.BroadcastAckResponse, deadline_s=left_s
+            await self._milvus.ask(
+                "Ack", request, streaming.BroadcastAckResponse, deadline_s=left_s
             )
 
         await retry_call(acknowledge, deadline_s or self._deadline_s)
@@ -166,46 +165,35 @@ class Broadcasts:
     async def block_until_resource_key_ack_once(
         self, key: ResourceKey, *, deadline_s: float = WAIT_S
     ) -> None:
-        """Until each broadcast that holds `key` now has one vchannel that acknowledged."""
+        """Wait until each broadcast that holds `key` now is acknowledged on some vchannel."""
         await self._wait_for(key, deadline_s, all_acked=False)
 
     async def block_until_resource_key_ack_all(
         self, key: ResourceKey, *, deadline_s: float = WAIT_S
     ) -> None:
-        """Until each broadcast that holds `key` now has been acknowledged on all its vchannels."""
+        """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels."""
         await self._wait_for(key, deadline_s, all_acked=True)
 
     async def locks(self) -> list[LockInfo]:
-        """Who holds which keys and who waits, in the order they came."""
-        answer = await self._connection.call(
-            _OURS + "Locks", v1.ListLocksRequest(), v1.ListLocksResponse,
-            deadline_s=self._deadline_s,
-        )  # fmt: skip
+        """Which broadcast holds which keys, and which wait, in the order of arrival."""
+        answer = await self._calls.ask("Locks", v1.ListLocksRequest(), v1.ListLocksResponse)
         return [LockInfo(it.owner, _keys(it.keys), it.held) for it in answer.locks]
 
     async def list(self, *, quarantine_only: bool = False) -> list[BroadcastInfo]:
-        """Those that are not finished; first those that wait for their keys."""
-        answer = await self._connection.call(
-            _OURS + "List",
-            v1.ListBroadcastsRequest(quarantine_only=quarantine_only),
-            v1.ListBroadcastsResponse,
-            deadline_s=self._deadline_s,
-        )
+        """The broadcasts that are not finished; first those that wait for their keys."""
+        request = v1.ListBroadcastsRequest(quarantine_only=quarantine_only)
+        answer = await self._calls.ask("List", request, v1.ListBroadcastsResponse)
         return [_info(it) for it in answer.broadcasts]
 
     async def retry(self, name: str) -> None:
         """Try again what failed of a broadcast in quarantine. Raises InvalidArgument."""
-        await self._connection.call(
-            _OURS + "Retry", v1.RetryBroadcastRequest(name=name), v1.RetryBroadcastResponse,
-            deadline_s=self._deadline_s,
-        )  # fmt: skip
+        request = v1.RetryBroadcastRequest(name=name)
+        await self._calls.ask("Retry", request, v1.RetryBroadcastResponse)
 
     async def skip(self, name: str) -> None:
-        """Call a broadcast in quarantine done as it is. Raises InvalidArgument."""
-        await self._connection.call(
-            _OURS + "Skip", v1.SkipBroadcastRequest(name=name), v1.SkipBroadcastResponse,
-            deadline_s=self._deadline_s,
-        )  # fmt: skip
+        """End a broadcast in quarantine as it is. Raises InvalidArgument."""
+        request = v1.SkipBroadcastRequest(name=name)
+        await self._calls.ask("Skip", request, v1.SkipBroadcastResponse)
 
     async def _wait_for(self, key: ResourceKey, deadline_s: float, *, all_acked: bool) -> None:
         request = v1.WaitForKeyRequest(
@@ -213,9 +201,7 @@ class Broadcasts:
         )
 
         async def wait(left_s: float) -> None:
-            await self._connection.call(
-                _OURS + "WaitForKey", request, v1.WaitForKeyResponse, deadline_s=left_s
-            )
+            await self._calls.ask("WaitForKey", request, v1.WaitForKeyResponse, deadline_s=left_s)
 
         await retry_call(wait, deadline_s)
 
@@ -252,4 +238,6 @@ def _keys(found: Iterable[v1.ResourceKey]) -> tuple[ResourceKey, ...]:
     try:
         return tuple(ResourceKey(ResourceDomain(it.domain), it.key, it.shared) for it in found)
     except ValueError as error:
-        raise InvalidArgument(f"the server knows another kind of resource key: {error}") from error
+        raise InvalidArgument(
+            f"unknown kind of resource key: {error}; update the client"
+        ) from error

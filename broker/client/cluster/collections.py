@@ -1,11 +1,10 @@
-"""The names people use: creating, listing and dropping collections.
+"""Creates, finds, lists and drops collections: names for sets of vchannels."""
 
-It remembers nothing. Next: broker/edge/tidemark/collections_service.py
-"""
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from collections.abc import Callable
-from typing import Any
-
+from broker.client.cluster.service import ServiceCalls
+from broker.client.cluster.targets import Targets
 from broker.client.errors import BadTarget, ChannelNotExist, InvalidArgument, NoSuchCollection
 from broker.client.net.connection import Connection
 from broker.model.collection import Collection, RowSchema
@@ -14,99 +13,85 @@ from schemas.arrow.columns import decode_schema, encode_schema
 from schemas.arrow.ipc import BadArrow
 from schemas.generated.tidemark import v1
 
-_SERVICE = "/tidemark.v1.Collections/"
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Collections:
-    """Each call has its own deadline and raises what `errors` has."""
+    """`log.collections`. Every call has a deadline and raises what `broker.client.errors` has."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        deadline_s: float,
-        dropped: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """`dropped` is told of each name that is no more."""
-        self._connection = connection
-        self._deadline_s = deadline_s
-        self._dropped = dropped
+    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+        self._calls = ServiceCalls(connection, "tidemark.v1.Collections", deadline_s=deadline_s)
+        self.targets = Targets(self.get, connection.lifetime)
+        """Resolves names; knows which collections this client has dropped."""
 
-    async def create(self, name: str, *, shards: int = 1, schema: Any = None) -> Collection:
-        """Allot an id and one vchannel per shard, on the least loaded pchannels.
+    async def create(
+        self, name: str, *, shards: int = 1, schema: "pa.Schema | None" = None
+    ) -> Collection:
+        """Create a collection with one vchannel for each shard, on the least loaded pchannels.
 
-        With a `schema` (a `pyarrow.Schema`) it takes Arrow rows of these columns; see
-        `append_arrow`. InvalidArgument when the name is taken or cannot be a collection's, and for
-        columns that it cannot have.
+        With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
+        Raises InvalidArgument when the name is taken or not allowed, and for column types that
+        a collection cannot have.
         """
         request = v1.CreateCollectionRequest(name=name, shards=shards)
         if schema is not None:
             request.arrow_schema = _encoded(schema)
-        created = await self._connection.call(
-            _SERVICE + "Create", request, v1.Collection, deadline_s=self._deadline_s
-        )
-        return _collection(created)
+        return _collection(await self._calls.ask("Create", request, v1.Collection))
 
-    async def add_columns(self, name: str, columns: Any) -> Collection:
-        """Add nullable columns (a `pyarrow.Schema` of them) at the end of a collection's schema.
+    async def add_columns(self, name: str, columns: "pa.Schema") -> Collection:
+        """Add nullable columns at the end of a collection's schema: its next version.
 
-        The rows of before have null in them, and writers of older versions may go on. Columns that
-        are there already, just so, are passed over, so it may be called again. NoSuchCollection;
-        InvalidArgument for a collection without a schema, a column that may not be null, or one
-        that is there with another type.
+        Older rows have null in these columns, and writers of older versions may continue. Columns
+        that the collection has already, with the same type, are skipped, so the call may be
+        repeated. Raises NoSuchCollection; InvalidArgument for a collection without a schema, for
+        a column that is not nullable, and for one that exists with another type.
         """
         request = v1.AddColumnsRequest(name=name, arrow_columns=_encoded(columns))
         try:
-            changed = await self._connection.call(
-                _SERVICE + "AddColumns", request, v1.Collection, deadline_s=self._deadline_s
-            )
+            changed = await self._calls.ask("AddColumns", request, v1.Collection)
         except ChannelNotExist as error:
             raise NoSuchCollection(error.cause, error.code) from None
         return _collection(changed)
 
-    async def schema(self, name: str) -> Any:
-        """The newest schema of a collection's rows, a `pyarrow.Schema`; None when it has none."""
+    async def schema(self, name: str) -> "pa.Schema | None":
+        """The newest schema of a collection's rows; None for a collection of messages."""
         found = (await self.get(name)).schema
         return None if found is None else decode_schema(found.arrow)
 
     async def get(self, name: str) -> Collection:
         """The collection of this name. Raises NoSuchCollection."""
         try:
-            found = await self._connection.call(
-                _SERVICE + "Get",
-                v1.GetCollectionRequest(name=name),
-                v1.Collection,
-                deadline_s=self._deadline_s,
-            )
+            found = await self._calls.ask("Get", v1.GetCollectionRequest(name=name), v1.Collection)
         except (ChannelNotExist, InvalidArgument) as error:
             raise NoSuchCollection(error.cause, error.code) from None
         return _collection(found)
 
     async def list(self) -> list[Collection]:
-        """All of them, sorted by name."""
-        answer = await self._connection.call(
-            _SERVICE + "List",
-            v1.ListCollectionsRequest(),
-            v1.ListCollectionsResponse,
-            deadline_s=self._deadline_s,
-        )
+        """All collections, sorted by name."""
+        request = v1.ListCollectionsRequest()
+        answer = await self._calls.ask("List", request, v1.ListCollectionsResponse)
         return [_collection(it) for it in answer.collections]
 
+    async def resolve(self, names: Iterable[str]) -> dict[str, tuple[VChannelName, ...]]:
+        """Each name with its vchannels in shard order; a channel is its own only vchannel.
+
+        Raises NoSuchCollection.
+        """
+        return {name: (await self.targets.resolve(name)).vchannels for name in names}
+
     async def drop(self, name: str) -> None:
-        """Forget the name. Raises NoSuchCollection."""
+        """Forget the collection. Raises NoSuchCollection."""
         try:
-            await self._connection.call(
-                _SERVICE + "Drop",
-                v1.DropCollectionRequest(name=name),
-                v1.DropCollectionResponse,
-                deadline_s=self._deadline_s,
+            await self._calls.ask(
+                "Drop", v1.DropCollectionRequest(name=name), v1.DropCollectionResponse
             )
         except (ChannelNotExist, InvalidArgument) as error:
             raise NoSuchCollection(error.cause, error.code) from None
-        self._dropped(name)
+        self.targets.forget(name)
 
 
-def _encoded(schema: Any) -> bytes:
+def _encoded(schema: "pa.Schema") -> bytes:
     try:
         return encode_schema(schema)
     except BadArrow as error:

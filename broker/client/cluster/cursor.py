@@ -1,135 +1,107 @@
-"""A named cursor in a program's hands: how far something has been processed, kept by the server.
+"""Named cursors: how far something has been processed, kept by the server under a name."""
 
-It remembers nothing: what it says is what the server says now.
-Next: broker/edge/tidemark/cursors_service.py
-"""
+from collections.abc import Iterable
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-import anyio
-
+from broker.client.cluster.retrying import retried
+from broker.client.cluster.service import ServiceCalls
+from broker.client.cluster.targets import Targets
 from broker.client.errors import (
     ChannelNotExist,
     CursorMovedBack,
-    DeadlineExceeded,
     InvalidArgument,
     InvalidRequestSequence,
     NoSuchCursor,
     TidemarkError,
 )
-from broker.client.net.backoff import Backoff
 from broker.client.net.connection import Connection
 from broker.model.ids import TimeTick
 from broker.model.named_cursor import CursorView
 from schemas.generated.tidemark import v1
 
-_SERVICE = "/tidemark.v1.TimeSync/"
 MOVE_S = 10.0
 _TICK_MAX = (1 << 63) - 1
 
-Resolve = Callable[[str | Iterable[str]], Awaitable[Sequence[str]]]
-"""The vchannels of targets, each once."""
-
-
-class Cursors:
-    """Each call has its own deadline and raises what `errors` has."""
-
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
-        self._connection = connection
-        self._deadline_s = deadline_s
-
-    async def move(self, name: str, channels: Sequence[str], tick: int) -> CursorView:
-        """See `Cursor.move`."""
-        request = v1.MoveCursorRequest(name=name, channels=list(channels), time_tick=tick)
-        try:
-            return await self._ask("MoveCursor", request)
-        except InvalidRequestSequence as error:
-            raise CursorMovedBack(error.cause, error.code) from None
-        except ChannelNotExist as error:
-            if channels:
-                raise
-            raise NoSuchCursor(error.cause, error.code) from None
-
-    async def get(self, name: str) -> CursorView:
-        """Raises NoSuchCursor."""
-        try:
-            return await self._ask("GetCursor", v1.GetCursorRequest(name=name))
-        except ChannelNotExist as error:
-            raise NoSuchCursor(error.cause, error.code) from None
-
-    async def list(self) -> list[CursorView]:
-        """All, by name."""
-        answer = await self._connection.call(
-            _SERVICE + "ListCursors",
-            v1.ListCursorsRequest(),
-            v1.ListCursorsResponse,
-            deadline_s=self._deadline_s,
-        )
-        return [_view(it) for it in answer.cursors]
-
-    async def drop(self, name: str) -> None:
-        """Raises NoSuchCursor."""
-        try:
-            await self._connection.call(
-                _SERVICE + "DropCursor",
-                v1.DropCursorRequest(name=name),
-                v1.DropCursorResponse,
-                deadline_s=self._deadline_s,
-            )
-        except ChannelNotExist as error:
-            raise NoSuchCursor(error.cause, error.code) from None
-
-    async def _ask(
-        self, method: str, request: v1.MoveCursorRequest | v1.GetCursorRequest
-    ) -> CursorView:
-        answer = await self._connection.call(
-            _SERVICE + method, request, v1.CursorInfo, deadline_s=self._deadline_s
-        )
-        return _view(answer)
-
 
 class Cursor:
-    """Made by `Client.cursor`; nothing is asked before it is moved or looked at."""
+    """The cursor of one name; `log.cursor(name)` makes it without asking the server.
 
-    def __init__(self, calls: Cursors, resolve: Resolve, name: str) -> None:
+    The server keeps it: nothing is cached here, and two programs that use one name share it.
+    """
+
+    def __init__(self, calls: ServiceCalls, targets: Targets, name: str) -> None:
         self.name = name
         self._calls = calls
-        self._resolve = resolve
+        self._targets = targets
 
     async def move(
         self, tick: int, targets: str | Iterable[str] = (), *, deadline_s: float = MOVE_S
     ) -> CursorView:
-        """Say that everything up to `tick` on the targets is processed; durable on return.
+        """Record that everything up to `tick` on the targets is processed; durable on return.
 
-        The first move makes the cursor and has to name targets; later ones that do, say what it is
-        about from then on. The same tick again is fine. What may succeed later is tried again until
-        `deadline_s`. Raises CursorMovedBack for a tick below the cursor's, NoSuchCursor without
-        targets for a new name, InvalidArgument for a tick from the future, NoSuchCollection.
+        The first move creates the cursor and has to name its targets; a later move that names
+        targets replaces them. Moving to the same tick again is allowed. Errors that may pass are
+        retried until `deadline_s`.
+
+        Raises CursorMovedBack for a tick below the cursor's, NoSuchCursor for a new name without
+        targets, InvalidArgument for a tick from the future, NoSuchCollection.
         """
         if not 0 < tick <= _TICK_MAX:
-            raise InvalidArgument(f"{tick} is no time tick")
-        channels = await self._resolve(targets) if targets else ()
-        backoff = Backoff()
-        failure: TidemarkError = DeadlineExceeded(f"no answer within {deadline_s} s")
-        with anyio.move_on_after(deadline_s):
-            while True:
-                try:
-                    return await self._calls.move(self.name, channels, tick)
-                except TidemarkError as error:
-                    if not error.retriable or isinstance(error, ChannelNotExist):
-                        raise  # the coordinator knows all pchannels there are
-                    failure = error
-                backoff = backoff.failed()
-                await anyio.sleep(backoff.delay_s(1.0))
-        raise failure
+            raise InvalidArgument(f"{tick} is not a time tick; use one of a cut or of a message")
+        channels: list[str] = (
+            [*(await self._targets.resolve_all(targets)).vchannels] if targets else []
+        )
+        request = v1.MoveCursorRequest(name=self.name, channels=channels, time_tick=tick)
+
+        async def attempt() -> CursorView:
+            try:
+                return _view(await self._calls.ask("MoveCursor", request, v1.CursorInfo))
+            except InvalidRequestSequence as error:
+                raise CursorMovedBack(error.cause, error.code) from None
+            except ChannelNotExist as error:
+                if channels:
+                    raise
+                raise NoSuchCursor(error.cause, error.code) from None
+
+        return await retried(attempt, deadline_s, may_retry=_may_retry_move)
 
     async def get(self) -> CursorView:
-        """Where it is, and how far that is behind. Raises NoSuchCursor."""
-        return await self._calls.get(self.name)
+        """Where the cursor is, and how far that is behind. Raises NoSuchCursor."""
+        request = v1.GetCursorRequest(name=self.name)
+        try:
+            return _view(await self._calls.ask("GetCursor", request, v1.CursorInfo))
+        except ChannelNotExist as error:
+            raise NoSuchCursor(error.cause, error.code) from None
 
     async def drop(self) -> None:
-        """Forget it. Raises NoSuchCursor."""
-        await self._calls.drop(self.name)
+        """Forget the cursor. Raises NoSuchCursor."""
+        request = v1.DropCursorRequest(name=self.name)
+        try:
+            await self._calls.ask("DropCursor", request, v1.DropCursorResponse)
+        except ChannelNotExist as error:
+            raise NoSuchCursor(error.cause, error.code) from None
+
+
+class NamedCursors:
+    """`log.cursors`: all cursors that the server keeps."""
+
+    def __init__(self, connection: Connection, targets: Targets, *, deadline_s: float) -> None:
+        self._calls = ServiceCalls(connection, "tidemark.v1.TimeSync", deadline_s=deadline_s)
+        self._targets = targets
+
+    def named(self, name: str) -> Cursor:
+        """The position that the server keeps under this name; no request is made yet."""
+        return Cursor(self._calls, self._targets, name)
+
+    async def list(self) -> list[CursorView]:
+        """Every cursor, sorted by name, with how far it is behind."""
+        request = v1.ListCursorsRequest()
+        answer = await self._calls.ask("ListCursors", request, v1.ListCursorsResponse)
+        return [_view(it) for it in answer.cursors]
+
+
+def _may_retry_move(error: TidemarkError) -> bool:
+    # The coordinator knows every pchannel: one that it does not know will not appear by waiting.
+    return error.retriable and not isinstance(error, ChannelNotExist)
 
 
 def _view(it: v1.CursorInfo) -> CursorView:

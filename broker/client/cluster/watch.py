@@ -1,8 +1,4 @@
-"""The ticks that pass a barrier, one after the other, over as many streams as it takes.
-
-Owns the stream's reopening and the narrow queue to the program.
-Next: broker/client/cluster/time_sync.py
-"""
+"""Follows the ticks that pass a barrier, over broken connections and restarted brokers."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -17,15 +13,15 @@ from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnd
 from broker.model.ids import TimeTick
 
 OpenStream = Callable[[TimeTick], AsyncGenerator[TimeTick, None]]
-"""The ticks after one, until the stream breaks."""
+"""Opens a stream of the ticks above one."""
 
 
 class Watch:
-    """`async for tick in barrier.watch():` goes on for ever, over broken connections and restarts.
+    """`async for tick in barrier.watch():` never ends; it reconnects when a stream breaks.
 
-    Each tick is larger than the one before. A soft barrier shows the newest tick only; a hard one
-    every tick, as long as the watcher is less than 1024 behind. Leave early by `async with` or
-    `aclose`. Not for two tasks at once. Raises what the server refuses for good.
+    Each tick is larger than the one before. A soft barrier yields the newest tick only; a hard one
+    every tick, unless the watcher falls 1024 behind. Leave early with `async with` or `aclose`.
+    For one task at a time. Raises a refusal of the server that is not retriable.
     """
 
     def __init__(self, stream: OpenStream, tasks: TaskGroup, after: TimeTick) -> None:
@@ -52,7 +48,7 @@ class Watch:
             raise ClosedClient("the watch is closed") from None
 
     async def aclose(self) -> None:
-        """End the stream; always returns, and may be called again."""
+        """End the stream. Never fails; may be called again."""
         self._close()
 
     async def __aenter__(self) -> "Watch":
@@ -67,7 +63,7 @@ class Watch:
         self._close()
 
     def __del__(self) -> None:
-        """A watch that was only dropped does not leave its stream open."""
+        """Ends the stream of a watch that was dropped without `aclose`."""
         self._close()
 
     def _close(self) -> None:

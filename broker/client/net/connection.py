@@ -24,6 +24,7 @@ from broker.client.errors import (
     UnknownRefusal,
     refusal,
 )
+from broker.client.lifetime import ClientLifetime
 from broker.model.failure import StreamingCode
 from broker.transport import (
     CallStatus,
@@ -64,9 +65,10 @@ class Connection:
     Raises BadAddress when `address` is not HOST:PORT.
     """
 
-    def __init__(self, address: str, *, cluster: str) -> None:
+    def __init__(self, address: str, *, cluster: str, lifetime: ClientLifetime) -> None:
         host, port = _host_and_port(address)
         self.address = address
+        self.lifetime = lifetime
         self._cluster = cluster
         self._channel = Channel(
             host,
@@ -89,6 +91,7 @@ class Connection:
         self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
     ) -> W:
         """One request, one response. Raises what `errors` has for the way it failed."""
+        self.lifetime.check()
         with _translated(self.address):
             async with (
                 asyncio.timeout(deadline_s),

@@ -5,6 +5,7 @@ It never opens a stream itself. Next: broker/client/append/producer.py
 
 import random
 
+from broker.client.lifetime import ClientLifetime
 from broker.client.net.assignments import Assignments
 from broker.client.net.connection import Connection
 
@@ -20,6 +21,7 @@ class Network:
         self, server: str, *, cluster: str, open_s: float, give_up_s: float, spread: random.Random
     ) -> None:
         self._cluster = cluster
+        self.lifetime = ClientLifetime()
         self._connections: dict[str, Connection] = {}
         self.open_s = open_s
         self.give_up_s = give_up_s
@@ -36,7 +38,8 @@ class Network:
         """The one connection to `address`."""
         found = self._connections.get(address)
         if found is None:
-            found = self._connections[address] = Connection(address, cluster=self._cluster)
+            found = Connection(address, cluster=self._cluster, lifetime=self.lifetime)
+            self._connections[address] = found
         return found
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
-"""Commits of batches from a program's side: all that was staged for one becomes visible, once.
+"""Commits staged batches: everything that was staged for one becomes visible, exactly once.
 
-Owns the trying again, which is safe: a batch that was committed is not committed once more.
-Next: broker/edge/tidemark/commits_service.py
+Requests are retried, which is safe: the broker remembers the newest batch of each app, and answers
+a repeated commit with the first one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import DeadlineExceeded, InvalidArgument, OutcomeUnknown
 from broker.client.net.connection import Connection
 from broker.client.net.retry_call import retry_call
@@ -15,18 +16,18 @@ from broker.client.txn.stage import StagedPart
 from broker.model.stage import StageName
 from schemas.generated.tidemark import v1
 
-_SERVICE: Final = "/tidemark.v1.Commits/"
 COMMIT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """A batch that took effect.
+    """A committed batch.
 
-    `ticks[vchannel]`: who has read that far on the vchannel has all of the batch; a vchannel whose
-    tick the broker has forgotten is missing. `already`: it, or a later one, took effect before this
-    call; then `batch` is the app's newest one, and the ticks are that one's, and `left_out` of the
-    transactions that were named are no part of it: they were staged once more, and are given up.
+    `ticks[vchannel]`: a reader that has read this vchannel up to this tick has seen all of the
+    batch there; vchannels whose tick the broker has forgotten are missing. `already`: this batch or
+    a later one was committed before the call. Then `batch` is the app's newest batch, `ticks` are
+    its ticks, and `left_out` transactions of the parts are not in it: they were staged again and
+    are aborted.
     """
 
     app: str
@@ -38,10 +39,11 @@ class BatchCommitted:
 
 @dataclass(frozen=True, slots=True)
 class AppCommits:
-    """What the broker remembers of one app. None: no batch took effect yet, none is under way.
+    """What the broker remembers of one app.
 
-    `age_ms`: how long the commit of `txns` transactions has been under way, since the broker's
-    coordinator started at most.
+    `batch`: the newest committed batch, None before the first; `done_ms`: when, in Unix
+    milliseconds. `under_way`: the batch whose commit is running, if any, in which `state`, with how
+    many `txns`, and for how long (`age_ms`, since the coordinator started at most).
     """
 
     app: str
@@ -54,35 +56,48 @@ class AppCommits:
 
 
 class BatchCommits:
-    """Commits, gives up and lists. Every call has a deadline, and raises what `errors` has."""
+    """`log.commits`. Every call has a deadline and raises what `broker.client.errors` has."""
 
     def __init__(self, connection: Connection, *, deadline_s: float) -> None:
-        self._connection = connection
+        self._calls = ServiceCalls(connection, "tidemark.v1.Commits", deadline_s=deadline_s)
         self._deadline_s = deadline_s
 
     async def commit(
-        self, app: str, batch: int, parts: Iterable[StagedPart], deadline_s: float
+        self, app: str, batch: int, parts: Iterable[StagedPart], *, deadline_s: float = COMMIT_S
     ) -> BatchCommitted:
-        """See `Client.commit_batch`."""
+        """Make everything in these parts visible, or nothing; exactly once.
+
+        When the app has already committed this batch or a later one, the result is that commit,
+        with `already` set, and what the parts hold is aborted. So a batch that was staged again
+        after a crash is simply committed again. Without parts an empty batch is committed.
+
+        Raises OutcomeUnknown at the deadline: it may still take effect; call again with the same
+        parts. TransactionExpired or InvalidTransactionState when a part has ended before: nothing
+        is committed; stage the batch again. InvalidArgument for parts of another batch.
+        Unrecoverable when a damaged log has lost some of it.
+        """
         request = v1.CommitBatchRequest(app=app, batch=batch, txns=_txns(app, batch, parts))
 
         async def ask(left_s: float) -> v1.CommitBatchResponse:
-            return await self._connection.call(
-                _SERVICE + "Commit", request, v1.CommitBatchResponse, deadline_s=left_s
+            return await self._calls.ask(
+                "Commit", request, v1.CommitBatchResponse, deadline_s=left_s
             )
 
         try:
             done = await retry_call(ask, deadline_s)
         except DeadlineExceeded as error:
             raise OutcomeUnknown(
-                f"no answer within {deadline_s} s: batch {batch} of app {app!r} may take effect"
-                f" yet; ask again with the same parts ({error})"
+                f"no answer within {deadline_s} s: batch {batch} of app {app!r} may still take"
+                f" effect; commit it again with the same parts ({error})"
             ) from error
         ticks = {it.vchannel: it.time_tick for it in done.ticks}
         return BatchCommitted(app, done.batch, done.already, ticks, done.left_out)
 
-    async def abort(self, parts: Iterable[StagedPart], deadline_s: float | None) -> int:
-        """See `Client.abort_batch`."""
+    async def abort(self, parts: Iterable[StagedPart], *, deadline_s: float | None = None) -> int:
+        """Abort what these parts hold; returns how many transactions were rolled back.
+
+        What is committed, or being committed, stays. What cannot be reached now expires.
+        """
         by_batch: dict[tuple[str, int], list[StagedPart]] = {}
         for part in parts:
             by_batch.setdefault((part.app, part.batch), []).append(part)
@@ -95,13 +110,9 @@ class BatchCommits:
         return rolled_back
 
     async def list(self) -> list[AppCommits]:
-        """Every app that the broker remembers, sorted by name."""
-        answer = await self._connection.call(
-            _SERVICE + "List",
-            v1.ListCommitsRequest(),
-            v1.ListCommitsResponse,
-            deadline_s=self._deadline_s,
-        )
+        """The commits of every app that the broker remembers, sorted by name."""
+        request = v1.ListCommitsRequest()
+        answer = await self._calls.ask("List", request, v1.ListCommitsResponse)
         return [
             AppCommits(
                 it.app,
@@ -117,15 +128,13 @@ class BatchCommits:
 
     async def _abort(self, request: v1.AbortBatchRequest, deadline_s: float) -> int:
         async def ask(left_s: float) -> v1.AbortBatchResponse:
-            return await self._connection.call(
-                _SERVICE + "Abort", request, v1.AbortBatchResponse, deadline_s=left_s
-            )
+            return await self._calls.ask("Abort", request, v1.AbortBatchResponse, deadline_s=left_s)
 
         return (await retry_call(ask, deadline_s)).rolled_back
 
 
 def _apart(parts: Sequence[StagedPart]) -> Iterable[Sequence[StagedPart]]:
-    """Several attempts at one part cannot be named together; they are given up all the same."""
+    """Groups in which each part stands once: one request cannot name two attempts at a part."""
     rounds: list[dict[int, StagedPart]] = []
     for part in parts:
         free = next((it for it in rounds if part.part not in it), None)
@@ -137,7 +146,7 @@ def _apart(parts: Sequence[StagedPart]) -> Iterable[Sequence[StagedPart]]:
 
 
 def _txns(app: str, batch: int, parts: Iterable[StagedPart]) -> list[v1.StagedTxn]:
-    """Raises InvalidArgument for a part of something else."""
+    """The transactions of all parts; InvalidArgument for a part of another batch."""
     problem = StageName(app, batch, 0, 0).problem
     if problem:
         raise InvalidArgument(problem)

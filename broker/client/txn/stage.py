@@ -22,7 +22,7 @@ from broker.client.errors import (
     TidemarkError,
     TransactionExpired,
 )
-from broker.client.message import Appended, Key, Kind, Message
+from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message
 from broker.client.txn.atomic import AGAIN_PAUSE_S
 from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
@@ -36,7 +36,6 @@ PIECE_BYTES: Final = 4 * 1024 * 1024
 """What packed rows may take unpacked, in one piece."""
 MESSAGE_EXTRA_BYTES: Final = 512
 """Counted for what a message has beside its payload and its own properties."""
-NO_PROPERTIES: Mapping[str, str] = {}
 
 Resolve = Callable[[str], Awaitable[Shards]]
 

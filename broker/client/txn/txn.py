@@ -21,11 +21,12 @@ from broker.client.cluster.targets import Shards
 from broker.client.errors import (
     AppendsFailed,
     BadTransaction,
+    InvalidArgument,
     OutcomeUnknown,
     ProtocolBroken,
     TidemarkError,
 )
-from broker.client.message import Appended, Key, Kind, Message
+from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from broker.model.stage import StageName
@@ -35,7 +36,6 @@ from schemas.properties.txn_context import TxnContext, begin_header
 Resolve = Callable[[], Awaitable[VChannelName]]
 """Finds out on which vchannel it is to be."""
 
-NO_PROPERTIES: Mapping[str, str] = {}
 ROLLBACK_S = 5.0
 """A rollback that is not heard of by then is left to the keepalive."""
 
@@ -281,6 +281,16 @@ class Txn:
         if self._context is None or self._ended:
             raise BadTransaction("the transaction has ended" if self._ended else "it never began")
         return self._name
+
+
+def checked_keepalive_ms(keepalive_s: float | None) -> int:
+    """In milliseconds, 0 for the server's default; InvalidArgument below 1 ms."""
+    if keepalive_s is None:
+        return 0
+    keepalive_ms = int(keepalive_s * 1000)
+    if keepalive_ms <= 0:
+        raise InvalidArgument(f"a keepalive of {keepalive_s} s is too short; use at least 0.001")
+    return keepalive_ms
 
 
 def _named(stage: StageName) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 Pure. What it knows of the channels are coarse steps, so it counts a step that it would stop inside
 of as a whole: more than the limits is never chosen while there is another choice.
-Next: broker/client/cluster/measure.py
+Next: broker/client/cluster/measurement.py
 """
 
 from bisect import bisect_left, bisect_right

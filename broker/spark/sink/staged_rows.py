@@ -213,7 +213,7 @@ def _singles(runs: Sequence[Messages]) -> dict[str, list[Message]]:
 
 async def _append_run(client: Client, stage: Stage, run: Messages) -> None:
     """Append each message to the shard of its key; those without one go round robin, together."""
-    vchannels = (await client.resolve([run.target]))[run.target]
+    vchannels = (await client.collections.resolve([run.target]))[run.target]
     places = _places(run, vchannels)
     appends = [_append_in_order(stage, target, run, rows) for target, rows in places.items()]
     for result in await asyncio.gather(*appends, return_exceptions=True):

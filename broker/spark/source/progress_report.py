@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from broker.client import ChannelFenced, TidemarkError
+from broker.client import TidemarkError
+from broker.client.errors import ChannelFenced
 from broker.spark.gateway import Gateway
 
 if TYPE_CHECKING:

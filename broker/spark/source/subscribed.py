@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from broker.client import Measure
+    from broker.client import Measurement
 
 
 def declared(options: Options) -> "StructType":
@@ -43,7 +43,7 @@ class Subscribed:
         self.options = options
         self.gateway = Gateway(options.server, options.cluster)
         self._declared = declared
-        self._measured: Measure | None = None
+        self._measured: Measurement | None = None
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
@@ -78,14 +78,14 @@ class Subscribed:
 
     def measure(
         self, start: Cut, until: TimeTick, *, rows_max: int = 0, bytes_max: int = 0
-    ) -> "Measure":
+    ) -> "Measurement":
         """Count what lies behind a cut up to a tick; 0 is no limit."""
         self._measured = self.gateway.measure(
             list(start.ends), start.tick, until, rows_max=rows_max, bytes_max=bytes_max
         )
         return self._measured
 
-    def between(self, start: Cut, end: Cut) -> "Measure":
+    def between(self, start: Cut, end: Cut) -> "Measurement":
         """Return what lies between two cuts; already known when `end` was just chosen."""
         known, span = self._measured, (start.tick, end.tick)
         if known is None or (known.after, known.choice.tick) != span:

@@ -11,7 +11,6 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from broker.client import (
-    BadTarget,
     Client,
     Gathering,
     InvalidArgument,
@@ -19,6 +18,7 @@ from broker.client import (
     SchemaVersionMismatch,
     connect,
 )
+from broker.client.errors import BadTarget
 from broker.core.sharding import shard_of
 from tests.local_broker import local_broker
 

@@ -8,18 +8,17 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from broker.client import (
-    BadTarget,
     Client,
     Durability,
     Gathering,
     InvalidArgument,
     Message,
     MessageBatch,
-    MessageTooLarge,
     OutOfRange,
     Unrecoverable,
     connect,
 )
+from broker.client.errors import BadTarget, MessageTooLarge
 from tests.local_broker import local_broker
 
 P = "by-dev-rootcoord-dml_0"

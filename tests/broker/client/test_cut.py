@@ -11,19 +11,16 @@ import anyio.lowlevel
 import pytest
 
 from broker.client import (
-    BadTarget,
-    ChannelFenced,
-    ChannelNotExist,
     Client,
     ClosedClient,
     Cut,
     InvalidArgument,
     NoSuchCollection,
-    OperationIgnored,
     Received,
     Watch,
     connect,
 )
+from broker.client.errors import BadTarget, ChannelFenced, ChannelNotExist, OperationIgnored
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
@@ -154,7 +151,7 @@ async def test_workers_report_and_a_dashboard_watches(tmp_path: Path) -> None:
                     assert await b.report(cut.tick) == cut.tick
                     with anyio.fail_after(60):
                         assert await anext(watch) == cut.tick
-            (view,) = [it for it in await log.barriers() if it.name == "nightly"]
+            (view,) = [it for it in await log.barriers.list() if it.name == "nightly"]
             assert [(it.name, it.tick, it.silent) for it in view.peers] == [
                 ("a", cut.tick, False),
                 ("b", cut.tick, False),
@@ -165,7 +162,7 @@ async def test_workers_report_and_a_dashboard_watches(tmp_path: Path) -> None:
                 with pytest.raises(ChannelFenced):
                     await a.report(cut.tick + 1)
                 assert await later.report(cut.tick) == cut.tick
-        (view,) = [it for it in await log.barriers() if it.name == "nightly"]
+        (view,) = [it for it in await log.barriers.list() if it.name == "nightly"]
         assert view.peers == ()
 
 
@@ -180,7 +177,7 @@ async def test_the_cluster_barrier_gives_ticks_that_are_closed_everywhere(tmp_pa
             async with log.barrier().watch() as watch:
                 ticks = []
                 async for tick in watch:
-                    described = await log.describe(names)
+                    described = await log.offsets.describe(names)
                     assert all(it.closed_tick >= tick for it in described.values())
                     ticks.append(tick)
                     if len(ticks) == 5:
@@ -225,7 +222,7 @@ async def test_a_peer_that_is_only_idle_keeps_its_place(tmp_path: Path) -> None:
             loop = asyncio.get_running_loop()
             enough_s = loop.time() + 1.2 * LEASE_S
             while loop.time() < enough_s:
-                (view,) = [it for it in await log.barriers() if it.name == "q"]
+                (view,) = [it for it in await log.barriers.list() if it.name == "q"]
                 assert (len(view.peers), view.removed, peer.rejoined) == (1, (), 0)
         dropped = log.barrier("q").watch()
         del dropped
@@ -261,6 +258,6 @@ async def test_a_watch_ends_when_it_is_refused_for_good(tmp_path: Path) -> None:
         local_broker(tmp_path / "data", pchannels=1, cluster="other") as broker,
         connect(broker.address, cluster="other") as log,
     ):
-        log._time_sync._connection._cluster = "by-dev"  # as if the server had been replaced
+        log._network.coordinator._cluster = "by-dev"  # as if the server had been replaced
         with anyio.fail_after(60), pytest.raises(OperationIgnored):
             await anext(log.barrier("q").watch())

@@ -12,16 +12,15 @@ from broker.client import (
     ConnectionLost,
     DeadlineExceeded,
     Deadlines,
-    ForkedClient,
     Message,
     OutcomeUnknown,
     OutOfRange,
     Scanner,
     SendLimits,
-    ServerFailed,
     ServerRefusal,
     connect,
 )
+from broker.client.errors import ForkedClient, ServerFailed
 from broker.client.net.retry_rules import RetryVerdict, append_verdict
 from broker.model.failure import StreamingCode
 from broker.model.message import MessageType

@@ -6,15 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import (
-    ChannelNotExist,
-    Client,
-    InvalidArgument,
-    Message,
-    NoSuchCollection,
-    Received,
-    connect,
-)
+from broker.client import Client, InvalidArgument, Message, NoSuchCollection, Received, connect
+from broker.client.errors import ChannelNotExist
 from tests.broker_process import BrokerProcess
 from tests.local_broker import local_broker
 

@@ -121,7 +121,7 @@ async def test_ranges_of_ids_give_each_transaction_once_in_the_range_of_its_comm
     rng = random.Random(seed)
     async with connect(broker) as log:
         told = await history(log, rng)
-        held = (await log.describe([VCHANNEL]))[VCHANNEL]
+        held = (await log.offsets.describe([VCHANNEL]))[VCHANNEL]
         everything = [payload for _, _, payload in told.owed]
         for _ in range(6):
             inner = rng.sample(range(held.first_id + 1, held.next_id), 8)
@@ -133,6 +133,8 @@ async def test_ranges_of_ids_give_each_transaction_once_in_the_range_of_its_comm
         by_bytes = [int(held.first_id)]
         while by_bytes[-1] < held.next_id:
             bytes_max = rng.randrange(1, 600)
-            by_bytes.append(await log.advance(VCHANNEL, by_bytes[-1], held.next_id, bytes_max))
+            by_bytes.append(
+                await log.offsets.advance(VCHANNEL, by_bytes[-1], held.next_id, bytes_max)
+            )
         assert len(by_bytes) > 5
         assert await in_ranges(log, by_bytes) == everything

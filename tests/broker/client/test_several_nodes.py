@@ -8,14 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from broker.client import Client, connect
-from broker.client.cluster.admin import Admin
+from broker.client.cluster.server_admin import ServerAdmin
 from tests.broker_process import BrokerProcess
 from tests.roles_processes import node_pids, owners, until
 
 
 async def paused_nodes(log: Client) -> list[bool]:
     network = log._network
-    nodes = [Admin(network.connection(it), deadline_s=30) for it in network.assignments.addresses]
+    nodes = [
+        ServerAdmin(network.connection(it), deadline_s=30) for it in network.assignments.addresses
+    ]
     return [(await node.health()).consumption_paused for node in nodes]
 
 
@@ -23,18 +25,18 @@ async def test_a_pause_of_consumption_reaches_every_node(tmp_path: Path) -> None
     with BrokerProcess(tmp_path / "data", nodes="2", pchannels="4") as broker:
         async with connect(broker.address) as log:
             assert not any(await paused_nodes(log))
-            await log.pause_consumption()
+            await log.admin.pause_consumption()
             assert all(await paused_nodes(log))
-            assert (await log.health()).consumption_paused
-            await log.resume_consumption()
+            assert (await log.admin.health()).consumption_paused
+            await log.admin.resume_consumption()
             assert not any(await paused_nodes(log))
-            assert not (await log.health()).consumption_paused
+            assert not (await log.admin.health()).consumption_paused
 
 
 async def test_a_killed_node_comes_back_to_its_share_and_knows_of_the_pause(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", nodes="2", pchannels="4") as broker:
         async with connect(broker.address) as log:
-            await log.pause_consumption()
+            await log.admin.pause_consumption()
             before = await node_pids(log)
             os.kill(before[2], signal.SIGKILL)
 
@@ -45,7 +47,7 @@ async def test_a_killed_node_comes_back_to_its_share_and_knows_of_the_pause(tmp_
 
             await until(is_back)
             assert await paused_nodes(log) == [True, True]
-            assert (await log.health()).consumption_paused
+            assert (await log.admin.health()).consumption_paused
 
 
 async def test_every_node_knows_the_columns_of_a_collection_and_those_that_are_added(

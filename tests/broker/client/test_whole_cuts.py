@@ -14,10 +14,10 @@ from broker.client import (
     InvalidArgument,
     NoSuchCollection,
     Received,
-    ServerFailed,
     TidemarkError,
     connect,
 )
+from broker.client.errors import ServerFailed
 from broker.coordinator.leases.leadership import lead
 from broker.meta.sqlite import SqliteMetaStore
 from tests.broker_process import BrokerProcess, free_port
@@ -169,7 +169,7 @@ async def test_what_no_whole_cut_can_be_has_an_error_of_its_own(tmp_path: Path) 
         assert list(cut.ends) == NAMES[:1]
         with pytest.raises(InvalidArgument, match="chooses its tick"):
             await log.cut(NAMES[0], tick=cut.tick, whole_broadcasts=True)
-        with pytest.raises(InvalidArgument, match="targets"):
+        with pytest.raises(InvalidArgument, match="at least one channel"):
             await log.cut([], whole_broadcasts=True)
         with pytest.raises(NoSuchCollection):
             await log.cut("nowhere", whole_broadcasts=True)

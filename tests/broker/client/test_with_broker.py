@@ -13,18 +13,16 @@ from anyio.from_thread import start_blocking_portal
 
 from broker.app import Broker, bind, run_broker
 from broker.client import (
-    BadAddress,
-    BadTarget,
     Client,
     InvalidArgument,
     Message,
     NoSuchCollection,
-    NotLocal,
     OutOfRange,
     Received,
     Unrecoverable,
     connect,
 )
+from broker.client.errors import BadAddress, BadTarget, NotLocal
 from broker.config import Settings
 from broker.core.sharding import shard_of
 from broker.data_folder import hold
@@ -117,7 +115,7 @@ async def test_collections_are_created_got_listed_and_dropped(broker: str) -> No
         created = await log.collections.create("flights", shards=2)
         assert await log.collections.get("flights") == created
         assert await log.collections.list() == [created]
-        assert await log.resolve(["flights", VCHANNEL]) == {
+        assert await log.collections.resolve(["flights", VCHANNEL]) == {
             "flights": created.vchannels,
             VCHANNEL: (VCHANNEL,),
         }
@@ -210,7 +208,7 @@ async def test_a_range_has_exactly_its_ids_and_ends(broker: str) -> None:
         ids = [it.id for it in landed]
         reader = log.read_range(VCHANNEL, ids[1], ids[4])
         assert [it.id async for it in reader.messages()] == ids[1:4]
-        held = (await log.describe([VCHANNEL]))[VCHANNEL]
+        held = (await log.offsets.describe([VCHANNEL]))[VCHANNEL]
         rest = log.read_range(VCHANNEL, ids[4], held.next_id)
         assert [it.id async for it in rest.messages()] == ids[4:]
         assert [it async for it in log.read_range(VCHANNEL, 3, 3)] == []
@@ -240,12 +238,12 @@ async def test_types_choose_and_ticks_are_shown_on_demand(broker: str) -> None:
 async def test_seek_and_advance_lead_through_a_log(broker: str) -> None:
     async with connect(broker) as log:
         landed = [await log.append(VCHANNEL, b"x" * 1000) for _ in range(4)]
-        assert await log.seek(VCHANNEL, landed[2].tick) == landed[2].id
+        assert await log.offsets.seek(VCHANNEL, landed[2].tick) == landed[2].id
         first, end = landed[0].id, landed[3].id + 1
         assert (
             first
-            < await log.advance(VCHANNEL, first, end, 1)
-            <= await log.advance(VCHANNEL, first, end, 1_000_000)
+            < await log.offsets.advance(VCHANNEL, first, end, 1)
+            <= await log.offsets.advance(VCHANNEL, first, end, 1_000_000)
         )
 
 
@@ -264,12 +262,12 @@ async def test_a_message_over_the_servers_limit_is_refused_and_the_stream_goes_o
 
 async def test_health_channels_and_actors_say_what_runs(broker: str) -> None:
     async with connect(broker) as log:
-        health = await log.health()
+        health = await log.admin.health()
         assert (health.state, health.channels_open, health.cluster) == ("healthy", 3, "by-dev")
-        assert [it.name for it in await log.channels()] == [
+        assert [it.name for it in await log.admin.channels()] == [
             f"by-dev-rootcoord-dml_{it}" for it in range(3)
         ]
-        paths = [it.path for it in await log.actors()]
+        paths = [it.path for it in await log.admin.actors()]
         assert paths == sorted(paths)
         assert any(it.endswith("/appender") for it in paths)
 
@@ -325,14 +323,14 @@ async def test_a_reader_may_begin_in_spite_of_a_pause_and_others_wait(broker: st
     taken: list[bytes] = []
 
     async def held_back(log: Client) -> bool:
-        return any(it.extra.get("paused") == "1" for it in await log.actors())
+        return any(it.extra.get("paused") == "1" for it in await log.admin.actors())
 
     async def take(log: Client) -> None:
         taken.extend([it.payload async for it in log.read(VCHANNEL, until="now").messages()])
 
     async with connect(broker) as log:
         landed = await log.append(VCHANNEL, b"a")
-        await log.pause_consumption()
+        await log.admin.pause_consumption()
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(take, log)
@@ -342,7 +340,7 @@ async def test_a_reader_may_begin_in_spite_of_a_pause_and_others_wait(broker: st
                     if batch.closed_tick > landed.tick + (500 << 18):
                         break
                 assert taken == []
-                await log.resume_consumption()
+                await log.admin.resume_consumption()
             assert taken == [b"a"]
 
 
@@ -351,19 +349,19 @@ async def test_the_latest_tick_of_a_vchannel_is_that_of_its_newest_visible_messa
 ) -> None:
     async with connect(broker) as log:
         landed = await log.append(VCHANNEL, b"a")
-        assert await log.get_latest_mvcc_timestamp_if_local(VCHANNEL) == landed.tick
+        assert await log.admin.get_latest_mvcc_timestamp_if_local(VCHANNEL) == landed.tick
         async with log.txn(VCHANNEL) as txn:
             await txn.append(b"b")
-            assert await log.get_latest_mvcc_timestamp_if_local(VCHANNEL) == landed.tick
+            assert await log.admin.get_latest_mvcc_timestamp_if_local(VCHANNEL) == landed.tick
             commit = await txn.commit()
-        assert await log.get_latest_mvcc_timestamp_if_local(VCHANNEL) == commit.tick
+        assert await log.admin.get_latest_mvcc_timestamp_if_local(VCHANNEL) == commit.tick
         cut = await log.cut(VCHANNEL, tick=commit.tick)
         assert cut.tick == commit.tick, "it is closed already"
         with pytest.raises(NotLocal) as raised:
-            await log.get_latest_mvcc_timestamp_if_local("by-dev-rootcoord-dml_99_1v0")
+            await log.admin.get_latest_mvcc_timestamp_if_local("by-dev-rootcoord-dml_99_1v0")
         assert not raised.value.retriable
         with pytest.raises(InvalidArgument):
-            await log.get_latest_mvcc_timestamp_if_local("")
+            await log.admin.get_latest_mvcc_timestamp_if_local("")
 
 
 async def test_what_is_no_end_and_no_message_is_told_as_that(broker: str) -> None:

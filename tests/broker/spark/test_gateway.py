@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import BadAddress, Client, ConnectionLost
+from broker.client import Client, ConnectionLost
+from broker.client.errors import BadAddress
 from broker.spark.gateway import Gateway
 from broker.spark.source.progress_report import ProgressReporter
 from tests.broker_process import BrokerProcess, free_port

@@ -55,7 +55,7 @@ class World:
         return txn
 
     def first_id(self) -> int:
-        return int(self.call(self.log.describe, [V])[V].first_id)
+        return int(self.call(self.log.offsets.describe, [V])[V].first_id)
 
     def until_forgotten(self, message_id: int) -> None:
         """Wait until retention has removed it; what a restart needs stays."""
@@ -64,7 +64,7 @@ class World:
             with anyio.fail_after(FORGOTTEN_S_MAX):
                 async with self.log.barrier().watch() as ticks:
                     async for _ in ticks:
-                        if (await self.log.describe([V]))[V].first_id > message_id:
+                        if (await self.log.offsets.describe([V]))[V].first_id > message_id:
                             return
 
         self.call(watch)

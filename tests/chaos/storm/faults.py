@@ -108,10 +108,10 @@ class Storm:
         with anyio.move_on_after(ASK_S):
             while True:
                 try:
-                    found = await self.log.actors()
+                    found = await self.log.admin.actors()
                     paths = sorted(it.path for it in found if it.path.count("/") > 1)
                     path = paths[fault.choices[0] % len(paths)]
-                    await self.log.kill_actor(path)
+                    await self.log.admin.kill_actor(path)
                     return path
                 except TidemarkError:
                     await anyio.sleep(AGAIN_S)

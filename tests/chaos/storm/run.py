@@ -222,7 +222,7 @@ class _Run:
         last = dict[str, Owned]()
         while True:
             try:
-                channels = await self._log.channels()
+                channels = await self._log.admin.channels()
             except TidemarkError:
                 channels = []
             for it in channels:
@@ -239,7 +239,7 @@ async def wait_until_served(cluster: Cluster, pchannels: int) -> None:
         while True:
             try:
                 async with connect(cluster.client_links[1].address) as log:
-                    channels = await log.channels()
+                    channels = await log.admin.channels()
                 if sum(it.state == "assigned" for it in channels) == pchannels:
                     return
             except TidemarkError:

@@ -134,7 +134,7 @@ class Run:
     async def _look(self, log: Client) -> None:
         """How many micro-batches the broker has committed."""
         try:
-            apps = await log.committed_batches()
+            apps = await log.commits.list()
         except TidemarkError as error:
             self._say(f"the broker does not say how far the query is: {error}")
         else:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.cli.top.look import Look
-from broker.client import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
+from broker.client.cluster import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
 
 P0, P1 = "by-dev-rootcoord-dml_2", "by-dev-rootcoord-dml_10"
 LOG = f"/root/node/channels/{P0}/log"

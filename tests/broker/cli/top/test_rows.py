@@ -6,7 +6,8 @@ import pytest
 
 from broker.cli.top import rows
 from broker.cli.top.look import Rates
-from broker.client import AppCommits, BroadcastInfo, LockInfo
+from broker.client.cluster import BroadcastInfo, LockInfo
+from broker.client.txn import AppCommits
 from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.ids import TimeTick
 from tests.broker.cli.top.looks import (

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.client import Deadlines, Gathering, Message, ProtocolBroken, Ticket, connect
+from broker.client import Deadlines, Gathering, Message, Ticket, connect
 from broker.client.append.batch_producer import IN_FLIGHT_FEW, IN_FLIGHT_SMALL, MESSAGES_FEW
+from broker.client.errors import ProtocolBroken
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
 
 UNTIL_ANSWERED = Gathering(linger_ms=60_000)
@@ -48,6 +49,6 @@ async def _stored(broker: ScriptedBroker, at_once: int, each: int) -> list[int]:
     async with connect(broker.address, gathering=UNTIL_ANSWERED, deadlines=SOON_CLOSED) as log:
         for time in range(at_once + 2):
             tickets += [await log.append_soon(VCHANNEL, Message(b"it")) for _ in range(each)]
-            await (broker.until(arrived) if time < at_once else log.describe([VCHANNEL]))
+            await (broker.until(arrived) if time < at_once else log.offsets.describe([VCHANNEL]))
     await asyncio.gather(*tickets, return_exceptions=True)
     return [len(batch) for batch in broker.numbers.values()]

@@ -11,8 +11,6 @@ from anyio.from_thread import start_blocking_portal
 
 from broker.app import Broker
 from broker.client import (
-    BadTarget,
-    BroadcastInfo,
     Client,
     InvalidArgument,
     OutcomeUnknown,
@@ -21,6 +19,8 @@ from broker.client import (
     Unrecoverable,
     connect,
 )
+from broker.client.cluster import BroadcastInfo
+from broker.client.errors import BadTarget
 from broker.model.broadcast import Broadcast, Broadcasted
 from broker.model.message import MessageType
 from broker.ports.callbacks import FailedForGood
@@ -162,7 +162,7 @@ async def test_what_is_no_broadcast_cannot_be_acknowledged(broker: str) -> None:
         await log.append(CONTROL, b"plain")
         (plain,) = await on(log, CONTROL)
         assert plain.broadcast_id is None
-        with pytest.raises(BadTarget, match="no broadcast"):
+        with pytest.raises(BadTarget, match="not of a broadcast"):
             await log.broadcast.ack(plain)
 
 

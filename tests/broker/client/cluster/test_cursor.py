@@ -5,15 +5,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import (
-    ChannelNotExist,
-    CursorMovedBack,
-    InvalidArgument,
-    NoSuchCollection,
-    NoSuchCursor,
-    ServerFailed,
-    connect,
-)
+from broker.client import InvalidArgument, NoSuchCollection, connect
+from broker.client.errors import ChannelNotExist, CursorMovedBack, NoSuchCursor, ServerFailed
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
@@ -32,12 +25,12 @@ async def test_a_cursor_says_how_far_its_targets_are_processed(tmp_path: Path) -
         second = await log.cut("flights")
         assert (await log.cursor("nightly").move(second.tick)).tick == second.tick
         assert (await log.cursor("nightly").move(second.tick)).tick == second.tick
-        (seen,) = await dashboard.cursors()
+        (seen,) = await dashboard.cursors.list()
         assert (seen.name, seen.tick) == ("nightly", second.tick)
         assert seen.closed_tick >= second.tick
         assert (await dashboard.cursor("nightly").get()).tick == second.tick
         await dashboard.cursor("nightly").drop()
-        assert await log.cursors() == []
+        assert await log.cursors.list() == []
 
 
 async def test_what_no_cursor_can_do_has_an_error_of_its_own(tmp_path: Path) -> None:

@@ -12,17 +12,15 @@ import pytest
 
 from broker.app import Broker
 from broker.client import (
-    BadTarget,
-    BadTransaction,
     Client,
     Cut,
     InvalidArgument,
-    InvalidTransactionState,
     StagedPart,
     TransactionExpired,
     Unrecoverable,
     connect,
 )
+from broker.client.errors import BadTarget, BadTransaction, InvalidTransactionState
 from tests.local_broker import local_broker
 
 V = tuple(f"by-dev-rootcoord-dml_{number}_7v{number}" for number in range(3))
@@ -52,7 +50,7 @@ async def rows(log: Client) -> list[list[bytes]]:
 
 
 async def open_txns(log: Client) -> int:
-    return sum(it.open_txns for it in (await log.describe(V)).values())
+    return sum(it.open_txns for it in (await log.offsets.describe(V)).values())
 
 
 async def test_a_batch_becomes_visible_with_its_commit_and_only_once(tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ async def test_a_batch_becomes_visible_with_its_commit_and_only_once(tmp_path: P
         assert (await log.commit_batch("job", 0, [])).batch == 1
         assert [sorted(each) for each in await rows(log)] == expected
         assert await open_txns(log) == 0
-        (app,) = await log.committed_batches()
+        (app,) = await log.commits.list()
         assert (app.app, app.batch, app.under_way) == ("job", 1, None)
 
 
@@ -252,7 +250,7 @@ async def test_batches_and_rows_of_arrow_are_staged_like_messages(tmp_path: Path
             landed = await stage.append_arrow("numbers", table, key="n")
             assert sum(it.messages for it in landed) == 5000
             await stage.append_batch(V[0], [b"a", b"b"], keys=[b"k", None])
-            with pytest.raises(BadTarget, match="a batch with keys is for one vchannel"):
+            with pytest.raises(BadTarget, match="a batch with keys needs one"):
                 await stage.append_batch("numbers", [b"a"], keys=[b"k"])
             part = await stage.seal()
         assert await numbers(log) == []

@@ -9,15 +9,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from broker.app import Broker
-from broker.client import (
-    BadTarget,
-    BadTransaction,
-    Client,
-    InvalidArgument,
-    Message,
-    TransactionExpired,
-    connect,
-)
+from broker.client import Client, InvalidArgument, Message, TransactionExpired, connect
+from broker.client.errors import BadTarget, BadTransaction
 from broker.model.message import MessageType
 from tests.local_broker import actors_of, local_broker
 

@@ -11,17 +11,16 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from broker.client import (
-    BadTransaction,
     Client,
     Gathering,
     InvalidArgument,
-    InvalidTransactionState,
     Message,
     SchemaVersionMismatch,
     Unrecoverable,
     connect,
 )
 from broker.client.batch import MessageBatch
+from broker.client.errors import BadTransaction, InvalidTransactionState
 from broker.model.failure import StreamingCode
 from broker.model.message import MessageType
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker

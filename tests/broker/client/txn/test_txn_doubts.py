@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.client import BadTransaction, OutcomeUnknown, TransactionExpired, connect
+from broker.client import OutcomeUnknown, TransactionExpired, connect
+from broker.client.errors import BadTransaction
 from broker.model.failure import StreamingCode
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
 

@@ -317,7 +317,7 @@ def test_how_far_a_query_is_stands_at_the_broker(world: World) -> None:
     cursor = world.do(lambda log: log.cursor("watched-by-spark").get())
     assert (cursor.tick, len(cursor.channels)) == (end["tick"], SHARDS)
     (barrier,) = [
-        it for it in world.do(lambda log: log.barriers()) if it.name == "watched-by-spark"
+        it for it in world.do(lambda log: log.barriers.list()) if it.name == "watched-by-spark"
     ]
     assert (barrier.tick, [peer.name for peer in barrier.peers]) == (end["tick"], ["spark"])
     for _ in range(600):  # each waits a moment for news; a cut is taken once a second

@@ -9,19 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import (
-    ActorInfo,
-    ChannelInfo,
-    Client,
-    ConnectionLost,
-    Deadlines,
-    Health,
-    InvalidArgument,
-    TermMismatch,
-    connect,
-)
+from broker.client import Client, ConnectionLost, Deadlines, InvalidArgument, connect
+from broker.client.cluster import ActorInfo, ChannelInfo, Health
 from broker.client.cluster.admin import Admin
-from broker.client.cluster.cluster_view import ClusterView
+from broker.client.cluster.server_admin import ServerAdmin
+from broker.client.errors import TermMismatch
 from broker.client.net.network import Network
 from tests.broker_process import BrokerProcess
 
@@ -39,7 +31,7 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def terms(log: Client, path: str = "") -> dict[str, int]:
-    return {it.path: it.term for it in await log.actors(path)}
+    return {it.path: it.term for it in await log.admin.actors(path)}
 
 
 async def test_actors_of_node_processes_stand_in_one_tree_and_are_killed_by_its_paths(
@@ -47,7 +39,7 @@ async def test_actors_of_node_processes_stand_in_one_tree_and_are_killed_by_its_
 ) -> None:
     with BrokerProcess(tmp_path, nodes="2", pchannels="2", allow_chaos="true") as broker:
         async with connect(broker.address) as log:
-            homes = [it.node_id for it in await log.channels()]
+            homes = [it.node_id for it in await log.admin.channels()]
             assert sorted(homes) == [1, 2]
             keepers = [CONTROLLERS.format(node, number) for number, node in enumerate(homes)]
             everybody = await terms(log)
@@ -58,17 +50,17 @@ async def test_actors_of_node_processes_stand_in_one_tree_and_are_killed_by_its_
             path = keepers[0]
             assert await terms(log, path) == {path: 1}
             assert path not in await terms(log, "/root")
-            assert await log.kill_actor(path, term=1) == 1
+            assert await log.admin.kill_actor(path, term=1) == 1
 
             async def is_back() -> bool:
                 return await terms(log, path) == {path: 2}
 
             await until(is_back)
             with pytest.raises(TermMismatch):
-                await log.kill_actor(path, term=1)
+                await log.admin.kill_actor(path, term=1)
             for nowhere in ("/node-9/node", "/node-x/node", "/node-1/nobody", "/node-"):
                 with pytest.raises(InvalidArgument):
-                    await log.kill_actor(nowhere)
+                    await log.admin.kill_actor(nowhere)
             assert (await terms(log, keepers[1])) == {keepers[1]: 1}
         assert broker.terminate() == 0
 
@@ -80,26 +72,26 @@ async def test_a_node_that_does_not_answer_is_trouble_and_not_an_error(tmp_path:
             connect(broker.address) as log,
             connect(broker.address, deadlines=impatient) as other,
         ):
-            assert (await log.health()).state == "healthy"
-            pids = {it.path: it.extra.get("pid") for it in await log.actors(FLEET)}
+            assert (await log.admin.health()).state == "healthy"
+            pids = {it.path: it.extra.get("pid") for it in await log.admin.actors(FLEET)}
             stopped = next(int(pid) for path, pid in pids.items() if pid and path.endswith("1"))
             os.kill(stopped, signal.SIGSTOP)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(see_degraded, other)
-                    silent = [it for it in await other.actors() if it.state == "unreachable"]
+                    silent = [it for it in await other.admin.actors() if it.state == "unreachable"]
                 assert [it.path for it in silent] == ["/node-1"]
             finally:
                 os.kill(stopped, signal.SIGCONT)
 
 
 async def see_degraded(log: Client) -> None:
-    health = await log.health()
+    health = await log.admin.health()
     assert health.state == "degraded"
     assert [it.name for it in health.troubles] == ["node 1"]
 
 
-class Leaving(Admin):
+class Leaving(ServerAdmin):
     """A server that is gone when it is asked for its channels."""
 
     async def actors(self, path: str) -> list[ActorInfo]:
@@ -119,7 +111,8 @@ async def test_a_server_that_goes_away_between_two_questions_is_one_plain_error(
     network = Network(
         "127.0.0.1:1", cluster="by-dev", open_s=1.0, give_up_s=1.0, spread=random.Random(1)
     )
-    tree = ClusterView(network, Leaving(network.coordinator, deadline_s=1.0), deadline_s=1.0)
+    leaving = Leaving(network.coordinator, deadline_s=1.0)
+    tree = Admin(network, deadline_s=1.0, server=leaving)
     with pytest.raises(ConnectionLost):
         await tree.actors("")
     with pytest.raises(ConnectionLost):

@@ -1,0 +1,217 @@
+"""The administration service of one server: its health, channels and actors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.client.cluster.service import ServiceCalls
+from broker.client.errors import ChannelNotExist, NotLocal, ProtocolBroken
+from broker.client.net.connection import Connection
+from broker.model.ids import TimeTick
+from schemas.generated.tidemark import v1
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTrouble:
+    """A pchannel that refuses appends, or that no node serves, with the cause."""
+
+    name: str
+    state: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in a stored log that could not be read, met `times` times since the server started.
+
+    `file` is relative to the folder of the logs. `skipped`: readers continue behind it.
+    """
+
+    pchannel: str
+    file: str
+    offset: int
+    reason: str
+    skipped: bool
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The health of a server. `state`: starting, healthy, degraded or stopping."""
+
+    state: str
+    version: str
+    node_id: int
+    cluster: str
+    wal_name: str
+    data: str
+    pid: int
+    started_ms: int
+    channels_open: int
+    channels_total: int
+    troubles: tuple[ChannelTrouble, ...]
+    damages: tuple[Damage, ...]
+    damages_unlisted: int
+    consumption_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInfo:
+    """One pchannel: the node that serves it, at which term, and what it holds.
+
+    `closed_tick`: no message with this tick or a smaller one will be added. `last_confirmed_id`:
+    a reader that starts here sees every later message whole; open transactions hold it back.
+    `checkpoint_id`: a restart reads the log again from here, `checkpoint_lag` messages;
+    `checkpoint_tick`: the tick of the saved state. Both are 0 while nothing was saved yet.
+    Segments are those of collections: growing ones take rows, sealed ones wait for their flush.
+    """
+
+    name: str
+    term: int
+    state: str
+    node_id: int
+    address: str
+    first_id: int
+    next_id: int
+    closed_tick: int
+    size_bytes: int
+    vchannels: tuple[str, ...]
+    is_control_host: bool
+    last_confirmed_id: int
+    open_txns: int
+    open_txn_bytes: int
+    prepared_txns: int
+    checkpoint_id: int
+    checkpoint_tick: int
+    checkpoint_lag: int
+    growing_segments: int
+    growing_bytes: int
+    sealed_segments: int
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActorInfo:
+    """One actor or supervisor of the server; `extra` has figures of its own kind."""
+
+    path: str
+    term: int
+    kind: str
+    state: str
+    mailbox_depth: int
+    mailbox_bound: int
+    restarts: int
+    handled: int
+    extra: Mapping[str, str]
+
+
+class ServerAdmin:
+    """Asks one server. Every call has a deadline and raises what `broker.client.errors` has."""
+
+    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+        self._calls = ServiceCalls(connection, "tidemark.v1.Admin", deadline_s=deadline_s)
+        self._log = ServiceCalls(connection, "tidemark.v1.Log", deadline_s=deadline_s)
+
+    async def health(self) -> Health:
+        """The health of this server."""
+        it = await self._calls.ask("Health", v1.HealthRequest(), v1.HealthResponse)
+        return Health(
+            state=it.state,
+            version=it.version,
+            node_id=it.node_id,
+            cluster=it.cluster,
+            wal_name=it.wal_name,
+            data=it.data,
+            pid=it.pid,
+            started_ms=it.started_ms,
+            channels_open=it.channels_open,
+            channels_total=it.channels_total,
+            troubles=tuple(ChannelTrouble(t.name, t.state, t.cause) for t in it.troubles),
+            damages=tuple(
+                Damage(d.pchannel, d.file, d.offset, d.reason, d.skipped, d.times)
+                for d in it.damages
+            ),
+            damages_unlisted=it.damages_unlisted,
+            consumption_paused=it.consumption_paused,
+        )
+
+    async def channels(self) -> list[ChannelInfo]:
+        """Every pchannel of the cluster, sorted by name."""
+        answer = await self._calls.ask("Channels", v1.ChannelsRequest(), v1.ChannelsResponse)
+        return [
+            ChannelInfo(
+                name=it.name,
+                term=it.term,
+                state=it.state,
+                node_id=it.node_id,
+                address=it.address,
+                first_id=it.first_id,
+                next_id=it.next_id,
+                closed_tick=it.closed_tick,
+                size_bytes=it.size_bytes,
+                vchannels=tuple(it.vchannels),
+                is_control_host=it.is_control_host,
+                last_confirmed_id=it.last_confirmed_id,
+                open_txns=it.open_txns,
+                open_txn_bytes=it.open_txn_bytes,
+                prepared_txns=it.prepared_txns,
+                checkpoint_id=it.checkpoint_id,
+                checkpoint_tick=it.checkpoint_tick,
+                checkpoint_lag=it.next_id - max(it.checkpoint_id, it.first_id),
+                growing_segments=it.growing_segments,
+                growing_bytes=it.growing_bytes,
+                sealed_segments=it.sealed_segments,
+                read_only=it.read_only,
+            )
+            for it in answer.channels
+        ]
+
+    async def kill(self, path: str, term: int) -> int:
+        """Kill an actor of this server; returns the term of the incarnation that was killed."""
+        request = v1.KillRequest(path=path, term=term)
+        return (await self._calls.ask("Kill", request, v1.KillResponse)).term
+
+    async def latest_mvcc(self, vchannel: str) -> TimeTick:
+        """A closed tick that no message of the vchannel exceeds, from this very server.
+
+        Raises NotLocal when another server owns the vchannel, or this one serves no channels.
+        """
+        address = self._calls.address
+        try:
+            answer = await self._log.ask("Mvcc", v1.MvccRequest(vchannel=vchannel), v1.MvccResponse)
+        except ProtocolBroken as error:
+            # A coordinator does not offer the service: it serves no channels itself.
+            raise NotLocal(
+                f"{vchannel} is not served by {address}, which serves no channels: connect to the"
+                " node that `tidemark channels` shows for it"
+            ) from error
+        except ChannelNotExist as error:
+            raise NotLocal(f"{vchannel} is not served by {address}: {error}") from error
+        return TimeTick(answer.time_tick)
+
+    async def streaming_version(self, at_least: int) -> int:
+        """The streaming version of the cluster, after raising it to `at_least` if it was lower."""
+        request = v1.StreamingRequest(at_least=at_least)
+        return (await self._calls.ask("Streaming", request, v1.StreamingResponse)).version
+
+    async def pause_consumption(self, *, paused: bool) -> None:
+        """Make consumers that are opened from now on wait, or let all of them start."""
+        request = v1.PauseConsumptionRequest(paused=paused)
+        await self._calls.ask("PauseConsumption", request, v1.PauseConsumptionResponse)
+
+    async def actors(self, path: str) -> list[ActorInfo]:
+        """The live actors of this server from `path` on, sorted by path."""
+        answer = await self._calls.ask("Actors", v1.ActorsRequest(path=path), v1.ActorsResponse)
+        return [
+            ActorInfo(
+                path=it.path,
+                term=it.term,
+                kind=it.kind,
+                state=it.state,
+                mailbox_depth=it.mailbox_depth,
+                mailbox_bound=it.mailbox_bound,
+                restarts=it.restarts,
+                handled=it.handled,
+                extra=dict(it.extra),
+            )
+            for it in answer.actors
+        ]

@@ -1,0 +1,38 @@
+"""Unary calls to one gRPC service of one server, each with a deadline."""
+
+from typing import TypeVar
+
+from broker.client.net.connection import Connection
+from broker.transport import WireMessage
+
+W = TypeVar("W", bound=WireMessage)
+
+
+class ServiceCalls:
+    """Calls methods of `service` over `connection`; raises what `broker.client.errors` has."""
+
+    def __init__(self, connection: Connection, service: str, *, deadline_s: float) -> None:
+        self._connection = connection
+        self._service = service
+        self._deadline_s = deadline_s
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the server."""
+        return self._connection.address
+
+    async def ask(
+        self,
+        method: str,
+        request: WireMessage,
+        response_type: type[W],
+        *,
+        deadline_s: float | None = None,
+    ) -> W:
+        """One request, one response, within `deadline_s` (None: the deadline of the service)."""
+        return await self._connection.call(
+            f"/{self._service}/{method}",
+            request,
+            response_type,
+            deadline_s=self._deadline_s if deadline_s is None else deadline_s,
+        )
