@@ -1,7 +1,6 @@
-"""The damaged places of the logs that this process has met since it started.
+"""Remembers the damaged places of logs found since the process started, up to a limit.
 
-Owns the list, bounded; filled from the threads that read. It repairs nothing and refuses nobody.
-Next: broker/wal/segmented/segmented_wal.py
+Thread-safe: logs are read on several threads.
 """
 
 import threading
@@ -12,11 +11,11 @@ from broker.model.ids import PChannelName
 from broker.ports.wal import Corrupt
 
 PLACES_MAX = 1000
-"""Places remembered by name; one more is only counted."""
+"""Beyond that, further places are only counted."""
 
 
 class DamageRegistry:
-    """What `SegmentedWal` is given as `on_damage`: call it with each one."""
+    """Serves as `on_damage` of a `SegmentedWal`. `skipped`: whether reads go around damage."""
 
     def __init__(self, *, skipped: bool) -> None:
         self.skipped = skipped
@@ -25,7 +24,7 @@ class DamageRegistry:
         self._lock = threading.Lock()
 
     def met(self, damage: Corrupt) -> bool:
-        """Remember it; whether it is one that was not met before."""
+        """Record a damaged place; return whether it is a new one."""
         place = damage.file, damage.offset
         with self._lock:
             known = self._places.get(place)
@@ -46,11 +45,11 @@ class DamageRegistry:
             return True
 
     def found(self) -> tuple[Damage, ...]:
-        """Those remembered, by file and offset."""
+        """The recorded places, sorted by file and offset."""
         with self._lock:
             return tuple(self._places[place] for place in sorted(self._places))
 
     @property
     def unnamed(self) -> int:
-        """How often one was met that found no place in the list."""
+        """How often damage beyond `PLACES_MAX` was found."""
         return self._unnamed

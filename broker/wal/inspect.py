@@ -1,7 +1,7 @@
-"""Looking at a stored log from outside: every record as a row, every damage with its place.
+"""Inspects stored logs: every record as a row, every damage with its place.
 
-Read-only: opens nothing for writing, takes no claim, so a live log may be looked at, too; what is
-appended meanwhile is seen or not. Used by `tidemark wal dump` and `tidemark wal verify`.
+Read-only and without a claim, so it is safe on the log of a running broker; records appended
+meanwhile may be missed. Used by `tidemark wal dump` and `tidemark wal verify`.
 """
 
 import os
@@ -19,7 +19,7 @@ from broker.wal.segmented.settings import DEFAULTS
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One stored record; or, when `damage` is not empty, a place that cannot be read."""
+    """A stored record, or an unreadable place if `damage` is not empty."""
 
     file: str
     offset: int
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class InspectionReport:
-    """What `verify` found. `leftovers` are files that no owner will ever read."""
+    """What `verify` found. `leftovers`: files that no owner will ever read."""
 
     logs: int
     segments: int
@@ -55,7 +55,7 @@ class InspectionReport:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """One log folder, as recovery would see it, but untouched."""
+    """One log folder as recovery sees it."""
 
     path: Path
     files: "_UntouchedFiles"
@@ -102,7 +102,9 @@ def _folders(path: Path) -> Iterator[_Folder]:
         return
     inner = [path] if any(path.glob("*.log")) else sorted({f.parent for f in path.glob("*/*.log")})
     if not inner:
-        raise FileNotFoundError(f"{path}: there is no log here")
+        raise FileNotFoundError(
+            f"{path}: no log here; name a .log file, its folder or the wal folder"
+        )
     for folder in inner:
         yield _look(folder.resolve())
 
@@ -128,10 +130,10 @@ def _look(path: Path, only: str = "") -> _Folder:
 
 def _rows(folder: _Folder) -> Iterator[Row]:
     yield from folder.damages
-    told = {(row.file, row.offset) for row in folder.damages}
+    reported = {(row.file, row.offset) for row in folder.damages}
     for segment in folder.segments:
         for row in _segment_rows(folder, segment):
-            if not row.damage or (row.file, row.offset) not in told:
+            if not row.damage or (row.file, row.offset) not in reported:
                 yield row
 
 
@@ -173,7 +175,7 @@ def _damaged(damage: Corrupt | UnknownFormat) -> Row:
 
 
 class _UntouchedFiles(OsFiles):
-    """The files as they are; recovery's requests to sync are for owners only."""
+    """Opens files read-only and ignores recovery's syncs: those are for owners."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         return _UntouchedFile(self.root / path, os.O_RDONLY)
@@ -181,7 +183,7 @@ class _UntouchedFiles(OsFiles):
 
 class _UntouchedFile(OsFile):
     def sync(self) -> None:
-        """Nothing was written."""
+        """Nothing was written here."""
 
     def forget(self) -> None:
-        """Nothing that failed is remembered."""
+        """No failed write here left wrong pages in the cache."""

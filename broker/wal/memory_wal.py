@@ -1,7 +1,6 @@
-"""A log that lives in memory: the same contract for tests and the simulator, with faults on demand.
+"""An in-memory log with the same contract, for tests and the simulator, with injected faults.
 
-What an owner wrote survives closing and reopening for as long as the `MemoryWal` object. Nothing
-here waits, except where `pause` does.
+Records survive closing and reopening for as long as the `MemoryWal` object lives.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,12 +27,16 @@ from broker.ports.wal import (
     WalError,
     WriterFailed,
 )
+from broker.wal.append_check import check_append
 
 _RECORD_OVERHEAD_BYTES = 68
 
 
 class Fault(Enum):
-    """How an append fails: it was not written; its sync failed, and it is gone or still there."""
+    """How an append fails.
+
+    LOST: it was not written. UNSYNCED, KEPT: its sync failed, and the data is gone or still there.
+    """
 
     LOST = auto()
     UNSYNCED = auto()
@@ -80,7 +83,7 @@ class _Stored:
         self.next_id, self.last_tick, self.last_term = last.next_id, last.last_tick, last.term
 
     def seal(self) -> None:
-        """End the active segment, and begin another; an empty one goes on."""
+        """Start a new segment, unless the active one is empty."""
         if self.active_bytes:
             self.sealed.append((self.next_id, self.last_tick, self.active_bytes))
         self.active_bytes = 0
@@ -99,8 +102,8 @@ class _Stored:
 class MemoryWal:
     """Implements `ports.wal.Wal`.
 
-    `fault_of` is asked before each append. `pause` is awaited while a group is stored but not yet
-    acknowledged, so that a new owner can come in between. `is_writable` answers `writable`.
+    `fault_of` decides the fate of each append. `pause` is awaited after a group is stored and
+    before it is acknowledged, so a test can fence it there. `is_writable` answers `writable`.
     """
 
     def __init__(
@@ -156,7 +159,8 @@ class MemoryLog:
             raise self._final
         if not records:
             return
-        self._check_records(records)
+        bounds = self.bounds()
+        check_append(records, bounds.next_id, bounds.last_tick, self._term)
         if self._stored.term != self._term:
             raise self._fail(Fenced(self._channel, self._term, self._stored.term))
         fault = self._wal.fault_of(self._channel, records)
@@ -165,7 +169,7 @@ class MemoryLog:
         if when_written is not None and fault is not Fault.LOST:
             when_written()
         if fault is not None:
-            raise self._fail(WriterFailed(f"{self._channel}: told to fail"))
+            raise self._fail(WriterFailed(f"{self._channel}: injected fault"))
         await self._wal.pause()
         if self._stored.term != self._term:
             raise self._fail(Fenced(self._channel, self._term, self._stored.term))
@@ -227,7 +231,7 @@ class MemoryLog:
         return {"groups": self._groups, "segments": len(self._stored.sealed) + 1}
 
     def _locate(self, from_id: MessageId) -> tuple[list[Record], int]:
-        """The records this owner may see, and the place of the one that holds `from_id`."""
+        """The records visible to this owner, and the index of the one that holds `from_id`."""
         bounds, records = self._bounds, self._stored.records
         first_id = max(bounds.first_id, self._stored.first_id)
         if not first_id <= from_id <= bounds.next_id:
@@ -236,21 +240,6 @@ class MemoryLog:
         if records and records[-1].next_id > bounds.next_id:
             records = records[: bisect_right(records, bounds.next_id, key=lambda r: r.next_id)]
         return records, at
-
-    def _check_records(self, records: Sequence[Record]) -> None:
-        bounds = self.bounds()
-        next_id, last_tick = bounds.next_id, bounds.last_tick
-        for record in records:
-            if record.base_id != next_id or record.base_tick <= last_tick:
-                raise ValueError(
-                    f"record with id {record.base_id} and tick {record.base_tick} where id"
-                    f" {next_id} and a tick above {last_tick} belong"
-                )
-            if record.term != self._term:
-                raise ValueError(f"record of term {record.term} in a log of {self._term}")
-            if not record.adds_up:
-                raise ValueError(f"record {record.base_id}: the sizes are not those of the body")
-            next_id, last_tick = record.next_id, record.last_tick
 
     def _refuse_closed(self) -> None:
         if self._closed:

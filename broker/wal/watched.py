@@ -1,7 +1,4 @@
-"""A log driver with an eye on its openings: is there a log that no further try would open?
-
-It changes nothing of what the driver does. Next: broker/wal/segmented/segmented_wal.py
-"""
+"""A log driver that remembers the first log that cannot be opened however often it is tried."""
 
 from broker.model.ids import PChannelName, Term
 from broker.ports.wal import Corrupt, Log, UnknownFormat, Wal
@@ -10,7 +7,7 @@ Unreadable = Corrupt | UnknownFormat
 
 
 class WatchedWal:
-    """Implements `ports.wal.Wal` by another one. `unreadable`: what the first such log said."""
+    """Wraps a `ports.wal.Wal`. `unreadable`: the error of the first damaged log, or None."""
 
     def __init__(self, wal: Wal) -> None:
         self._wal = wal

@@ -1,4 +1,4 @@
-"""Where records lie in one segment, about every 64 KiB. Held in memory, stored once sealed.
+"""The sparse index of a segment: one entry about every 64 KiB. Stored when the segment is sealed.
 
 A lost or damaged index costs a scan, never data. Stored layout, little-endian:
 
@@ -25,7 +25,7 @@ _FIELDS = struct.Struct("<qqQqI")
 
 
 class SparseIndex:
-    """One writer adds; any thread looks up. The first record of a segment is always in it."""
+    """One thread adds, any thread looks up. Always has the first record of the segment."""
 
     def __init__(self, spacing_bytes: int) -> None:
         self._spacing_bytes = spacing_bytes
@@ -40,12 +40,12 @@ class SparseIndex:
         return self._ticks[0] if self._ticks else None
 
     def add(self, first_id: int, tick: int, offset: int) -> None:
-        """Tell of the record at `offset`; only one per spacing is kept."""
+        """Add the record at `offset`, unless the last entry is closer than the spacing."""
         if self._offsets and offset - self._offsets[-1] < self._spacing_bytes:
             return
         self._offsets.append(offset)
         self._ticks.append(tick)
-        self._ids.append(first_id)  # last: a lookup goes by the ids that are complete
+        self._ids.append(first_id)  # last: lookups on other threads use `len(ids)` as the bound
 
     def offset_of_id(self, message_id: int) -> int:
         """A record's offset at or before the one that holds `message_id`."""

@@ -1,7 +1,4 @@
-"""The async face of one segmented log: writes on its own thread, reads on the shared ones.
-
-Next: broker/wal/segmented/writer.py
-"""
+"""The async interface of a segmented log: writes on its own thread, reads on shared threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -105,11 +102,11 @@ def _call_back(loop: asyncio.AbstractEventLoop, when_written: Callable[[], None]
     try:
         loop.call_soon_threadsafe(when_written)
     except RuntimeError:
-        pass  # the loop is closed: nobody waits any more
+        pass  # the loop is closed, so nobody waits
 
 
 def remove_segments(place: LogPlace, gone: Sequence[LogSegment]) -> None:
-    """The mark first: whatever of the rest a crash leaves undone, the log begins there."""
+    """Remove segments, after the mark of the new first id is durable: a crash leaves no gap."""
     files, folder, mark = place.files, place.folder, mark_name(gone[-1].next_id)
     files.open(f"{folder}/{mark}", create=True).close()
     files.sync_folder(folder)

@@ -1,7 +1,6 @@
-"""What a log folder holds when it is opened: the chain of segments, and where it ends.
+"""Recovery of a log folder: finds the chain of segments and where the log ends. Read-only.
 
-Reads only; nothing is repaired or removed here. Runs after the claim, so what it sees includes all
-that any earlier owner acknowledged. Next: broker/wal/segmented/writer.py
+Runs after the claim, so it sees everything that earlier owners acknowledged.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ LEFTOVER_SUFFIXES = (".log", ".index", ".new", FIRST_SUFFIX)
 
 @dataclass(slots=True)
 class RecoveredLog:
-    """The log up to the seal. `unindexed` maps the stems of scanned segments to their new index."""
+    """The log up to its end. `unindexed`: the new indexes of segments that were scanned."""
 
     sealed: tuple[LogSegment, ...] = ()
     next_id: MessageId = FIRST_MESSAGE_ID
@@ -39,7 +38,7 @@ class RecoveredLog:
 
 
 class LogRecovery:
-    """One look at one folder."""
+    """Recovers one log folder. Use once."""
 
     def __init__(
         self, files: Files, folder: str, index_spacing_bytes: int, on_damage: OnDamage
@@ -52,7 +51,7 @@ class LogRecovery:
         self._damaged = False
 
     def run(self) -> RecoveredLog:
-        """Raises Corrupt or UnknownFormat, and OSError when the disk cannot be read."""
+        """Recover. Raises Corrupt or UnknownFormat, and OSError when the disk fails."""
         self._names = self._files.list(self._folder)
         found = {name for name in map(SegmentName.of, self._names) if name}
         if not found:
@@ -74,7 +73,7 @@ class LogRecovery:
         return recovered
 
     def _chain(self, found: set[SegmentName]) -> list[LogSegment]:
-        """From the newest segment back to the oldest that truncation left; oldest first."""
+        """The segments, oldest first, found from the newest back to the first id."""
         mark = self._mark()
         header = self._header(max(found))
         chain = [self._tail(header)]
@@ -84,7 +83,7 @@ class LogRecovery:
                 header = self._header(link.name)
                 chain.append(_sealed(link, header.salt, above))
             else:
-                self._tell(Corrupt(self._path(link.name), 0, "the segment file is missing"))
+                self._report(Corrupt(self._path(link.name), 0, "the segment file is missing"))
                 before = self._newest_before(above.name)
                 if before is None:
                     break
@@ -94,7 +93,7 @@ class LogRecovery:
         return chain[::-1]
 
     def _tail(self, header: SegmentHeader) -> LogSegment:
-        """A segment whose end nobody else tells: its index says where it was sealed, or a scan."""
+        """A segment that no later header seals: its end is in its index, or found by a scan."""
         indexed = self._stored_index(header)
         if indexed is not None:
             self._refuse_short(indexed)
@@ -102,18 +101,20 @@ class LogRecovery:
         path = self._path(header.name)
         file = self._files.open(path)
         try:
+            # After a failed sync the page cache may hold data that never reached the disk. Drop it
+            # and read the disk, so that what is recovered now survives the next crash.
             file.sync()
             file.forget()
             index = SparseIndex(self._spacing_bytes)
-            tail = scan_tail(file, path, header, index, self._tell)
-            file.sync()  # a slow owner of an older term may have written while we were reading
+            tail = scan_tail(file, path, header, index, self._report)
+            file.sync()  # a fenced owner may have written during the scan
         finally:
             file.close()
         self._unindexed[header.name] = tail.index
         return tail.segment
 
-    def _tell(self, damage: Corrupt) -> None:
-        """Raises, unless told to skip; then nothing is removed, as it may be all there is."""
+    def _report(self, damage: Corrupt) -> None:
+        """Raise, or with `skip_damage` remember it: then no leftovers are removed."""
         self._on_damage(damage)
         self._damaged = True
 
@@ -122,12 +123,12 @@ class LogRecovery:
             try:
                 self._headers[name] = read_header(self._files, self._path(name), name)
             except Corrupt as damage:
-                self._tell(damage)
-                self._headers[name] = self._guess(name)
+                self._report(damage)
+                self._headers[name] = self._rebuilt_header(name)
         return self._headers[name]
 
-    def _guess(self, name: SegmentName) -> SegmentHeader:
-        """A header made from the first record and the segment before, for one that was lost."""
+    def _rebuilt_header(self, name: SegmentName) -> SegmentHeader:
+        """A header rebuilt from the first record and the segment before, for a damaged one."""
         before = self._newest_before(name)
         below = self._tail(self._header(before)) if before else None
         file = self._files.open(self._path(name))
@@ -161,7 +162,9 @@ class LogRecovery:
         finally:
             file.close()
         if size < segment.end:
-            self._tell(Corrupt(path, size, f"the file ends before its seal at {segment.end}"))
+            self._report(
+                Corrupt(path, size, f"the file ends before byte {segment.end}, where it was sealed")
+            )
 
     def _mark(self) -> MessageId:
         return first_mark(self._names)
@@ -203,7 +206,7 @@ def read_all(files: Files, path: str) -> bytes:
 
 
 def first_mark(names: Sequence[str]) -> MessageId:
-    """What truncation made the first id: the highest of the `.first` files, whose name is all."""
+    """The first id that truncation left: the highest name of a `.first` file."""
     stems = (n.removesuffix(FIRST_SUFFIX) for n in names if n.endswith(FIRST_SUFFIX))
     return MessageId(max((int(s) for s in stems if s.isdecimal()), default=FIRST_MESSAGE_ID))
 

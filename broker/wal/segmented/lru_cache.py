@@ -1,4 +1,4 @@
-"""A bounded set of open files and loaded indexes, shared by the readers of one log."""
+"""A thread-safe LRU cache for the open files and indexes of a log's readers."""
 
 import threading
 from collections import OrderedDict
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """The `limit` values used last. What is dropped lives on while a reader holds it."""
+    """The `limit` values used last. An evicted file stays open while a reader holds it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,7 +1,7 @@
 """The files port on a POSIX file system. Every call may block; none is made on the event loop.
 
-Why `RWF_DSYNC` where there is one: write and sync are then one system call, so a thread that
-competes for the interpreter lock has to win it back once and not twice.
+Why `RWF_DSYNC` on Linux: write and sync are one system call, so the thread must reacquire the
+interpreter lock once, not twice.
 """
 
 import errno
@@ -18,7 +18,7 @@ _JOIN_BYTES_MAX = 4096  # below this, copying parts together costs less than pas
 
 
 class OsFile:
-    """One descriptor. Closed at the latest when nobody holds the object any more."""
+    """One file descriptor, closed at the latest when the object is collected."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._descriptor = -1
@@ -94,7 +94,7 @@ class OsFile:
 
 
 class OsFiles:
-    """A folder tree below `root`, which is made when it is missing."""
+    """A folder tree below `root`, which is created when missing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

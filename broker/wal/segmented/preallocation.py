@@ -1,9 +1,9 @@
-"""Segment files made ready before they are needed, and the step that puts one into the chain.
+"""Preallocates segment files before they are needed, and commits one as the newest segment.
 
-Owns the temporary `.new` files of one log. Never touches a segment that is in the chain.
+It owns the temporary `.new` files of one log.
 
-Why zeros are written into space that is reserved already: overwriting blocks that were written
-before changes no metadata, which made a synced append of 64 KiB 1.6 times as fast (ext4, NVMe).
+Why reserved space is overwritten with zeros: a later write to blocks written before changes no
+file system metadata, which made a synced append of 64 KiB 1.6 times as fast (ext4, NVMe).
 """
 
 import threading
@@ -15,7 +15,7 @@ from broker.wal.segmented.segment import SegmentHeader
 
 _ZEROS = bytes(512 * 1024)
 _PAUSE_S = 0.003
-"""Between two steps, each of which takes about half of that: the rest is for appends."""
+"""Between two steps of zeroing, each about half as long: the disk is left to appends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PreallocatedFile:
 
 
 class Preallocator:
-    """At most one blank waits. `prepare` and `take` are called by one thread at a time."""
+    """Keeps at most one file ready. `prepare` and `take`: one thread at a time."""
 
     def __init__(self, files: Files, folder: str, prefix: str, background: Executor) -> None:
         self._files, self._folder, self._prefix = files, folder, prefix
@@ -38,18 +38,19 @@ class Preallocator:
         self._waiting: Future[PreallocatedFile] | None = None
 
     def prepare(self, capacity: int) -> None:
-        """Begin to allocate the next blank in the background; nothing when one was begun."""
+        """Start to allocate the next file in the background, unless one is under way."""
         if self._waiting is None:
             self._hurry.clear()
             try:
                 self._waiting = self._background.submit(self._make, self._next_path(), capacity)
             except RuntimeError:
-                pass  # the program is on its way out; `take` can do without
+                pass  # the process is exiting; `take` allocates by itself
 
     def take(self, capacity_min: int) -> PreallocatedFile:
-        """The blank that waits, or a new one when there is none or it could not be made.
+        """The prepared file, or a new one when there is none or preparing failed.
 
-        One that is still being filled with zeros is taken as it is: it only writes slower.
+        Stops the zeroing of a file in preparation: an append must not wait, and unzeroed space is
+        only slower to write.
         """
         waiting, self._waiting = self._waiting, None
         self._hurry.set()
@@ -57,21 +58,21 @@ class Preallocator:
             try:
                 return waiting.result()
             except OSError:
-                pass  # there may be space by now; if not, the error comes from the line below
+                pass  # there may be space by now; else the line below raises
         return self._make(self._next_path(), capacity_min)
 
     def discard(self) -> None:
-        """Give back the space of a blank that nobody took."""
+        """Remove a prepared file that was not taken."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or waiting.cancel():
             return
         self._hurry.set()
         try:
-            blank = waiting.result()
+            spare = waiting.result()
         except OSError:
             return
-        blank.file.close()
-        self._files.remove(blank.path)
+        spare.file.close()
+        self._files.remove(spare.path)
 
     def _next_path(self) -> str:
         self._made += 1
@@ -99,11 +100,9 @@ class Preallocator:
             file.write_durable(offset, (_ZEROS[: min(len(_ZEROS), capacity - offset)],))
 
 
-def commit(files: Files, folder: str, blank: PreallocatedFile, header: SegmentHeader) -> None:
-    """Make a blank the newest segment: from here on, the segment before it is sealed for ever.
-
-    Header first, then the name, then the folder: a segment's name never stands on a torn header.
-    """
-    blank.file.write_durable(0, (header.encode(),))
-    files.rename(blank.path, f"{folder}/{header.name.log_file}")
+def commit(files: Files, folder: str, spare: PreallocatedFile, header: SegmentHeader) -> None:
+    """Make a preallocated file the newest segment, which seals the one before for ever."""
+    # The order matters: a file that has a segment's name has a whole, durable header.
+    spare.file.write_durable(0, (header.encode(),))
+    files.rename(spare.path, f"{folder}/{header.name.log_file}")
     files.sync_folder(folder)

@@ -1,7 +1,7 @@
-"""Reads of a log: whole records by id, places by tick and by size. Synchronous, from any thread.
+"""Reads a log: records by id, positions by tick and by size. Synchronous, on any thread.
 
-Works on the snapshot it takes at the start, so appends, new segments and truncation do not
-disturb it. Never reads above the durable end. Owns the open files and indexes of readers.
+Each call works on one immutable LogView, so appends, new segments and truncation do not disturb it,
+and it never reads above the durable end.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Looks at one log; `snapshot` and `active` give the writer's newest state."""
+    """`view` and `active` return the writer's newest state."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class Reader:
         return min(reached, until_id)
 
     def forget(self, segments: Sequence[LogSegment]) -> None:
-        """Let go of segments that were removed."""
+        """Close files and drop indexes of removed segments."""
         for segment in segments:
             self._open.drop(segment.name)
             self._indexes.drop(segment.name)
 
     def keep_index(self, segment: LogSegment, index: SparseIndex) -> None:
-        """Take over the index of a segment that was just sealed."""
+        """Cache the index of a segment that was just sealed."""
         self._indexes.put(segment.name, index)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Reader:
             except (Corrupt, UnknownFormat):
                 if not records:
                     raise
-                break  # what is good comes first; the next read tells of the damage
+                break  # deliver the good records; the next read reports the damage
             if stored is None:
                 break
             records.append(stored.record)
@@ -225,11 +225,11 @@ class Reader:
             for offset, frame in frames_from(window, index.offset_of_id(0), segment.end):
                 index.add(frame.base_id, frame.base_tick, offset)
         except Corrupt:
-            return index  # what lies behind the damage is found from the last place before it
+            return index  # reads behind the damage start from the last entry before it
         try:
             store_index(self._place, index, segment)
         except OSError:
-            pass  # a disk that is full keeps nobody from reading
+            pass  # reads must work on a full disk
         return index
 
     def _file(self, name: SegmentName) -> File:

@@ -1,33 +1,34 @@
-"""How one record lies in a segment file: encoding, and decoding that trusts nothing.
+"""The stored form of a record: encoding, and decoding that trusts no byte. See README.md.
 
-Never does I/O beyond the window it is given, and never decides what damage means: that is for
-`scan.py`. Layout, little-endian:
+What damage means is decided in `scan.py`. Layout, little-endian:
 
     magic 4 | version u32 | length u32 | CRC-32C u32          the first 16 bytes, in every version
     term i64 | base id i64 | base tick u64 | last confirmed i64 | group id i64
     count u32 | kind u32 | vchannel bytes u32
     vchannel | sizes u32 * count | body
 
-Version 2, for records of a transaction alone, has between sizes and body:
+Version 2, for records of a transaction, has between sizes and body:
 
     transaction id u64 | keepalive ms i64 | begin id i64 | bodies before u64
 
-and version 3, for batches whose body is payloads alone, has there what they share:
+and version 3, for batches whose body is only payloads, has there what the payloads share:
 
     codec u32 | properties bytes u32 | keys u32 | keys bytes u32 | producer bytes u32
     sequence i64 | properties | producer | key sizes u32 * keys | keys
 
-Version 4, for batches that are bodies of a transaction, has there both of these, in this order.
+Version 4, for batches in a transaction, has both, in this order.
 
-All three have a mark over their checksum, because the version lies outside of what that covers. Of
-a packed body the sizes are those of what is unpacked. Producer bytes of 0: nobody numbered it. A
-codec that is not in `Codec` now needs a version of its own.
+`length` counts the whole record. The checksum covers everything behind it. It is stored XORed with
+the segment's salt, a random number as in SQLite's WAL: neither leftovers of another segment nor a
+payload that imitates a record can pass for one. Versions 2 to 4 XOR a constant on top, because the
+version field lies before what the checksum covers.
 
-`length` counts the whole record. The checksum covers everything behind it, and is stored with the
-segment's salt over it (exclusive or), so that neither bytes left over from another segment nor a
-message whose payload looks like a record can pass for one. `group id` is the next id that was
-durable when the record was written: a good record with a larger group id than a bad one before it
-proves that the bad one had been durable, so it is damage and not a torn tail.
+`group id` is the next id that was durable when the record was written. A good record with a group
+id above the ids of a bad record before it proves that the bad one had been durable: so that is
+damage and not a torn tail.
+
+Of a compressed body the sizes are those of the messages before compression. Producer bytes 0: the
+batch has no sequence number. A codec not yet in `Codec` needs a new version.
 """
 
 import struct
@@ -50,7 +51,6 @@ VERSION = 1
 VERSION_IN_TXN = 2
 VERSION_BATCH = 3
 VERSION_BATCH_IN_TXN = 4
-BODY_BYTES_MAX = 1 << 30
 _PREFIX = struct.Struct("<4sIII")
 _FIELDS = struct.Struct("<qqQqqIII")
 _FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
@@ -70,7 +70,7 @@ _VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
 
 
 class BadRecord(Exception):
-    """The bytes at `offset` are no whole, intact record."""
+    """There is no whole, intact record at `offset`."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
@@ -78,7 +78,7 @@ class BadRecord(Exception):
 
 
 class Frame(NamedTuple):
-    """The fixed part of a record, not checked against the checksum."""
+    """The fixed part of a record, not verified by the checksum."""
 
     length: int
     checksum: int
@@ -97,7 +97,7 @@ class Frame(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record that passed its checksum, and where it lies."""
+    """A record that passed its checksum, with its place in the file."""
 
     offset: int
     end: int
@@ -106,7 +106,7 @@ class Stored(NamedTuple):
 
 
 class Window:
-    """A file read in chunks, as if it were one buffer that ends at `end`."""
+    """A file up to `end` as one buffer, read in chunks."""
 
     def __init__(self, file: ReadableFile, path: str, end: int, chunk_bytes: int) -> None:
         self.path, self.end = path, end
@@ -114,7 +114,7 @@ class Window:
         self._start, self._buffer = 0, b""
 
     def span(self, offset: int, size: int) -> tuple[bytes, int]:
-        """A buffer and the place in it where `[offset, offset + size)` lies, cut at `end`."""
+        """A buffer and the position in it of file bytes `[offset, offset + size)`, cut at `end`."""
         at = offset - self._start
         wanted = min(size, self.end - offset)
         if at < 0 or at + wanted > len(self._buffer):
@@ -124,7 +124,7 @@ class Window:
 
 
 def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
-    """The stored form in two parts, so that the body is not copied."""
+    """The stored form as head and body, so that the body is not copied."""
     name, sizes, body = record.vchannel.encode(), record.sizes, record.body
     fields = _fields_of(len(name), len(sizes)).pack(
         record.term,
@@ -233,7 +233,7 @@ def _batch_at(buffer: bytes, at: int, offset: int, version: int) -> BatchPart:
     at += _BATCH_FROM[version]
     codec, properties, keys, key_bytes, producer, sequence = _BATCH.unpack_from(buffer, at)
     if codec not in _CODECS:
-        raise BadRecord(offset, f"codec {codec} is none of version {version}")
+        raise BadRecord(offset, f"codec {codec} is unknown in version {version}")
     producer_at = at + _BATCH.size + properties
     keys_at = producer_at + producer
     body_at = keys_at + 4 * keys
@@ -257,7 +257,7 @@ _LEAST_BYTES = {
 
 
 def _part_bytes(version: int, buffer: bytes, at: int) -> int:
-    """What lies between the sizes and the body, by lengths that are not checked yet."""
+    """The bytes between sizes and body, computed from lengths that are not verified yet."""
     if version not in _OF_BATCHES:
         return _LEAST_BYTES[version]
     start = at + _BATCH_FROM[version]
@@ -266,13 +266,13 @@ def _part_bytes(version: int, buffer: bytes, at: int) -> int:
 
 
 def length_at(window: Window, offset: int) -> int:
-    """The length that the bytes at `offset` claim for a record, unchecked."""
+    """The record length stored at `offset`, not verified."""
     buffer, at = window.span(offset, FRAME_BYTES)
     return int.from_bytes(buffer[at + 8 : at + 12], "little")
 
 
 def salt_of(window: Window, offset: int) -> int:
-    """The salt that makes the record at `offset` intact, for a segment that lost its header."""
+    """The salt with which the record at `offset` is intact, for a segment without header."""
     frame = frame_at(window, offset)
     buffer, at = window.span(offset, frame.length)
     mark = _MARKS[_VERSIONS[buffer[at : at + 8]]]
@@ -285,7 +285,7 @@ def _sizes_of(count: int) -> struct.Struct:
 
 
 def _refuse_newer(window: Window, offset: int, salt: int) -> None:
-    """A version this program does not know is no damage when its checksum holds."""
+    """Raise UnknownFormat for an intact record of a newer version: that is no damage."""
     buffer, at = window.span(offset, FRAME_BYTES)
     if len(buffer) - at < _PREFIX.size:
         return

@@ -1,8 +1,4 @@
-"""Walking over records: what follows what, where a log ends, and what lies behind damage.
-
-Reads only. Knows nothing of folders or owners; `recovery.py` asks it about a tail, `reader.py`
-about a place. Next: broker/wal/segmented/log_opening.py
-"""
+"""Walks over the records of a segment: finds where a log ends and what lies behind damage."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,24 +23,24 @@ OnDamage = Callable[[Corrupt], None]
 
 @dataclass(frozen=True, slots=True)
 class SegmentTail:
-    """What a scan found of a segment, and the index it made on the way."""
+    """A scanned segment, and the index built on the way."""
 
     segment: LogSegment
     index: SparseIndex
 
 
 def refuse(damage: Corrupt) -> None:
-    """The default answer to damage."""
+    """The default reaction to damage: raise it."""
     raise damage
 
 
 def scan_tail(
     file: ReadableFile, path: str, header: SegmentHeader, index: SparseIndex, on_damage: OnDamage
 ) -> SegmentTail:
-    """Find the end of a segment that nobody sealed: the first bad record, if nothing follows it.
+    """Find the end of a segment that was not sealed: the first bad record.
 
-    A torn group, zeros and leftovers end the log. A bad record that had been durable, as good ones
-    behind it prove, is damage: told to `on_damage`, and left out when that returns.
+    A torn group, zeros and leftovers end the log. A bad record that had been durable, proved by a
+    good one behind it, is damage: reported to `on_damage`, and skipped when that returns.
     """
     window = Window(file, path, file.size(), SCAN_CHUNK_BYTES)
     tail = LogSegment(
@@ -74,7 +70,7 @@ def scan_tail(
 def records_in(
     file: ReadableFile, path: str, segment: LogSegment, on_damage: OnDamage
 ) -> Iterator[Stored]:
-    """Every intact record of a sealed segment; each damaged stretch goes to `on_damage`."""
+    """The intact records of a sealed segment; each damaged range goes to `on_damage`."""
     window = Window(file, path, segment.end, SCAN_CHUNK_BYTES)
     offset, expected = HEADER_BYTES, int(segment.base_id)
     while offset < segment.end:
@@ -92,7 +88,7 @@ def records_in(
 
 
 def frames_from(window: Window, offset: int, end: int) -> Iterator[tuple[int, Frame]]:
-    """Offsets and frames from a record's start on, without checksums; raises Corrupt."""
+    """Offsets and frames from `offset` on, without verifying checksums; raises Corrupt."""
     expected = None
     while offset < end:
         try:
@@ -106,7 +102,7 @@ def frames_from(window: Window, offset: int, end: int) -> Iterator[tuple[int, Fr
 
 
 def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored | None:
-    """The first intact record at or behind `offset` with ids from `id_min` on."""
+    """The first intact record at or behind `offset` whose ids start at `id_min` or above."""
     while offset < window.end:
         size = min(SCAN_CHUNK_BYTES, window.end - offset)
         buffer, at = window.span(offset, size)
@@ -136,9 +132,10 @@ def _next_in_tail(window: Window, tail: LogSegment) -> Stored:
 
 
 def _behind_damage(window: Window, bad: BadRecord, tail: LogSegment) -> Stored | None:
-    """The next good record, if one proves that what is missing here had been durable."""
+    """The next good record if the bad one before it had been durable; else None."""
     first = stored = next_record(window, bad.offset + 1, tail.salt, tail.next_id)
     while stored is not None:
+        # Written after ids up to `group_id` were durable, and those from `next_id` are missing.
         if stored.group_id > tail.next_id:
             return first
         stored = next_record(window, stored.end, tail.salt, stored.record.next_id)

@@ -1,15 +1,15 @@
-"""A segment file's name and header, and what the log remembers of a segment. Pure bytes and values.
+"""The name and header of a segment file, and a segment as the log sees it.
 
-The header fills the first 4 KiB, so that no later write ever touches its page again:
+The header has the first 4 KiB for itself, so that no later write touches its page:
 
     magic 8 | version u32 | CRC-32C u32
     term i64 | base id i64 | salt u32
-    previous: base id i64, term i64, end i64        where the log before this segment is sealed
+    previous: base id i64, term i64, end i64        the segment before, and where it is sealed
     last tick u64 | last term i64                   of the newest record before this segment
     channel bytes u32 | channel | zeros
 
-Segments form a chain from the newest to the oldest by their `previous`. A file that is not on the
-chain was left by an owner that had lost its term; nothing in it was ever acknowledged.
+Segments form a chain from the newest to the oldest by `previous`. A file that is not on the chain
+was left by a fenced owner; nothing in it was ever acknowledged.
 """
 
 import struct
@@ -31,7 +31,7 @@ _CHANNEL_BYTES_MAX = HEADER_BYTES - _PREFIX.size - _FIELDS.size
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """Unique for ever: a term has one owner, and an owner never starts two segments at one id."""
+    """Unique: a term has one owner, which never starts two segments at one id."""
 
     term: Term
     base_id: MessageId
@@ -50,7 +50,7 @@ class SegmentName:
 
     @classmethod
     def of(cls, file_name: str) -> Self | None:
-        """The name of a segment file, or None when this is none."""
+        """Parse a file name; None when it is not a segment file."""
         stem, _, suffix = file_name.partition(".")
         base_id, _, term = stem.partition("-")
         if suffix != "log" or not (base_id.isdecimal() and term.isdecimal()):
@@ -61,7 +61,7 @@ class SegmentName:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The segment before, and the byte where it is sealed: what lies above is never read."""
+    """The segment before, and the byte where it is sealed; bytes above are never read."""
 
     name: SegmentName
     end: int
@@ -69,7 +69,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What a segment knows of itself and of the log before it."""
+    """The header of a segment: itself, and the end of the log before it."""
 
     channel: str
     name: SegmentName
@@ -99,12 +99,12 @@ class SegmentHeader:
 
     @classmethod
     def decode(cls, data: bytes, file: str) -> Self:
-        """Raises UnknownFormat, judged first, or Corrupt."""
+        """Raises UnknownFormat or Corrupt. The version is compared before the checksum."""
         if len(data) < _PREFIX.size:
             raise Corrupt(file, len(data), "the file ends inside its header")
         magic, version, checksum = _PREFIX.unpack_from(data)
         if magic != _MAGIC:
-            raise Corrupt(file, 0, "this is no segment file")
+            raise Corrupt(file, 0, "not a segment file: the magic number does not match")
         if version != VERSION:
             raise UnknownFormat(file, version, VERSION)
         rest = data[_PREFIX.size : HEADER_BYTES]
@@ -119,7 +119,7 @@ class SegmentHeader:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """A segment as readers see it: records in [HEADER_BYTES, end), ids in [base, next_id)."""
+    """The durable part of a segment: bytes [HEADER_BYTES, end), ids [base_id, next_id)."""
 
     name: SegmentName
     salt: int
@@ -139,7 +139,7 @@ class LogSegment:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The durable log at one moment. The writer replaces it; readers hold on to theirs."""
+    """An immutable view of the durable log. The writer replaces it; readers keep theirs."""
 
     sealed: tuple[LogSegment, ...]
     sealed_bytes: int

@@ -1,7 +1,4 @@
-"""Opens segmented logs: claim, recover, seal, start a new segment, check the claim.
-
-Next: broker/wal/segmented/log.py
-"""
+"""Opens segmented logs: claim, recover, seal by a new segment, check the claim."""
 
 import secrets
 from collections.abc import Callable
@@ -34,7 +31,7 @@ def _random_salt() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The synchronous parts of an open log."""
+    """An open log without its thread."""
 
     place: LogPlace
     claim: Claim
@@ -43,9 +40,10 @@ class Opened:
 
 
 class SegmentedWal:
-    """Implements `ports.wal.Wal` on a folder tree: one folder for each channel.
+    """Implements `ports.wal.Wal` on a folder tree with one folder for each pchannel.
 
-    Each damage met goes to `on_damage`; then, with `settings.skip_damage`, it is stepped over.
+    Every damaged place is reported to `on_damage`, then raised, or skipped with
+    `settings.skip_damage`.
     """
 
     def __init__(
@@ -79,7 +77,7 @@ class SegmentedWal:
         return await to_thread.run_sync(self._probe)
 
     def open_now(self, channel: PChannelName, term: Term) -> Opened:
-        """`open` without the threads."""
+        """`open`, synchronous."""
         place = LogPlace(
             self._files, _folder(channel), self._settings, self._background, self._salt
         )
@@ -101,17 +99,22 @@ class SegmentedWal:
     def _recover(self, place: LogPlace, claim: Claim) -> Opened:
         spacing = self._settings.index_spacing_bytes
         found = LogRecovery(self._files, place.folder, spacing, self._on_damage).run()
-        blanks = Preallocator(self._files, place.folder, f"{claim.term:010d}", self._background)
-        blank = blanks.take(self._settings.first_segment_bytes)
-        active, fresh = start_segment(place, blank, claim, _end_of(found), found.link)
+        preallocator = Preallocator(
+            self._files, place.folder, f"{claim.term:010d}", self._background
+        )
+        spare = preallocator.take(self._settings.first_segment_bytes)
+        active, fresh = start_segment(place, spare, claim, _end_of(found), found.link)
         try:
+            # If a newer owner came meanwhile, its scan may have missed our new segment.
             claim.check()
             self._clean(place, found)
         except BaseException:
             active.file.close()
             raise
         sealed_bytes = sum(segment.size_bytes for segment in found.sealed)
-        writer = Writer(place, claim, blanks, active, LogView(found.sealed, sealed_bytes, fresh))
+        writer = Writer(
+            place, claim, preallocator, active, LogView(found.sealed, sealed_bytes, fresh)
+        )
         reader = Reader(
             claim.channel,
             place,
@@ -123,12 +126,12 @@ class SegmentedWal:
         return Opened(place, claim, writer, reader)
 
     def _clean(self, place: LogPlace, found: RecoveredLog) -> None:
-        """Remove what is not on the chain, and finish what a crash kept from being sealed."""
+        """Remove files outside the chain; truncate and index what a crash left unsealed."""
         for name in found.leftovers:
             try:
                 self._files.remove(f"{place.folder}/{name}")
             except FileNotFoundError:
-                pass  # a slow owner of an older term took its own file away
+                pass  # a fenced owner removed its own file
         for segment in found.sealed:
             if segment.name in found.unindexed:
                 file = self._files.open(f"{place.folder}/{segment.name.log_file}")
@@ -139,7 +142,7 @@ class SegmentedWal:
                 store_index(place, found.unindexed[segment.name], segment)
 
     def _probe(self) -> bool:
-        # A name of its own: many channels may ask at once when the disk had been full.
+        # A unique name: many channels may probe at once after the disk was full.
         name = f"{_PROBE}.{self._salt():08x}"
         try:
             self._files.make_folder("")
@@ -147,7 +150,7 @@ class SegmentedWal:
         except OSError:
             return False
         try:
-            self._files.remove(name)  # first: a process that is killed here leaves nothing behind
+            self._files.remove(name)  # before the writes: a killed process leaves no file behind
             file.allocate(self._settings.first_segment_bytes)
             file.write_durable(0, (_PROBE.encode(),))
         except OSError:
@@ -158,14 +161,14 @@ class SegmentedWal:
 
 
 def _end_of(found: RecoveredLog) -> LogSegment:
-    """The end of the recovered log, in the shape of the segment that ends there."""
+    """An empty segment at the end of the recovered log, for `start_segment`."""
     name = SegmentName(found.last_term, found.next_id)
     return LogSegment(name, 0, HEADER_BYTES, found.next_id, found.last_tick, found.last_term)
 
 
 def _folder(channel: str) -> str:
     if "/" in channel or channel in ("", ".", ".."):
-        raise ValueError(f"a channel name must be a file name: {channel!r}")
+        raise ValueError(f"channel name {channel!r} is not usable as a folder name")
     return channel
 
 
@@ -175,4 +178,4 @@ def _refuse(report: OnDamage, damage: Corrupt) -> None:
 
 
 def _ignore_damage(_damage: Corrupt) -> None:
-    """Nobody wants to hear."""
+    """The default `on_damage`."""

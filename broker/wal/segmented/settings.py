@@ -1,4 +1,4 @@
-"""The sizes a segmented log works with."""
+"""Sizes of a segmented log."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class SegmentedSettings:
-    """Sizes in bytes of file, header included.
+    """Sizes in bytes, headers included.
 
-    A log's first segment after opening takes `first_segment_bytes` of disk and each further one
-    `growth` times its predecessor's, up to `segment_bytes`: idle channels stay small.
-    `skip_damage` lets recovery and reads go on behind damaged records, reporting each.
+    The first segment after opening takes `first_segment_bytes` of disk, each further one `growth`
+    times as much, up to `segment_bytes`: idle channels stay small. With `skip_damage` recovery and
+    reads continue behind damaged records, reporting each.
     """
 
     segment_bytes: int = 64 * MIB

@@ -1,8 +1,6 @@
-"""The one writer of a log: places groups, starts segments, publishes what is durable.
+"""Writes a log: appends groups durably, starts and seals segments, publishes the durable view.
 
-Synchronous; called by one thread at a time, `truncate` by any. Owns the active segment and the
-snapshot that readers take. Never repeats a write or sync that failed.
-Next: broker/wal/segmented/reader.py
+Synchronous; one thread at a time, except `drop_segments`, which any thread may call.
 """
 
 import threading
@@ -14,10 +12,11 @@ from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
 from broker.ports.files import File, Files
 from broker.ports.wal import Fenced, LogBounds, LogClosed, Retention, WalError
+from broker.wal.append_check import check_append
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.preallocation import PreallocatedFile, Preallocator, commit
-from broker.wal.segmented.record_format import BODY_BYTES_MAX, encode
+from broker.wal.segmented.record_format import encode
 from broker.wal.segmented.segment import (
     HEADER_BYTES,
     Link,
@@ -31,7 +30,7 @@ from broker.wal.segmented.settings import SegmentedSettings
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where a log lives, and who does its slow work."""
+    """Where a log is stored, and the executor for its background work."""
 
     files: Files
     folder: str
@@ -61,12 +60,26 @@ class Active:
 
 
 class Writer:
-    """Append-only. After Fenced or WriterFailed every further append raises the same error."""
+    """After Fenced or WriterFailed every further append raises the same error.
+
+    A failed write or sync is never repeated: the kernel may mark dirty pages clean after a failed
+    sync, so that a second one succeeds although the data is not on disk.
+    """
 
     def __init__(
-        self, place: LogPlace, claim: Claim, blanks: Preallocator, active: Active, view: LogView
+        self,
+        place: LogPlace,
+        claim: Claim,
+        preallocator: Preallocator,
+        active: Active,
+        view: LogView,
     ) -> None:
-        self._place, self._claim, self._blanks, self._active = place, claim, blanks, active
+        self._place, self._claim, self._preallocator, self._active = (
+            place,
+            claim,
+            preallocator,
+            active,
+        )
         self._final: WalError | None = None
         self._view_lock = threading.Lock()
         self.view = view
@@ -88,9 +101,13 @@ class Writer:
             raise self._final
         if not records:
             return
-        self._check_records(records)
+        active = self.view.active
+        check_append(records, active.next_id, active.last_tick, self._claim.term)
         try:
             lengths = self._store(records, when_written)
+            # After the sync and before the acknowledgement. If our claim still exists, a newer
+            # owner has not yet read the log, so it will find this group below its seal. Checked
+            # before the sync, a new owner could seal the log between the check and the sync.
             self._claim.check()
         except (OSError, Fenced) as failure:
             self._final = self._claim.verdict(failure)
@@ -113,7 +130,8 @@ class Writer:
     def drop_segments(
         self, before_id: MessageId, retention: Retention, now_ms: int
     ) -> tuple[LogSegment, ...]:
-        """Forget the sealed segments that may go, oldest first; the caller removes their files."""
+        """Take segments that retention allows to drop out of the view, oldest first; the caller
+        removes their files."""
         with self._view_lock:
             now = self.view
             gone, left_bytes = 0, now.sealed_bytes + now.active.size_bytes
@@ -130,9 +148,10 @@ class Writer:
             return now.sealed[:gone]
 
     def seal_old(self, age_ms_max: int, now_ms: int) -> None:
-        """Start a new segment when the first message of the active one is older than this.
+        """Start a new segment when the active one's first message is too old.
 
-        Raises WalError, with nothing changed, when there is no space for it; else as `append`.
+        Only sealed segments can be dropped, so without this a quiet log would keep old data.
+        Raises WalError, with nothing changed, when there is no space; else as `append`.
         """
         first_tick = self._active.index.first_tick
         if self._final is not None or first_tick is None:
@@ -140,22 +159,24 @@ class Writer:
         if now_ms - (first_tick >> TICK_LOGICAL_BITS) <= age_ms_max:
             return
         try:
-            blank = self._blanks.take(self._active.capacity)
+            spare = self._preallocator.take(self._active.capacity)
         except OSError as failure:
-            raise WalError(f"{self._claim.channel}: no room for a segment: {failure}") from failure
+            raise WalError(
+                f"{self._claim.channel}: cannot allocate a segment: {failure}"
+            ) from failure
         try:
-            old, sealed = self._roll(blank)
+            old, sealed = self._roll(spare)
             self._claim.check()
         except (OSError, Fenced) as failure:
             self._final = self._claim.verdict(failure)
             raise self._final from failure
-        self._seal_and_close(old, sealed)  # here, as the next step may be to remove it
+        self._seal_and_close(old, sealed)  # not in the background: it may be removed next
 
     def close(self) -> None:
-        """Seal, so that the next opening need not scan. Errors are of no account: it can."""
+        """Seal, so that the next opening need not scan. Errors are ignored: then it scans."""
         failed, self._final = self._final, self._final or LogClosed(self._claim.channel)
         try:
-            self._blanks.discard()
+            self._preallocator.discard()
             if failed is None:
                 self._claim.check()
                 self._seal(self._active, self.view.active)
@@ -165,33 +186,16 @@ class Writer:
             self._active.file.close()
             self._claim.release()
 
-    def _check_records(self, records: Sequence[Record]) -> None:
-        active = self.view.active
-        next_id, last_tick = active.next_id, active.last_tick
-        for record in records:
-            if record.base_id != next_id or record.base_tick <= last_tick:
-                raise ValueError(
-                    f"record with id {record.base_id} and tick {record.base_tick} where id"
-                    f" {next_id} and a tick above {last_tick} belong"
-                )
-            if record.term != self._claim.term:
-                raise ValueError(f"record of term {record.term} in a log of {self._claim.term}")
-            if not record.adds_up:
-                raise ValueError(f"record {record.base_id}: the sizes are not those of the body")
-            if len(record.body) > BODY_BYTES_MAX:
-                raise ValueError(f"record {record.base_id}: its body is above {BODY_BYTES_MAX}")
-            next_id, last_tick = record.next_id, record.last_tick
-
     def _store(
         self, records: Sequence[Record], when_written: Callable[[], None] | None
     ) -> Sequence[int]:
-        """The encoded length of each record, which is durable now."""
+        """Make records durable; return the stored length of each."""
         parts, active = self._encode(records), self.view.active
         size = sum(map(len, parts))
-        # One group larger than a segment may stand out over the end.
+        # An empty segment takes even a group larger than itself.
         if active.end + size > self._active.capacity and active.size_bytes:
             capacity = max(self._next_capacity(), HEADER_BYTES + size)
-            old, sealed = self._roll(self._blanks.take(capacity))
+            old, sealed = self._roll(self._preallocator.take(capacity))
             self._place.background.submit(self._seal_and_close, old, sealed)
             parts = self._encode(records)
         file, end = self._active.file, self.view.active.end
@@ -199,7 +203,7 @@ class Writer:
             file.write_durable(end, parts)
         else:
             file.write(end, parts)
-            self._claim.check()  # before anybody is told, as after the sync
+            self._claim.check()  # before the early acknowledgement too
             when_written()
             file.sync()
         return [len(head) + len(body) for head, body in zip(parts[::2], parts[1::2], strict=True)]
@@ -224,22 +228,22 @@ class Writer:
         self.statistics.written_bytes += end - active.end
 
     def _prepare_next(self) -> None:
-        """Idle channels never reserve a second segment; busy ones have it before they need it.
+        """Prepare the next segment once the active one is an eighth full; idle logs never do.
 
-        Begun early, because filling it leaves most of the disk to appends and takes its time.
+        Early, because zeroing is throttled to leave the disk to appends.
         """
         if self.view.active.end > self._active.capacity // 8:
-            self._blanks.prepare(self._next_capacity())
+            self._preallocator.prepare(self._next_capacity())
 
     def _next_capacity(self) -> int:
         settings = self._place.settings
         return min(self._active.capacity * settings.growth, settings.segment_bytes)
 
-    def _roll(self, blank: PreallocatedFile) -> tuple[Active, LogSegment]:
-        """Start the next segment; gives back the one before, to be sealed and closed."""
+    def _roll(self, spare: PreallocatedFile) -> tuple[Active, LogSegment]:
+        """Start the next segment; return the one before, which the caller seals and closes."""
         sealed, old = self.view.active, self._active
         link = Link(sealed.name, sealed.end)
-        active, fresh = start_segment(self._place, blank, self._claim, sealed, link)
+        active, fresh = start_segment(self._place, spare, self._claim, sealed, link)
         self.on_sealed(sealed, old.index)
         self._active = active
         with self._view_lock:
@@ -252,7 +256,7 @@ class Writer:
         try:
             self._seal(old, sealed)
         except OSError:
-            pass  # an index that is missing is rebuilt
+            pass  # a missing index is rebuilt
         finally:
             old.file.close()
 
@@ -262,29 +266,33 @@ class Writer:
 
 
 def _ignore_sealed(_sealed: LogSegment, _index: SparseIndex) -> None:
-    """Until a reader is there."""
+    """The default `on_sealed`, until there is a reader."""
 
 
 def start_segment(
-    place: LogPlace, blank: PreallocatedFile, claim: Claim, before: LogSegment, link: Link | None
+    place: LogPlace,
+    spare: PreallocatedFile,
+    claim: Claim,
+    before: LogSegment,
+    link: Link | None,
 ) -> tuple[Active, LogSegment]:
-    """Make a blank the newest segment behind `before`, durable, and empty."""
+    """Make a preallocated file the new, empty active segment behind `before`, durably."""
     name = SegmentName(claim.term, before.next_id)
     header = SegmentHeader(
         claim.channel, name, place.salt(), link, before.last_tick, before.last_term
     )
     try:
-        commit(place.files, place.folder, blank, header)
+        commit(place.files, place.folder, spare, header)
     except BaseException:
-        blank.file.close()
+        spare.file.close()
         raise
     index = SparseIndex(place.settings.index_spacing_bytes)
     fresh = LogSegment(
         name, header.salt, HEADER_BYTES, before.next_id, before.last_tick, before.last_term
     )
-    return Active(header, blank.file, blank.capacity, index), fresh
+    return Active(header, spare.file, spare.capacity, index), fresh
 
 
 def store_index(place: LogPlace, index: SparseIndex, sealed: LogSegment) -> None:
-    """Write a sealed segment's index beside it."""
+    """Store the index of a sealed segment beside it."""
     place.files.replace(f"{place.folder}/{sealed.name.index_file}", index.encode(sealed))

@@ -89,7 +89,7 @@ def test_a_full_disk_is_one_warning_when_it_begins_and_one_when_it_is_over(
     run_seeded(13, scenario)
     refuses, is_back = [it for it in caplog.records if it.levelname != "INFO"]
     assert refuses.getMessage() == (
-        f"appends are refused, reads go on: storage refused: {PCHANNEL}: told to fail"
+        f"appends are refused, reads go on: storage refused: {PCHANNEL}: injected fault"
     )
     assert is_back.getMessage().endswith(f"{PCHANNEL}: storage takes writes again")
     assert {it.levelname for it in (refuses, is_back)} == {"WARNING"}
