@@ -91,7 +91,7 @@ def test_a_full_disk_is_one_warning_when_it_begins_and_one_when_it_is_over(
     assert refuses.getMessage() == (
         f"appends are refused, reads go on: storage refused: {PCHANNEL}: injected fault"
     )
-    assert is_back.getMessage().endswith(f"{PCHANNEL}: storage takes writes again")
+    assert is_back.getMessage().endswith(f"{PCHANNEL}: the storage takes writes again")
     assert {it.levelname for it in (refuses, is_back)} == {"WARNING"}
     assert is_back.exc_info is None
 
@@ -226,7 +226,7 @@ def test_an_oracle_behind_the_log_is_loud() -> None:
             world.oracle.origin_ms = -1_000_000_000
             answer = await world.assign(term=2)
             assert isinstance(answer, Refusal)
-            assert "behind the log" in answer.cause
+            assert "the oracle gave tick" in answer.cause
 
     run_seeded(9, scenario)
 
@@ -238,7 +238,7 @@ def test_an_oracle_that_goes_back_is_loud() -> None:
             world.oracle.origin_ms = -1_000_000_000
             world.oracle.next = 1
             await world.clock.sleep(1)
-            assert "went back" in (await refused(world)).cause
+            assert "went backwards" in (await refused(world)).cause
 
     run_seeded(11, scenario)
 

@@ -154,7 +154,7 @@ def test_a_channel_does_not_open_before_the_store_says_what_is_remembered() -> N
         async with running_node(WatchedMemory(), LIMITS, recovery=StoredRecovery(meta)) as world:
             refusal = await world.assign()
             assert isinstance(refusal, Refusal)
-            assert "cannot be read now" in refusal.cause
+            assert "cannot read the snapshot" in refusal.cause
             meta.writes_left = None
             assert (await world.locate()).channel.term > 1
 
@@ -223,7 +223,7 @@ def test_a_snapshot_of_another_log_is_not_used(caplog: pytest.LogCaptureFixture)
             (landed,) = appended(await world.append(message("x")))
             assert landed.id < 5
             await reopen(world, 3)
-        assert caplog.text.count("of another log") == 1
+        assert caplog.text.count("belongs to another log") == 1
 
     run_seeded(8, scenario)
 
@@ -260,7 +260,7 @@ def test_damage_inside_an_open_transaction_ends_it_and_does_not_keep_a_log_close
             appended(await world.append(message("e", 1, 901, txn=later)))
             assert (await world.offsets()).open_txns == 0
         assert [it.txn.id for it in wal.records if it.kind == 902 and it.txn] == [hurt.id]
-        assert "not known any more" in caplog.text
+        assert "skipping damaged records" in caplog.text
 
     run_seeded(10, scenario)
 
@@ -295,7 +295,7 @@ def test_a_snapshot_of_another_log_is_replaced_before_this_one_grows() -> None:
         async with running_node(wal, LIMITS, recovery=store) as world:
             refusal = await world.assign(term=2)
             assert isinstance(refusal, Refusal)
-            assert "of another log could not be replaced" in refusal.cause
+            assert "cannot replace the snapshot of another log" in refusal.cause
             assert not wal.records
             meta.writes_left = None
             assert (await world.locate()).channel.term > 2
