@@ -280,7 +280,7 @@ async def test_a_log_truncated_to_nothing_keeps_its_ids_and_ticks(driver: Driver
         assert (bounds.last_tick, bounds.last_term, bounds.size_bytes) == (end.last_tick, 1, 0)
         await log.close()
     log = await driver.open()
-    with pytest.raises(ValueError, match="tick above"):
+    with pytest.raises(ValueError, match="above tick"):
         await log.append([record(end.next_id, term=driver.term, tick=end.last_tick)])
     await log.append(group(end.next_id, 1, term=driver.term))
     await log.close()
