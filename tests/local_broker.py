@@ -7,7 +7,7 @@ from typing import Any
 
 from actors import ActorStatistics
 from broker.app import Broker, bind, run_broker
-from broker.app.callback_setting import NONE
+from broker.app.broadcast_callbacks import NONE
 from broker.config import Settings
 from broker.data_folder import hold
 from broker.ports.callbacks import Callbacks

@@ -3,7 +3,7 @@
 import errno
 import socket
 
-from broker.app.start_failures import CannotStart
+from broker.app.process_errors import CannotStart
 from broker.config import split_address
 
 LISTEN_BACKLOG = 1024

@@ -18,11 +18,11 @@ import uvloop
 
 from broker.app.listening import bind
 from broker.app.logs import configure_logs
+from broker.app.process_errors import CannotStart
 from broker.app.run_coordinator import run_coordinator
 from broker.app.run_node import run_node
 from broker.app.run_single import run_broker
-from broker.app.running import Broker
-from broker.app.start_failures import CannotStart
+from broker.app.running_process import Broker
 from broker.config import Settings, misspelt
 from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
 

@@ -1,7 +1,6 @@
-"""A coordinator whose nodes are other processes; with `settings.nodes` it starts them, too.
+"""A coordinator whose nodes are other processes; with `settings.nodes` it starts them itself.
 
-Owns the order of starts and stops: the port is open before the first node looks for it, and nodes
-are gone before it closes.
+The port is open before the first node looks for it, and the nodes have ended before it closes.
 """
 
 import socket
@@ -9,27 +8,24 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 
 import anyio
 
 from actors import ActorError, SupervisorSpec, System
-from broker.app.callback_setting import NONE, named_callbacks
-from broker.app.listening import address_of
-from broker.app.metrics_port import metrics_served, sources_of
-from broker.app.part_limits import balance_rules, edge_limits, timesync_timing
-from broker.app.paths import ASSIGNER, ORACLE, REGISTRAR, ROOT, Found
-from broker.app.running import (
-    EDGE_SHARE,
-    TREE_SHARE,
+from broker.app.actor_lookup import ASSIGNER, ORACLE, REGISTRAR, ROOT, ActorLookup
+from broker.app.broadcast_callbacks import NONE
+from broker.app.led_cluster import LedCluster, led_cluster
+from broker.app.limits_from_settings import balance_rules, edge_limits, timesync_timing
+from broker.app.metrics_endpoint import sources_of
+from broker.app.running_process import (
     Broker,
-    facts,
-    inside,
     lead_lost,
+    process_view,
+    running,
+    server_facts,
     serving,
     wait_until_open,
 )
-from broker.app.storage import found, metadata
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_votes import NodeStagedTxns
 from broker.config import Settings, as_environment, split_address
@@ -40,19 +36,17 @@ from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.commit.tree import CommitsParts
-from broker.coordinator.leases.leadership import LedStore
 from broker.coordinator.leases.messages import CloseCluster, ProcessEnded
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.cluster.node_leases import StartupGrace
-from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
+from broker.metrics.view import Sources
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.callbacks import Callbacks
-from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
 from broker.remote.calls import Calls
 from broker.remote.node_process import Fleet, fleet_tree
@@ -63,71 +57,53 @@ from broker.wal.damage_registry import DamageRegistry
 ASSIGNED, READ_WRITE = PChannelState.ASSIGNED, AccessMode.READ_WRITE
 COORDINATOR_ID = NodeId(0)
 FLEET_SHARE = 0.5
-"""Of the time a stop has: what the node processes get of it."""
+"""Share of `drain_s` that the node processes get to stop."""
+NODE_COMMAND = (sys.executable, "-m", "broker", "node", "--leash")
 
 
 @asynccontextmanager
 async def run_coordinator(
     settings: Settings, folder: DataFolder, bound: socket.socket, callbacks: Callbacks = NONE
 ) -> AsyncIterator[Broker]:
-    """A coordinator that answers when the block begins; with nodes of its own, all channels serve.
+    """A coordinator that answers when the block begins; if it starts nodes, all channels serve.
 
     `bound` is used up. `callbacks`: as for `run_broker`. Raises CannotStart with nothing left
     running.
     """
-    callbacks = {**named_callbacks(settings.callbacks), **callbacks}
-    async with metadata(folder) as store:
-        pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        led = await found(store, pchannels, streaming=settings.streaming)
-        address = settings.advertise or address_of(bound)
-        tree = _Tree(settings, address, callbacks)
-        spec = tree.spec(led, pchannels)
-        tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
-        async with system:
-            edge = tree.edge(system, led)
-            await edge.start_on(bound)
-            try:
-                if settings.nodes:
-                    await system.start_child(ROOT, tree.fleet_spec())
-                    check, missing = partial(_check_lead, led), tree.missing
-                    await wait_until_open(tree.found, len(pchannels), check, missing)
-                sources = sources_of(system, edge, broadcasts=tree.broadcasts)
-                async with metrics_served(sources, settings.metrics_port) as url:
-                    yield Broker(address, system, edge, url, led)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await tree.stop_nodes(system)
-                    await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+    async with led_cluster(settings, folder, bound, callbacks) as cluster:
+        parts = _CoordinatorParts(settings, cluster)
+        async with running(parts, settings, bound, cluster.store) as broker:
+            yield broker
 
 
-def _check_lead(led: LedStore) -> None:
-    """LeadLost. A log that cannot be opened is told by the node process that tried."""
-    if led.deposed:
-        raise lead_lost(led)
+class _CoordinatorParts:
+    """Coordinator, time and the fleet of node processes; see ProcessParts."""
 
-
-class _Tree:
-    """Builds the parts of one process."""
-
-    def __init__(self, settings: Settings, address: str, callbacks: Callbacks) -> None:
-        self._callbacks = callbacks
-        self.broadcasts = BroadcastMeters()
+    def __init__(self, settings: Settings, cluster: LedCluster) -> None:
+        self.lookup = ActorLookup()
+        self.address = cluster.address
         self._settings = settings
-        self._address = address
+        self._cluster = cluster
         self._nodes = LiveNodes()
+        self._offsets = ClusterOffsets(self._nodes, cluster.pchannels)
+        self._broadcasts = BroadcastMeters()
         self._staged_txns = NodeStagedTxns(self._owners)
-        told = as_environment(self._of_nodes())
-        self._fleet = Fleet(self._command(), told, self._ended, self._of_one_node, self._taken_over)
-        self.found = Found()
+        self._fleet = Fleet(
+            NODE_COMMAND,
+            as_environment(self._node_settings()),
+            self._process_ended,
+            self._metrics_port_of,
+            self._until_taken_over,
+        )
 
-    def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
-        """Time comes last: it looks at what the others do."""
-        settings = self._settings
+    def spec(self) -> SupervisorSpec:
+        """Time is last, because it reads the state of the others."""
+        settings, cluster = self._settings, self._cluster
         parts = CoordinatorParts(
-            store,
+            cluster.store,
             self._nodes,
-            pchannels,
-            connect=self._reach,
+            cluster.pchannels,
+            connect=self._remote_node,
             lease_s=settings.node_lease_s,
             startup_grace=StartupGrace(
                 expected=settings.nodes or settings.expected_nodes,
@@ -139,47 +115,44 @@ class _Tree:
             balance_s=settings.balance_interval_s,
             broadcast=BroadcastParts(
                 NodeCopies(self._owners),
-                self._callbacks,
+                cluster.callbacks,
                 settings.node_acks,
-                meters=self.broadcasts,
+                meters=self._broadcasts,
             ),
             commits=CommitsParts(self._staged_txns),
         )
-        self._offsets = ClusterOffsets(self._nodes, pchannels)
-        timesync = TimesyncParts(store, self._offsets, pchannels, timesync_timing(settings))
+        timing = timesync_timing(settings)
+        timesync = TimesyncParts(cluster.store, self._offsets, cluster.pchannels, timing)
         children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System, led: LedStore) -> EdgeServer:
-        """The services over the tree."""
-        proxy = self.found.proxy
-        cluster = ClusterProxies(proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER))
+    def edge(self, system: System) -> EdgeServer:
+        """See ProcessParts."""
+        proxy, settings = self.lookup.proxy, self._settings
+        proxies = ClusterProxies(proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER))
         return EdgeServer(
-            facts(self._settings, COORDINATOR_ID),
-            replace(self.found.proxies, staged_txns=self._staged_txns, lead=led),
-            inside(system, self._settings, DamageRegistry(skipped=self._settings.skip_damage)),
-            edge_limits(self._settings),
-            coordinator_role(cluster, self._offsets.describe),
+            server_facts(settings, COORDINATOR_ID),
+            replace(self.lookup.proxies, staged_txns=self._staged_txns, lead=self._cluster.store),
+            process_view(system, settings, DamageRegistry(skipped=settings.skip_damage)),
+            edge_limits(settings),
+            coordinator_role(proxies, self._offsets.describe),
         )
 
-    def missing(self) -> Mapping[str, str]:
-        """How many nodes are there, for who waits for all of them."""
-        there = {node.node_id for node in self._nodes.all()}
-        absent = [f"node {it}" for it in self._node_ids() if it not in there]
-        return {"nodes": f"{len(there)} of {self._settings.nodes}"} | (
-            {"waits_for": ", ".join(absent)} if absent else {}
-        )
+    async def until_ready(self, system: System) -> None:
+        """Start the nodes of `settings.nodes`, and wait until every pchannel is open."""
+        if not self._settings.nodes:
+            return
+        fleet_stop_s = self._settings.drain_s * FLEET_SHARE
+        await system.start_child(ROOT, fleet_tree(self._fleet, self._node_ids(), fleet_stop_s))
+        pchannels = len(self._cluster.pchannels)
+        await wait_until_open(self.lookup, pchannels, self._check_lead, self._missing)
 
-    def fleet_spec(self) -> SupervisorSpec:
-        """The node processes."""
-        return fleet_tree(self._fleet, self._node_ids(), self._settings.drain_s * FLEET_SHARE)
+    def sources(self, system: System, edge: EdgeServer) -> Sources:
+        """See ProcessParts."""
+        return sources_of(system, edge, broadcasts=self._broadcasts)
 
-    def _node_ids(self) -> list[NodeId]:
-        first = self._settings.node_id
-        return [NodeId(first + number) for number in range(self._settings.nodes)]
-
-    async def stop_nodes(self, system: System) -> None:
-        """All at once, and none of them is waited for any more to give its channels away."""
+    async def hand_off(self, system: System) -> None:
+        """Stop the nodes, all at once; none waits for others to take its channels over."""
         if not self._settings.nodes:
             return
         self._tell_registrar(CloseCluster())
@@ -188,14 +161,31 @@ class _Tree:
             try:
                 await system.stop_child(f"{ROOT}/fleet")
             except ActorError:
-                pass
+                pass  # the fleet was never started, or has failed
 
-    async def _taken_over(self) -> None:
-        """Until every channel is served, or there is no node to serve it."""
+    def _check_lead(self) -> None:
+        """Raises LeadLost. A log that cannot be opened is reported by its node's process."""
+        if self._cluster.store.deposed:
+            raise lead_lost(self._cluster.store)
+
+    def _missing(self) -> Mapping[str, str]:
+        """What the log says about nodes that have not registered yet."""
+        there = {node.node_id for node in self._nodes.all()}
+        absent = [f"node {it}" for it in self._node_ids() if it not in there]
+        return {"nodes": f"{len(there)} of {self._settings.nodes}"} | (
+            {"waits_for": ", ".join(absent)} if absent else {}
+        )
+
+    def _node_ids(self) -> list[NodeId]:
+        first = self._settings.node_id
+        return [NodeId(first + number) for number in range(self._settings.nodes)]
+
+    async def _until_taken_over(self) -> None:
+        """Wait until every channel is served, or until no node is left to serve one."""
         seen = None
         while self._nodes.accepting() and not self._fleet.closing:
             try:
-                table = await self.found.proxies.assigner.ask(NextAssignment(seen))
+                table = await self.lookup.proxies.assigner.ask(NextAssignment(seen))
             except ActorError:
                 return
             seen = seen if table is None else table.version
@@ -204,20 +194,20 @@ class _Tree:
 
     async def _owners(self) -> Mapping[PChannelName, NodeControl]:
         try:
-            known = await self.found.proxies.assigner.ask(ListPChannels())
+            known = await self.lookup.proxies.assigner.ask(ListPChannels())
         except ActorError:
             return {}
         written = [it for it in known if it.state is ASSIGNED and it.access is READ_WRITE]
         nodes = {it.name: self._nodes.find(it.node) for it in written}
         return {name: node for name, node in nodes.items() if node is not None}
 
-    def _reach(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:
+    def _remote_node(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:
         host, port = split_address(address)
         meant = {"cluster": self._settings.cluster, "server-id": str(node_id)}
         return RemoteNode(node_id, address, Calls(host, port, meant), absent)
 
-    def _of_nodes(self) -> Settings:
-        """What a node process of ours is told, besides its id."""
+    def _node_settings(self) -> Settings:
+        """The settings of the node processes that this one starts, without their IDs."""
         settings = self._settings
         host, _ = split_address(settings.listen)
         return settings.model_copy(
@@ -226,26 +216,23 @@ class _Tree:
                 "advertise": "",
                 "nodes": 0,
                 "metrics_port": None,
-                "coordinator": self._address,
+                "coordinator": self.address,
                 "drain_s": settings.drain_s * FLEET_SHARE,
             }
         )
 
-    def _of_one_node(self, node: NodeId) -> dict[str, str]:
-        """The metrics of the processes stand on ports in a row, ours first."""
+    def _metrics_port_of(self, node: NodeId) -> dict[str, str]:
+        """The metrics port of a node: the ports of all processes are consecutive, ours is first."""
         port = self._settings.metrics_port
         if not port:
             return {}
         return {"TIDEMARK_METRICS_PORT": str(port + 1 + node - self._settings.node_id)}
 
-    def _command(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", "broker", "node", "--leash")
-
-    def _ended(self, node: NodeId, pid: int) -> None:
+    def _process_ended(self, node: NodeId, pid: int) -> None:
         self._tell_registrar(ProcessEnded(node, pid))
 
     def _tell_registrar(self, message: CloseCluster | ProcessEnded) -> None:
         try:
-            self.found.find(REGISTRAR).tell(message)
+            self.lookup.find(REGISTRAR).tell(message)
         except ActorError:
-            pass  # it will notice by the leases
+            pass  # the registrar notices by the lease

@@ -1,7 +1,7 @@
 """A node whose coordinator is another process.
 
-Owns the order of starts and stops: the port is open before the coordinator hears of it, and what
-the node serves is given to others, where there are any, before it closes.
+The port is open before the coordinator hears of it. The node hands off its channels to other nodes,
+where there are any, before the port closes.
 """
 
 import os
@@ -16,42 +16,38 @@ import anyio
 import structlog
 
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
+from broker.app.actor_lookup import DIRECTORY, MEMBERSHIP, NEWS, ActorLookup
+from broker.app.limits_from_settings import edge_limits, node_limits
 from broker.app.listening import address_of
-from broker.app.metrics_port import metrics_served, sources_of
-from broker.app.part_limits import edge_limits, node_limits
-from broker.app.paths import DIRECTORY, MEMBERSHIP, NEWS, Found
-from broker.app.run_single import drain
-from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside
-from broker.app.start_failures import CannotStart
+from broker.app.metrics_endpoint import sources_of
+from broker.app.node_wiring import node_ports, refuse_new_callers
+from broker.app.process_errors import CannotStart
+from broker.app.running_process import Broker, process_view, running, server_facts
 from broker.app.storage import metadata, segmented_wal
-from broker.codec.stored_headers import StoredHeaders
 from broker.config import Settings, split_address
 from broker.coordinator.assignment.founding import known_cluster
-from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
 from broker.edge.roles import node as node_role
 from broker.edge.server import EdgeServer
 from broker.meta.sqlite import SqliteMetaStore
-from broker.meta.stored_recovery import StoredRecovery
+from broker.metrics.view import Sources
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.membership.membership import Membership, Retire
-from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
+from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
-from broker.ports.row_schemas import NoRowSchemas, RowSchemas
-from broker.process_memory import ProcessMemory
 from broker.remote.calls import Calls
 from broker.remote.news import News, SentNews
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
 from broker.wal.damage_registry import DamageRegistry
 
-FOUNDED_S_MAX = 30.0
-FOUNDED_POLL_S = 0.2
-MOVE_SHARE = 0.5
-"""Of the time a stop has: waiting for others to take the channels over."""
+CLUSTER_WAIT_S_MAX = 30.0
+CLUSTER_POLL_S = 0.2
+HAND_OFF_SHARE = 0.5
+"""Share of `drain_s` that other nodes get to take the channels over."""
 
 log = structlog.get_logger("tidemark")
 
@@ -60,52 +56,39 @@ log = structlog.get_logger("tidemark")
 async def run_node(
     settings: Settings, folder: DataFolder, bound: socket.socket
 ) -> AsyncIterator[Broker]:
-    """A node of its cluster when the block begins; it has left when the block ends.
+    """A node that has joined its cluster when the block begins, and left it when the block ends.
 
-    `bound` is used up. Waits a while for a coordinator that is not there. Raises CannotStart with
+    `bound` is used up. Waits for a coordinator that does not answer yet. Raises CannotStart with
     nothing left running.
     """
     async with metadata(folder) as store:
-        identity = await _identity(store, settings)
-        tree = _Tree(settings, folder, settings.advertise or address_of(bound))
+        identity = await _cluster_identity(store, settings)
+        host, port = split_address(settings.coordinator)
+        calls = Calls(host, port, {"cluster": settings.cluster})
+        address = settings.advertise or address_of(bound)
         try:
-            spec = tree.spec(store, identity)
-            system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
-            tree.found.system = system
-            async with system:
-                edge = tree.edge(system)
-                await edge.start_on(bound)
-                try:
-                    refusal = await tree.join.wait()
-                    if refusal is not None:
-                        raise CannotStart(_why_not(settings, refusal))
-                    sources = sources_of(system, edge, tree.runtime, tree.damages.found)
-                    async with metrics_served(sources, settings.metrics_port) as url:
-                        yield Broker(tree.address, system, edge, url)
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await tree.give_away(settings.drain_s * MOVE_SHARE)
-                        drain(tree.found)
-                        await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+            parts = _NodeParts(settings, folder, address, store, calls, identity)
+            async with running(parts, settings, bound) as broker:
+                yield broker
         finally:
-            tree.calls.close()
+            calls.close()
 
 
 def _why_not(settings: Settings, refusal: Refusal) -> str:
-    """What was refused says what to do; an answer that never came does not."""
+    """The error sentence. A refusal already says what to do; a missing answer does not."""
     if refusal.code in (StreamingCode.INVALID_ARGUMENT, StreamingCode.RESOURCE_ACQUIRED):
         return refusal.cause
     return (
-        f"no coordinator took this node within {settings.coordinator_wait_s:g} s: {refusal.cause};"
-        " pass --coordinator HOST:PORT as `tidemark coordinator` prints it, or wait longer with"
-        " TIDEMARK_COORDINATOR_WAIT_S"
+        f"no coordinator accepted this node within {settings.coordinator_wait_s:g} s:"
+        f" {refusal.cause}; pass --coordinator HOST:PORT as `tidemark coordinator` prints it,"
+        " or wait longer with TIDEMARK_COORDINATOR_WAIT_S"
     )
 
 
-async def _identity(store: SqliteMetaStore, settings: Settings) -> str:
-    """Of the cluster; a node founds none."""
+async def _cluster_identity(store: SqliteMetaStore, settings: Settings) -> str:
+    """The identity of the cluster in the data folder; waits for a coordinator to make one."""
     waiting = False
-    with anyio.move_on_after(FOUNDED_S_MAX):
+    with anyio.move_on_after(CLUSTER_WAIT_S_MAX):
         while True:
             try:
                 cluster = await known_cluster(store)
@@ -115,93 +98,108 @@ async def _identity(store: SqliteMetaStore, settings: Settings) -> str:
                 return cluster.identity
             if not waiting:
                 log.warning(
-                    "no coordinator has begun this data folder yet: waiting for one",
+                    "waiting for a coordinator to make the cluster in this data folder",
                     data=str(settings.data_dir),
-                    seconds_max=FOUNDED_S_MAX,
+                    seconds_max=CLUSTER_WAIT_S_MAX,
                 )
             waiting = True
-            await anyio.sleep(FOUNDED_POLL_S)
+            await anyio.sleep(CLUSTER_POLL_S)
     raise CannotStart(
-        f"there is no cluster in data folder {settings.data_dir}; start `tidemark coordinator` on"
-        " it first, or pass the coordinator's --data-dir"
+        f"data folder {settings.data_dir} holds no cluster; start `tidemark coordinator` on"
+        " it first, or pass the coordinator's own --data-dir"
     )
 
 
-class _Tree:
-    """Builds the parts of one process."""
+class _NodeParts:
+    """A node, its membership in the cluster, and its news to the coordinator; see ProcessParts."""
 
-    def __init__(self, settings: Settings, folder: DataFolder, address: str) -> None:
-        self._settings = settings
-        self._folder = folder
-        self._node_id = NodeId(settings.node_id)
-        host, port = split_address(settings.coordinator)
-        self.calls = Calls(host, port, {"cluster": settings.cluster})
+    def __init__(
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        address: str,
+        store: SqliteMetaStore,
+        calls: Calls,
+        identity: str,
+    ) -> None:
+        self.lookup = ActorLookup()
         self.address = address
-        self.damages = DamageRegistry(skipped=settings.skip_damage)
-        self.join = ClusterJoin(settings.node_lease_s, settings.coordinator_wait_s)
-        self.runtime: NodeRuntime
-        self.found = Found()
-        self._row_schemas: RowSchemas = NoRowSchemas()
+        self._settings = settings
+        self._store = store
+        self._calls = calls
+        self._identity = identity
+        self._node_id = NodeId(settings.node_id)
+        self._damages = DamageRegistry(skipped=settings.skip_damage)
+        self._join = ClusterJoin(settings.node_lease_s, settings.coordinator_wait_s)
+        self._runtime = self._node_runtime(folder)
 
-    def spec(self, store: SqliteMetaStore, identity: str) -> SupervisorSpec:
-        """Membership comes last: whoever registers must be able to serve."""
-        self._row_schemas = StoredRowSchemas(store)
-        ports = NodePorts(
-            wal=segmented_wal(self._settings, self._folder, self.damages),
-            terms=StoredTerms(store, self._node_id),
-            ticks=RemoteTicks(self.calls, random.Random()),
-            observer=SentNews(self.found.find, NEWS),
-            headers=StoredHeaders(),
-            recovery=StoredRecovery(store),
-            memory=ProcessMemory(),
-        )
-        runtime = self.runtime = node_runtime(self._node_id, ports, node_limits(self._settings))
+    def spec(self) -> SupervisorSpec:
+        """Membership is last: a node that registers must be able to serve."""
         news = ChildSpec(
             "news",
-            lambda: News(self._node_id, self.calls),
+            lambda: News(self._node_id, self._calls),
             MailboxSpec(bound=4096, overflow=Overflow.SHED, batch_max=1024),
         )
-        children = (node_spec(runtime), news, self._member(runtime, identity))
+        children = (node_spec(self._runtime), news, self._membership())
         return SupervisorSpec("root", children=children)
 
-    def _member(self, runtime: NodeRuntime, identity: str) -> ChildSpec:
+    def edge(self, system: System) -> EdgeServer:
+        """See ProcessParts."""
+        return EdgeServer(
+            server_facts(self._settings, self._node_id),
+            replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
+            process_view(system, self._settings, self._damages),
+            edge_limits(self._settings),
+            node_role(self._settings.coordinator),
+        )
+
+    async def until_ready(self, system: System) -> None:
+        """Until the coordinator has registered this node. Raises CannotStart when it refuses."""
+        refusal = await self._join.wait()
+        if refusal is not None:
+            raise CannotStart(_why_not(self._settings, refusal))
+
+    def sources(self, system: System, edge: EdgeServer) -> Sources:
+        """See ProcessParts."""
+        return sources_of(system, edge, self._runtime, self._damages.found)
+
+    async def hand_off(self, system: System) -> None:
+        """Wait until other nodes have the channels; do not wait where there are none."""
+        within_s = self._settings.drain_s * HAND_OFF_SHARE
+        with anyio.move_on_after(within_s):
+            try:
+                moving = await self.lookup.find(MEMBERSHIP).ask(Retire(), deadline_s=within_s)
+                for opened in self._runtime.open_channels.all() if moving else ():
+                    await opened.closed.wait()
+            except ActorError as error:
+                log.warning("stopping without handing off channels", error=str(error))
+        refuse_new_callers(self.lookup)
+
+    def _node_runtime(self, folder: DataFolder) -> NodeRuntime:
+        wal = segmented_wal(self._settings, folder, self._damages)
+        ticks = RemoteTicks(self._calls, random.Random())
+        observer = SentNews(self.lookup.find, NEWS)
+        ports = node_ports(self._store, self._node_id, wal, ticks, observer)
+        return node_runtime(self._node_id, ports, node_limits(self._settings))
+
+    def _membership(self) -> ChildSpec:
         enrolment = RemoteEnrolment(
-            self.calls,
+            self._calls,
             self._node_id,
             self.address,
             pid=os.getpid(),
             incarnation=secrets.token_hex(8),
-            cluster_id=identity,
+            cluster_id=self._identity,
         )
 
         def membership() -> Membership:
             return Membership(
                 self._node_id,
                 enrolment,
-                runtime.write_lease,
-                runtime.pause,
-                self.join,
-                lambda: self.found.find(DIRECTORY),
+                self._runtime.write_lease,
+                self._runtime.pause,
+                self._join,
+                lambda: self.lookup.find(DIRECTORY),
             )
 
         return ChildSpec("membership", membership, MailboxSpec(bound=64))
-
-    def edge(self, system: System) -> EdgeServer:
-        """The services over the tree."""
-        return EdgeServer(
-            facts(self._settings, self._node_id),
-            replace(self.found.proxies, row_schemas=self._row_schemas),
-            inside(system, self._settings, self.damages),
-            edge_limits(self._settings),
-            node_role(self._settings.coordinator),
-        )
-
-    async def give_away(self, within_s: float) -> None:
-        """Until other nodes have the channels; at once when there are none to take them."""
-        with anyio.move_on_after(within_s):
-            try:
-                moving = await self.found.find(MEMBERSHIP).ask(Retire(), deadline_s=within_s)
-                for opened in self.runtime.open_channels.all() if moving else ():
-                    await opened.closed.wait()
-            except ActorError as error:
-                log.warning("stopping without giving channels away", error=str(error))

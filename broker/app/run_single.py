@@ -1,57 +1,49 @@
-"""One broker in one process: coordinator, one node, and the port before both.
-
-Owns the order of starts and stops of a whole broker. What can go wrong at a start is one sentence,
-`CannotStart`.
-"""
+"""One broker in one process: coordinator, one node, and the port in front of both."""
 
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import anyio
-
-from actors import ActorError, SupervisorSpec, System
-from broker.app.callback_setting import NONE, named_callbacks
-from broker.app.listening import address_of
-from broker.app.metrics_port import metrics_served, sources_of
-from broker.app.part_limits import edge_limits, node_limits, timesync_timing
-from broker.app.paths import ASSIGNER, DIRECTORY, ORACLE, ROOT, Found
-from broker.app.running import EDGE_SHARE, TREE_SHARE, Broker, facts, inside, wait_until_open
-from broker.app.start_failures import CannotStart
-from broker.app.storage import found, metadata, of_damage, segmented_wal
+from actors import SupervisorSpec, System
+from broker.app.actor_lookup import ASSIGNER, DIRECTORY, ORACLE, ROOT, ActorLookup
+from broker.app.broadcast_callbacks import NONE
+from broker.app.led_cluster import LedCluster, led_cluster
+from broker.app.limits_from_settings import edge_limits, node_limits, timesync_timing
+from broker.app.metrics_endpoint import sources_of
+from broker.app.node_wiring import node_ports, refuse_new_callers
+from broker.app.process_errors import CannotStart
+from broker.app.running_process import (
+    Broker,
+    process_view,
+    running,
+    server_facts,
+    wait_until_open,
+)
+from broker.app.storage import segmented_wal, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_votes import NodeStagedTxns
-from broker.codec.stored_headers import StoredHeaders
 from broker.config import Settings
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import CommitsParts
-from broker.coordinator.leases.leadership import LedStore
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
-from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
 from broker.edge.server import EdgeServer
-from broker.meta.stored_recovery import StoredRecovery
+from broker.metrics.view import Sources
 from broker.model.channel import AccessMode
 from broker.model.ids import NodeId, PChannelName
 from broker.node.control import LocalNode
-from broker.node.directory_messages import Drain
 from broker.node.node_closed_ticks import LocalClosedTicks
-from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
+from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
-from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
-from broker.ports.row_schemas import NoRowSchemas, RowSchemas
-from broker.ports.staged_txns import NoStagedTxns, StagedTxns
-from broker.process_memory import ProcessMemory
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damage_registry import DamageRegistry
 from broker.wal.watched import WatchedWal
@@ -59,122 +51,111 @@ from broker.wal.watched import WatchedWal
 
 @asynccontextmanager
 async def run_broker(
-    settings: Settings,
-    folder: DataFolder,
-    bound: socket.socket,
-    callbacks: Callbacks = NONE,
+    settings: Settings, folder: DataFolder, bound: socket.socket, callbacks: Callbacks = NONE
 ) -> AsyncIterator[Broker]:
     """A broker that serves when the block begins, and has stopped when it ends.
 
-    `bound` is used up. `callbacks`: what finishes a broadcast, by message type, besides those that
-    the settings name. Raises CannotStart with nothing left running.
+    `bound` is used up. `callbacks`: async functions that finish broadcasts, by message type; they
+    come on top of those that the settings name. Raises CannotStart with nothing left running.
     """
-    callbacks = {**named_callbacks(settings.callbacks), **callbacks}
-    async with metadata(folder) as store:
-        pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        led = await found(store, pchannels, streaming=settings.streaming)
-        address = settings.advertise or address_of(bound)
-        tree = _Tree(settings, folder, address, callbacks)
-        spec = tree.spec(led, pchannels)
-        tree.runtime.pause.on |= await consumption_paused(led)
-        tree.found.system = system = System(spec, stop_deadline_s=settings.drain_s * TREE_SHARE)
-        async with system:
-            edge = tree.edge(system, led)
-            await edge.start_on(bound)
-            try:
-                await wait_until_open(tree.found, len(pchannels), tree.check_logs)
-                damages, broadcasts = tree.damages.found, tree.broadcasts
-                sources = sources_of(system, edge, tree.runtime, damages, broadcasts)
-                async with metrics_served(sources, settings.metrics_port) as url:
-                    yield Broker(address, system, edge, url, led)
-            finally:
-                drain(tree.found)
-                with anyio.CancelScope(shield=True):
-                    await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+    async with led_cluster(settings, folder, bound, callbacks) as cluster:
+        paused = await consumption_paused(cluster.store)
+        parts = _BrokerParts(settings, folder, cluster, paused=paused)
+        async with running(parts, settings, bound, cluster.store) as broker:
+            yield broker
 
 
-def drain(found: Found) -> None:
-    """Have the node refuse new callers; it may be gone already."""
-    try:
-        found.proxies.directory.tell(Drain())
-    except ActorError:
-        pass
-
-
-class _Tree:
-    """Builds the parts of one process."""
+class _BrokerParts:
+    """Coordinator, node and time of one process; see ProcessParts."""
 
     def __init__(
-        self, settings: Settings, folder: DataFolder, address: str, callbacks: Callbacks
+        self, settings: Settings, folder: DataFolder, cluster: LedCluster, *, paused: bool
     ) -> None:
-        self._callbacks = callbacks
-        self.broadcasts = BroadcastMeters()
+        self.lookup = ActorLookup()
+        self.address = cluster.address
         self._settings = settings
         self._folder = folder
-        self._address = address
-        self.damages = DamageRegistry(skipped=settings.skip_damage)
-        self._wal = WatchedWal(segmented_wal(settings, folder, self.damages))
+        self._cluster = cluster
         self._node_id = NodeId(settings.node_id)
-        self.runtime: NodeRuntime
-        self.found = Found()
-        self._row_schemas: RowSchemas = NoRowSchemas()
-        self._staged_txns: StagedTxns = NoStagedTxns()
+        self._damages = DamageRegistry(skipped=settings.skip_damage)
+        self._wal = WatchedWal(segmented_wal(settings, folder, self._damages))
+        self._broadcasts = BroadcastMeters()
+        self._staged_txns = NodeStagedTxns(self._owners)
+        self._runtime = self._node_runtime()
+        self._runtime.pause.on |= paused
 
-    def spec(self, store: MetaStore, pchannels: tuple[PChannelName, ...]) -> SupervisorSpec:
+    def spec(self) -> SupervisorSpec:
         """The coordinator needs the oracle first and the node last; so does a restart."""
-        self._row_schemas = StoredRowSchemas(store)
-        find = self.found.find
-        node = LocalNode(self._node_id, self._address, lambda: find(DIRECTORY))
-
-        async def owned() -> Mapping[PChannelName, NodeControl]:
-            return {name: node for name in pchannels if not self._is_read_only(name)}
-
-        self._staged_txns = staged = NodeStagedTxns(owned)
+        store, pchannels, settings = self._cluster.store, self._cluster.pchannels, self._settings
         broadcast = BroadcastParts(
-            NodeCopies(owned), self._callbacks, self._settings.node_acks, meters=self.broadcasts
+            NodeCopies(self._owners),
+            self._cluster.callbacks,
+            settings.node_acks,
+            meters=self._broadcasts,
         )
-        coordinator_parts = CoordinatorParts(
+        coordinator = CoordinatorParts(
             store,
-            LiveNodes([node]),
+            LiveNodes([self._node()]),
             pchannels,
-            pause_consumption=self._settings.pause_consumption,
+            pause_consumption=settings.pause_consumption,
             broadcast=broadcast,
-            commits=CommitsParts(staged),
+            commits=CommitsParts(self._staged_txns),
         )
-        coordinator = coordinator_tree(coordinator_parts, ROOT)
-        ports = NodePorts(
-            wal=self._wal,
-            terms=StoredTerms(store, self._node_id),
-            ticks=OracleTicks(find, ORACLE),
-            observer=AssignerNotifier(find, ASSIGNER),
-            headers=StoredHeaders(),
-            recovery=StoredRecovery(store),
-            memory=ProcessMemory(),
+        closed = LocalClosedTicks(pchannels, lambda: self.lookup.find(DIRECTORY))
+        timesync = TimesyncParts(store, closed, pchannels, timesync_timing(settings))
+        children = (
+            coordinator_tree(coordinator, ROOT),
+            node_spec(self._runtime),
+            timesync_tree(timesync, ROOT),
         )
-        runtime = self.runtime = node_runtime(self._node_id, ports, node_limits(self._settings))
-        source = LocalClosedTicks(pchannels, lambda: find(DIRECTORY))
-        timing = timesync_timing(self._settings)
-        timesync = timesync_tree(TimesyncParts(store, source, pchannels, timing), ROOT)
-        return SupervisorSpec("root", children=(coordinator, node_spec(runtime), timesync))
+        return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System, led: LedStore) -> EdgeServer:
-        """The services over the tree."""
-        told = facts(self._settings, self._node_id)
-        seen = inside(system, self._settings, self.damages)
+    def edge(self, system: System) -> EdgeServer:
+        """See ProcessParts."""
         proxies = replace(
-            self.found.proxies,
-            row_schemas=self._row_schemas,
+            self.lookup.proxies,
+            row_schemas=StoredRowSchemas(self._cluster.store),
             staged_txns=self._staged_txns,
-            lead=led,
+            lead=self._cluster.store,
         )
-        return EdgeServer(told, proxies, seen, edge_limits(self._settings))
+        return EdgeServer(
+            server_facts(self._settings, self._node_id),
+            proxies,
+            process_view(system, self._settings, self._damages),
+            edge_limits(self._settings),
+        )
+
+    async def until_ready(self, system: System) -> None:
+        """Until every pchannel is open. Raises CannotStart, at once when a log is unreadable."""
+        await wait_until_open(self.lookup, len(self._cluster.pchannels), self._check_logs)
+
+    def sources(self, system: System, edge: EdgeServer) -> Sources:
+        """See ProcessParts."""
+        return sources_of(system, edge, self._runtime, self._damages.found, self._broadcasts)
+
+    async def hand_off(self, system: System) -> None:
+        """There is no other node: only refuse new callers."""
+        refuse_new_callers(self.lookup)
+
+    def _node_runtime(self) -> NodeRuntime:
+        ticks = OracleTicks(self.lookup.find, ORACLE)
+        observer = AssignerNotifier(self.lookup.find, ASSIGNER)
+        ports = node_ports(self._cluster.store, self._node_id, self._wal, ticks, observer)
+        return node_runtime(self._node_id, ports, node_limits(self._settings))
+
+    def _node(self) -> LocalNode:
+        return LocalNode(self._node_id, self.address, lambda: self.lookup.find(DIRECTORY))
+
+    async def _owners(self) -> Mapping[PChannelName, NodeControl]:
+        node = self._node()
+        return {name: node for name in self._cluster.pchannels if not self._is_read_only(name)}
 
     def _is_read_only(self, name: PChannelName) -> bool:
-        found = self.runtime.open_channels.find(name)
+        found = self._runtime.open_channels.find(name)
         return found is not None and found.channel.access is AccessMode.READ_ONLY
 
-    def check_logs(self) -> None:
-        """CannotStart when a log is damaged."""
+    def _check_logs(self) -> None:
+        """Raises CannotStart when a log is damaged."""
         unreadable = self._wal.unreadable
         if unreadable is not None:
-            raise CannotStart(of_damage(self._folder.log, unreadable)) from unreadable
+            raise CannotStart(unreadable_log(self._folder.log, unreadable)) from unreadable

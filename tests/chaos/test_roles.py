@@ -100,7 +100,7 @@ async def test_wrong_starts_are_told_what_is_wrong_and_change_nothing(tmp_path: 
             assert worker.terminate() == 0
         assert first.terminate() == 0
     with node(1, data, address, coordinator_wait_s="1") as waiting:
-        assert "no coordinator took this node within 1 s" in await waiting.complaint()
+        assert "no coordinator accepted this node within 1 s" in await waiting.complaint()
     with RoleProcess("node", "--data-dir", str(data)) as alone:
         assert "pass --coordinator HOST:PORT" in await alone.complaint(code=2)
 
@@ -126,7 +126,9 @@ async def test_a_node_that_finds_no_coordinator_says_so_at_once_and_ends_after_a
         assert first.terminate() == 0
     with node(1, data, nobody, coordinator_wait_s="0.5") as lost:
         complaint = await lost.complaint()
-    assert f"no coordinator took this node within 0.5 s: nobody listens at {nobody}" in complaint
+    assert (
+        f"no coordinator accepted this node within 0.5 s: nobody listens at {nobody}" in complaint
+    )
     assert "pass --coordinator HOST:PORT" in complaint
     with node(1, data, nobody) as patient:
         said = await patient.says("the coordinator has not accepted this node yet: retrying")

@@ -13,7 +13,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker.app import run_single
-from broker.app.part_limits import node_limits
+from broker.app.limits_from_settings import node_limits
 from broker.client import Client, connect
 from broker.config import Settings
 from broker.node.state.node_limits import NodeLimits

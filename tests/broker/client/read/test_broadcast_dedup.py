@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.paths import DIRECTORY
+from broker.app.actor_lookup import DIRECTORY
 from broker.client import connect
 from broker.client.read.broadcast_dedup import BroadcastDedup
 from broker.codec.broadcast_copies import new_message

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from actors import System, SystemClock
-from broker.app.start_failures import CannotStart
+from broker.app.process_errors import CannotStart
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import HOST, PATH, exposed

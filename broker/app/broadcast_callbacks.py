@@ -6,13 +6,13 @@ Owns the import.
 from collections.abc import Mapping
 from importlib import import_module
 
-from broker.app.start_failures import CannotStart
+from broker.app.process_errors import CannotStart
 from broker.ports.callbacks import Callbacks
 
 NONE: Callbacks = {}
 
 
-def named_callbacks(named: str) -> Callbacks:
+def load_callbacks(named: str) -> Callbacks:
     """The mapping at `MODULE:NAME`, from message type to callback; none for "".
 
     Raises CannotStart saying what is wrong with it.

@@ -1,7 +1,4 @@
-"""Where things are in the tree of a process, and how its parts find each other there.
-
-Owns the paths and the one reference to the running tree. Never starts anything.
-"""
+"""The paths of actors in the tree of a process, and the lookup of actors by path."""
 
 from typing import Any
 
@@ -26,8 +23,8 @@ HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
 CURSORS = f"{ROOT}/timesync/cursors"
 
 
-class Found:
-    """The parts of one process, found by path once `system` is set."""
+class ActorLookup:
+    """Finds the actors of one process by path, once `system` is set."""
 
     def __init__(self) -> None:
         self.system: System | None = None
@@ -46,7 +43,7 @@ class Found:
         )
 
     def find(self, path: str) -> Ref[Any]:
-        """The actor there now; raises what System.find raises."""
+        """The actor that is at the path now. Raises what System.find raises."""
         assert self.system is not None, path
         return self.system.find(path)
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.callback_setting import named_callbacks
-from broker.app.start_failures import CannotStart
+from broker.app.broadcast_callbacks import load_callbacks
+from broker.app.process_errors import CannotStart
 from broker.client import connect
 from broker.model.broadcast import Broadcast, Broadcasted
 from broker.model.message import MessageType
 from tests.local_broker import local_broker
 
-HERE = "tests.broker.app.test_callback_setting"
+HERE = "tests.broker.app.test_broadcast_callbacks"
 called: list[tuple[int, int]] = []
 
 
@@ -44,8 +44,8 @@ async def test_a_callback_that_a_setting_names_is_called_before_the_broadcast_is
 )  # fmt: skip
 def test_a_name_that_gives_no_callbacks_is_told_as_such(named: str) -> None:
     with pytest.raises(CannotStart, match="MODULE:NAME"):
-        named_callbacks(named)
+        load_callbacks(named)
 
 
 def test_without_a_name_there_are_none() -> None:
-    assert named_callbacks("") == {}
+    assert load_callbacks("") == {}

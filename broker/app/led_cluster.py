@@ -1,0 +1,82 @@
+"""The start that a single broker and a coordinator share: open the metadata and take the lead."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import structlog
+
+from broker.app.broadcast_callbacks import load_callbacks
+from broker.app.listening import address_of
+from broker.app.process_errors import CannotStart
+from broker.app.storage import metadata
+from broker.config import Settings
+from broker.coordinator.assignment.founding import found_cluster
+from broker.coordinator.leases.leadership import LedStore, lead
+from broker.core.cluster.assignment import STREAMING_VERSION
+from broker.core.naming import pchannel_names
+from broker.data_folder import DataFolder
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.failure import Refused
+from broker.model.ids import PChannelName
+from broker.ports.callbacks import Callbacks
+from broker.ports.meta import MetaError
+
+RETRY_S = 0.5
+
+log = structlog.get_logger("tidemark")
+
+
+@dataclass(frozen=True, slots=True)
+class LedCluster:
+    """The cluster of a data folder, led by this process. `address`: what clients are told."""
+
+    store: LedStore
+    pchannels: tuple[PChannelName, ...]
+    address: str
+    callbacks: Callbacks
+
+
+@asynccontextmanager
+async def led_cluster(
+    settings: Settings, folder: DataFolder, bound: socket.socket, callbacks: Callbacks
+) -> AsyncIterator[LedCluster]:
+    """Lead the cluster of the folder, made on the first start, with its metadata open.
+
+    `callbacks` come on top of those that the settings name. Raises CannotStart.
+    """
+    callbacks = {**load_callbacks(settings.callbacks), **callbacks}
+    address = settings.advertise or address_of(bound)
+    async with metadata(folder) as store:
+        pchannels = pchannel_names(settings.cluster, settings.pchannels)
+        led = await _founded(store, pchannels, streaming=settings.streaming)
+        yield LedCluster(led, pchannels, address, callbacks)
+
+
+async def _founded(
+    store: SqliteMetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
+) -> LedStore:
+    """The metadata store under a new leader term.
+
+    Waits while the store takes no writes (a full disk), as the parts above it do. Raises
+    CannotStart.
+    """
+    try:
+        await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
+    except Refused as refused:
+        raise CannotStart(refused.refusal.cause) from refused
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+    reported = False
+    while True:
+        try:
+            return await lead(store)
+        except Refused as refused:
+            raise CannotStart(refused.refusal.cause) from refused
+        except MetaError as error:
+            if not reported:
+                log.warning("waiting for the metadata to take writes", error=str(error))
+            reported = True
+            await anyio.sleep(RETRY_S)

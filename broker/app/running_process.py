@@ -1,0 +1,207 @@
+"""Runs the parts of one process of any role: tree, port, metrics; stops them in order."""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+import structlog
+
+from actors import ActorError, SupervisorSpec, System, SystemClock
+from broker.app.actor_lookup import ROOT, ActorLookup
+from broker.app.logs import program_version
+from broker.app.metrics_endpoint import metrics_served
+from broker.app.process_errors import CannotStart, LeadLost
+from broker.config import Settings
+from broker.coordinator.assignment.messages import NextAssignment
+from broker.coordinator.leases.leadership import LedStore
+from broker.edge.server import EdgeServer
+from broker.edge.tidemark.admin_service import ServerFacts
+from broker.edge.tidemark.process_view import ProcessView
+from broker.metrics.view import Sources
+from broker.model.channel import Assignment, AssignmentVersion
+from broker.model.ids import NodeId
+from broker.wal.damage_registry import DamageRegistry
+
+OPEN_S_MAX = 600.0
+"""How long the recovery of all logs may take; clients wait meanwhile, because the port answers."""
+REPORT_S = 3.0
+"""A start that takes longer logs what it waits for, this often."""
+EDGE_SHARE = 0.5
+"""Share of `drain_s` that the calls in progress get to end."""
+TREE_SHARE = 0.25
+"""Share of `drain_s` for the actors. The tree may need it twice: to stop in order, then to kill."""
+
+log = structlog.get_logger("tidemark")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A running process. `address`: what clients are told to use. `metrics`: a URL, or ""."""
+
+    address: str
+    system: System
+    edge: EdgeServer
+    metrics: str = ""
+    led: LedStore | None = None
+    """The metadata store of a coordinator, as long as it leads; None for a node."""
+
+    async def until_ended(self) -> None:
+        """Raises the failure that ended the tree, or LeadLost when a newer coordinator leads."""
+        failure: Exception | None = None
+
+        async def of_tree() -> None:
+            nonlocal failure
+            try:
+                await self.system.wait_failed()
+            except Exception as error:  # noqa: BLE001 - raised again below, without a group round it
+                failure = error
+            watching.cancel_scope.cancel()
+
+        async def of_lead(led: LedStore) -> None:
+            nonlocal failure
+            await led.until_deposed()
+            failure = lead_lost(led)
+            watching.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(of_tree)
+            if self.led is not None:
+                watching.start_soon(of_lead, self.led)
+        if failure is not None:
+            raise failure
+
+
+class ProcessParts(Protocol):
+    """The parts of a process of one role; `running` uses them in this order."""
+
+    lookup: ActorLookup
+    address: str
+
+    def spec(self) -> SupervisorSpec:
+        """The tree of actors."""
+        ...
+
+    def edge(self, system: System) -> EdgeServer:
+        """The services that answer calls with this tree."""
+        ...
+
+    async def until_ready(self, system: System) -> None:
+        """Wait until the process can serve. Raises CannotStart or LeadLost."""
+        ...
+
+    def sources(self, system: System, edge: EdgeServer) -> Sources:
+        """Where its metrics are read."""
+        ...
+
+    async def hand_off(self, system: System) -> None:
+        """Stop serving, before the port closes; shielded from cancellation."""
+        ...
+
+
+@asynccontextmanager
+async def running(
+    parts: ProcessParts, settings: Settings, bound: socket.socket, led: LedStore | None = None
+) -> AsyncIterator[Broker]:
+    """Run the parts while the block runs; the process is ready when the block begins.
+
+    The port is open before the parts are ready, so that clients wait instead of failing, and so
+    that a coordinator's nodes find it. `bound` is used up. Raises what `until_ready` raises.
+    """
+    system = System(parts.spec(), stop_deadline_s=settings.drain_s * TREE_SHARE)
+    parts.lookup.system = system
+    async with system:
+        edge = parts.edge(system)
+        await edge.start_on(bound)
+        try:
+            await parts.until_ready(system)
+            async with metrics_served(parts.sources(system, edge), settings.metrics_port) as url:
+                yield Broker(parts.address, system, edge, url, led)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await parts.hand_off(system)
+                await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+
+
+def lead_lost(led: LedStore) -> LeadLost:
+    """The error of a coordinator that a newer one has replaced."""
+    return LeadLost(
+        f"a newer coordinator leads this cluster; this one, of term {led.term}, has stopped,"
+        " because a cluster has one coordinator at a time"
+    )
+
+
+def server_facts(settings: Settings, node_id: NodeId) -> ServerFacts:
+    """What this process reports about itself."""
+    return ServerFacts(
+        version=program_version(),
+        node_id=node_id,
+        cluster=settings.cluster,
+        wal_name="rocksmq",
+        data=str(settings.data_dir),
+        pid=os.getpid(),
+        started_ms=SystemClock().wall_ms(),
+    )
+
+
+def process_view(system: System, settings: Settings, damages: DamageRegistry) -> ProcessView:
+    """What operators may see of this process, and do to it."""
+    return ProcessView(
+        tree=system,
+        chaos_allowed=settings.allow_chaos,
+        damages=damages.found,
+        damages_unlisted=lambda: damages.unnamed,
+    )
+
+
+def _nothing_else() -> Mapping[str, str]:
+    return {}
+
+
+async def wait_until_open(
+    lookup: ActorLookup,
+    pchannels: int,
+    check: Callable[[], None],
+    missing: Callable[[], Mapping[str, str]] = _nothing_else,
+) -> None:
+    """Wait until every pchannel has an owner that serves it, logging what is missing meanwhile.
+
+    `check` raises when waiting is useless; `missing` names what else is not there yet. Raises
+    CannotStart when it takes too long.
+    """
+    seen, open_now = None, 0
+    reported_s = anyio.current_time()
+    with anyio.move_on_after(OPEN_S_MAX):
+        while True:
+            table = await _next_table(lookup, seen)
+            check()
+            if table is not None:
+                seen, open_now = table.version, serving(table)
+            if open_now == pchannels:
+                return
+            if anyio.current_time() - reported_s >= REPORT_S:
+                reported_s = anyio.current_time()
+                opened = f"{open_now} of {pchannels}"
+                log.warning("still starting", pchannels_open=opened, **missing())
+    raise CannotStart(
+        f"{open_now} of {pchannels} pchannels were open after {OPEN_S_MAX:.0f} s; the log above"
+        " says why the others are not"
+    )
+
+
+def serving(table: Assignment) -> int:
+    """The number of pchannels with an owner that serves them."""
+    return sum([len(node.channels) for node in table.nodes])
+
+
+async def _next_table(lookup: ActorLookup, seen: AssignmentVersion | None) -> Assignment | None:
+    """None while the coordinator waits for its store. Raises when the tree has failed for good."""
+    try:
+        return await lookup.proxies.assigner.ask(NextAssignment(seen))
+    except ActorError as error:
+        lookup.find(ROOT)
+        log.warning("still starting", waits_for=str(error))
+        return None
