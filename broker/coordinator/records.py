@@ -1,7 +1,6 @@
-"""What the coordinator keeps in the metadata store: keys, and values as JSON with a version.
+"""Keys and values of the coordinator's records in the metadata store: JSON with a version.
 
-JSON, because it is little data that a person may have to read in an emergency. Never touches the
-store itself.
+JSON, because there is little data and a person may have to read it in an emergency.
 """
 
 import base64
@@ -33,9 +32,9 @@ STREAMING_VERSION_KEY = "streaming/version"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a cluster is founded with. `pchannels` may be added to, nothing else ever moves.
+    """What a cluster is founded with. Only `pchannels` changes later: it may grow.
 
-    `identity` tells two clusters of the same name apart; "" in a record of an older program.
+    `identity` distinguishes clusters of the same name; "" in a record of an older release.
     """
 
     pchannels: tuple[PChannelName, ...]
@@ -44,26 +43,26 @@ class Cluster:
 
 
 def pchannel_key(name: PChannelName) -> str:
-    """Where the record of a pchannel is, which holds its newest term."""
+    """The key of a pchannel's record, which holds its newest term."""
     return PCHANNEL_PREFIX + name
 
 
 def collection_key(name: str) -> str:
-    """Where a collection is."""
+    """The key of a collection."""
     return COLLECTION_PREFIX + name
 
 
 def encode_number(number: int) -> bytes:
-    """A counter's value, or a bound."""
+    """The value of a counter, or a bound."""
     return b"%d" % number
 
 
 def decode_number(key: str, value: bytes) -> int:
-    """The number; raises MetaError when it is none."""
+    """The number; raises MetaError when the value is not one."""
     try:
         return int(value)
     except ValueError as error:
-        raise MetaError(f"{key}: stored value is no number: {value[:40]!r}") from error
+        raise MetaError(f"{key}: stored value is not a number: {value[:40]!r}") from error
 
 
 def encode_pchannel(meta: PChannelMeta) -> bytes:
@@ -83,7 +82,7 @@ def encode_pchannel(meta: PChannelMeta) -> bytes:
 
 
 def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
-    """The pchannel; raises MetaError for what this version cannot read."""
+    """The pchannel; raises MetaError for a record this version cannot read."""
     fields = _decode(key, value)
     try:
         node = fields["node"]
@@ -115,7 +114,7 @@ def encode_collection(collection: Collection) -> bytes:
 
 
 def decode_collection(key: str, value: bytes) -> Collection:
-    """The collection; raises MetaError for what this version cannot read."""
+    """The collection; raises MetaError for a record this version cannot read."""
     fields = _decode(key, value)
     try:
         return Collection(
@@ -154,7 +153,7 @@ def encode_cluster(cluster: Cluster) -> bytes:
 
 
 def decode_cluster(key: str, value: bytes) -> Cluster:
-    """The cluster; raises MetaError for what this version cannot read."""
+    """The cluster; raises MetaError for a record this version cannot read."""
     fields = _decode(key, value)
     try:
         return Cluster(
@@ -167,12 +166,13 @@ def decode_cluster(key: str, value: bytes) -> Cluster:
 
 
 def node_key(node: NodeId) -> str:
-    """Where the record of a node is, as long as it has a lease."""
+    """The key of a node's record, which exists while the node has a lease."""
     return f"{NODE_PREFIX}{node}"
 
 
 def encode_member(member: NodeMember) -> bytes:
-    """The record of one node; how long its lease lasts is a matter of the coordinator's clock."""
+    """The record of one node, without the end of its lease: that is a time of the coordinator's
+    monotonic clock, which means nothing to a later process."""
     return _encode(
         {
             "node": member.node,
@@ -185,7 +185,7 @@ def encode_member(member: NodeMember) -> bytes:
 
 
 def decode_member(key: str, value: bytes) -> NodeMember:
-    """The node, with a lease that is over; raises MetaError for what this version cannot read."""
+    """The node, with an expired lease; raises MetaError for a record this version cannot read."""
     fields = _decode(key, value)
     try:
         return NodeMember(

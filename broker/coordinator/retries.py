@@ -1,7 +1,4 @@
-"""What an actor of the coordinator does about failures: waits longer after each, and tells of them.
-
-Owns how many there were in a row. It plans nothing by itself.
-"""
+"""Counts failures in a row, logs them, and says how long to pause before the next attempt."""
 
 import random
 from typing import Any
@@ -11,15 +8,15 @@ import structlog
 from actors import Backoff
 
 WARN_AFTER = 10
-"""From here on a failure in a row is worth a warning: doubled from 10 ms, some seconds."""
+"""From this many failures in a row on, each is a warning: about 5 s with pauses from 10 ms."""
 
 log = structlog.get_logger(__name__)
 
 
 class Retries:
-    """Of one incarnation. `failures` in a row, and the newest `error`, which is kept beyond them.
+    """The failures in a row of one actor incarnation.
 
-    `what` and `named` are what the log calls it.
+    `error`: the newest, kept after a success. `what`: the log event, with `named` as its fields.
     """
 
     def __init__(
@@ -33,16 +30,16 @@ class Retries:
         self.error = ""
 
     def failed(self, error: str) -> None:
-        """Once more, in a row."""
+        """Count a failure and log it."""
         self.failures += 1
         self.error = error
         tell = log.warning if self.failures >= self._warn_after else log.debug
         tell(self._what, **self._named, attempt=self.failures, error=error)
 
     def succeeded(self) -> None:
-        """It came further: the next failure is a first one again."""
+        """Count from 0 again."""
         self.failures = 0
 
     def pause_s(self, chance: random.Random) -> float:
-        """Until the next try; none before the first failure."""
+        """Pause before the next attempt, with jitter; 0 before the first failure."""
         return self._backoff.delay_s(self.failures, chance.random())

@@ -1,7 +1,6 @@
-"""The coordinator's subtree, built from what it needs.
+"""The supervision tree of the coordinator.
 
-Owns the order of starts: who asks comes after whom it asks, and restarts with it (rest_for_one).
-Never opens the store or a node.
+The strategy is rest_for_one: an actor stands after those it depends on, and restarts with them.
 """
 
 from collections.abc import Sequence
@@ -46,8 +45,7 @@ CONSUMPTION = "consumption"
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """What the coordinator stands on. `connect`: how to get to nodes that register, None when
-    `nodes` are all there ever are."""
+    """Dependencies. `connect`: makes the proxy of a node that registers; None: `nodes` is fixed."""
 
     store: MetaStore
     nodes: LiveNodes
@@ -60,16 +58,17 @@ class CoordinatorParts:
     timing: ReconcilerTiming = field(default_factory=ReconcilerTiming)
     pause_consumption: bool = False
     broadcast: BroadcastParts | None = None
-    """None: this coordinator takes no broadcasts."""
+    """None: broadcasts are not served."""
     commits: CommitsParts | None = None
-    """None: it commits no batches."""
+    """None: batch commits are not served."""
 
 
 def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpec:
-    """The subtree `coordinator`, to be put under the supervisor at `parent_path`.
+    """The subtree `coordinator`, for the supervisor at `parent_path`.
 
-    Every actor is patient: while the store refuses (a full disk) they wait for it, and the
-    process goes on. Call `founding.found_cluster` before, for a clear refusal at the start.
+    Every actor is patient: while the store fails (a full disk) it is restarted again and again, and
+    the process continues. Call `founding.found_cluster` before: it refuses a wrong configuration
+    with an error that a person can read.
     """
     path = f"{parent_path}/{COORDINATOR}"
     return SupervisorSpec(
@@ -106,7 +105,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
 
 
 def _cut_lock(parts: CoordinatorParts) -> ChildSpec:
-    """Before all who enter it: when it restarts, they tell it anew what is under way."""
+    """Before the parties: when it restarts they do too, and report what is inside the lock."""
     parties = (*((BROADCASTS,) if parts.broadcast else ()), *((COMMITS,) if parts.commits else ()))
     mailbox = MailboxSpec(bound=16_384, batch_max=1024)
     return ChildSpec(CUT_LOCK, lambda: CutLock(parties), mailbox)
@@ -137,7 +136,7 @@ def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:
 
 
 def _registrar(parts: CoordinatorParts, assigner_path: str) -> tuple[ChildSpec, ...]:
-    """The last one: when it restarts, nothing else has to."""
+    """Last in the tree: its restart restarts nothing else."""
     connect = parts.connect
     if connect is None:
         return ()

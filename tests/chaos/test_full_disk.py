@@ -33,7 +33,7 @@ FULL_S = 4.0
 
 REFUSALS = (
     ("ON_SHUTDOWN: storage refused", "No space left"),
-    ("INNER: no time ticks to be had", "database or disk is full"),
+    ("INNER: no time ticks available", "database or disk is full"),
 )
 """By the log, or, where a slow machine lets the ticks run out first, by the metadata beside it."""
 

@@ -1,1 +1,1 @@
-"""Who owns each pchannel: the assignment table, the balancer, one ChannelReconciler a channel."""
+"""Who owns each pchannel: the assignment table, a reconciler for each pchannel, the balancer."""

@@ -1,7 +1,6 @@
-"""Publishes who serves what: the table that every client follows.
+"""Publishes the assignment table that every client follows, and chooses nodes for channels.
 
-Owns the table's version, the choice of nodes, and those who wait for a newer table. Never talks to
-a node: each row is kept by a ChannelReconciler of its own.
+It never calls a node: each row is kept by a ChannelReconciler.
 """
 
 from collections import deque
@@ -46,14 +45,14 @@ from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaError, MetaStore
 
 WATCH_S = 1.0
-"""How long one NextAssignment waits before it is answered None, and the edge may look round."""
+"""After this a NextAssignment is answered None, so that the edge can check its client."""
 
 NO_GRACE = StartupGrace()
 WATCH_CHECK_S = 0.25
 ROUNDING_S = 0.01
-"""A timer is not to ring a moment before the time it is set for."""
+"""Added to a timer, so that rounding does not make it fire early."""
 WATCHES_MAX = 4096
-"""One for each client stream; beyond, they are refused rather than kept."""
+"""One for each client stream; more are refused, not queued."""
 
 
 ToReconciler = ChannelEvent | NodesChanged | AccessChanged | Move
@@ -61,7 +60,7 @@ ToReconciler = ChannelEvent | NodesChanged | AccessChanged | Move
 
 @dataclass(frozen=True, slots=True)
 class AssignmentWatch:
-    """Somebody who waits for a table newer than the one published when it asked."""
+    """A request for a table newer than the current one."""
 
     envelope: Envelope[AssignerMessage]
     until_s: float
@@ -70,9 +69,8 @@ class AssignmentWatch:
 class Assigner(Actor[AssignerMessage]):
     """The assignment table, versioned by coordinator incarnation and change.
 
-    Only channels that a ChannelReconciler has confirmed are listed, so after a restart the table
-    fills up again under a larger incarnation. All changes that wait in the mailbox make one new
-    version.
+    Only channels that a reconciler has confirmed are listed, so after a restart the table fills up
+    again under a larger incarnation. All changes in one batch of messages make one new version.
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class Assigner(Actor[AssignerMessage]):
         context.every(WATCH_CHECK_S, ExpireWatches())
 
     async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
-        """Changes of rows first: one version never stands for two tables."""
+        """Apply changes first: one version must never stand for two tables."""
         for envelope in batch:
             if isinstance(envelope.message, ChannelChanged):
                 self._change(envelope.message.meta)
@@ -152,7 +150,7 @@ class Assigner(Actor[AssignerMessage]):
                 assert_never(message)
 
     def _handle_change(self, change: NodesChanged | MoveChannel | LayoutMeasured) -> None:
-        """What is about more than one channel, or decided by others."""
+        """Events about several channels, and decisions of the balancer."""
         match change:
             case NodesChanged() as news:
                 for name in self._table:
@@ -171,11 +169,12 @@ class Assigner(Actor[AssignerMessage]):
         self._table[meta.name] = meta
         self._remember_home(meta)
         if meta.state is PChannelState.ASSIGNED and not self._gathered:
-            self._gathered = True  # the cluster runs, and only its coordinator is new
+            # A node serves already: the cluster runs, and only its coordinator restarted.
+            self._gathered = True
             self._context.self.tell(NodesChanged())
 
     async def _raise_streaming(self, wanted: int, envelope: Envelope[AssignerMessage]) -> None:
-        """Durable first; then each channel is given to its owner anew, where that changes it."""
+        """Store the version first; then have channels whose access changes assigned anew."""
         try:
             version = await raise_streaming_version(self._store, wanted)
         except Refused as error:
@@ -200,11 +199,11 @@ class Assigner(Actor[AssignerMessage]):
             until_s = self._context.clock.monotonic_s() + WATCH_S
             self._watches.append(AssignmentWatch(envelope, until_s))
         else:
-            cause = f"more than {WATCHES_MAX} clients follow the assignment table"
+            cause = f"{WATCHES_MAX} clients follow the assignment table already; try again later"
             envelope.fail(Refused(StreamingCode.INNER, cause))
 
     def _answer_watches(self) -> None:
-        """Everybody waits for something newer than an older version: all are answered."""
+        """Every watch waits for a version above an older one, so all are answered."""
         assignment = self._assignment()
         while self._watches:
             self._watches.popleft().envelope.reply(assignment)
@@ -218,10 +217,10 @@ class Assigner(Actor[AssignerMessage]):
         try:
             self._context.tree.find(self._balancer_path).tell(news)
         except ActorError:
-            pass  # it begins with a look at everything
+            pass  # after its restart it looks at all nodes anyway
 
     def _forward(self, name: PChannelName, event: ToReconciler) -> None:
-        """To the row it is about. A row that is just being restarted reads the record anyhow."""
+        """Send to the channel's reconciler; one that is restarting reads its record anyway."""
         reconciler = self._reconcilers.get(name)
         if reconciler is None:
             return
@@ -231,7 +230,7 @@ class Assigner(Actor[AssignerMessage]):
             pass
 
     def _choose(self, name: PChannelName, envelope: Envelope[AssignerMessage]) -> None:
-        """The node where it costs least, counting what was chosen but is not served yet."""
+        """The node with the lowest cost, counting channels chosen but not served yet."""
         chosen = None
         if not self._is_gathering():
             chosen = best_node(name, self._layout(), self._nodes.accepting(), self._rules)
@@ -240,7 +239,7 @@ class Assigner(Actor[AssignerMessage]):
         envelope.reply(chosen)
 
     def _layout(self) -> list[PlacedChannel]:
-        """Where the channels are or are about to be, with what they carried at the last look."""
+        """The current or intended node of each channel, with its load at the last measurement."""
         return [
             replace(self._carried.get(name, PlacedChannel(name, home)), node=home)
             for name, home in self._homes.items()

@@ -1,4 +1,4 @@
-"""How a node's own news connect the assigner. Owns nothing; never waits, never raises."""
+"""Notifies the assigner of channels that this process's node opens and closes; never blocks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +10,9 @@ from broker.model.ids import NodeId, PChannelName, Term
 
 
 class AssignerNotifier:
-    """ChannelObserver (`broker/ports/nodes.py`) that tells the assigner, if it is there.
+    """ChannelObserver (`broker/ports/nodes.py`) that notifies the assigner, if it is running.
 
-    What is lost while it restarts is found again in the record and at the node.
+    A notification that is lost while it restarts is recovered from the record and from the node.
     """
 
     def __init__(self, find: Callable[[str], Ref[Any]], assigner_path: str) -> None:

@@ -1,7 +1,6 @@
-"""Looks over the layout from time to time, and has channels moved that are better off elsewhere.
+"""Moves pchannels between nodes for balance, in rounds.
 
-Owns the rules and when a round takes place; which move is good is decided in the core. Never talks
-to a node but to ask how far its channels are, and moves nothing itself.
+The rules are in `broker/core/cluster/balance.py`; the moves are made by the reconcilers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,11 +44,11 @@ from broker.ports.nodes import NodeControl
 ASK_S = 5.0
 LOOK_S = 2.0
 AT_ONCE = 1024
-"""Channels times nodes that are looked over within milliseconds; more of them on a thread."""
+"""Channels times nodes up to which a round takes milliseconds; larger ones run on a thread."""
 SETTLE_S = 1.0
-"""After a change of nodes: several often come at once, and lost channels come first."""
+"""Pause after a change of nodes: changes come in groups, and lost channels go first."""
 LAGGING_S = 5.0
-"""When channels would move if their next owner had less to read back: a snapshot mends that."""
+"""Next round when a channel could move but for its lag: a recovery snapshot reduces it."""
 FAILED_FIRST_S = 0.01
 FAILED_S_MAX = 5.0
 
@@ -57,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 
 class Balancer(Actor[BalancerMessage]):
-    """See the module. A round that moved something is followed by another, until none does."""
+    """See the module. A round that moved channels is followed by another, until none does."""
 
     _context: Context[BalancerMessage]
 
@@ -105,7 +104,7 @@ class Balancer(Actor[BalancerMessage]):
         }
 
     def _update(self, update: UpdatePolicy) -> None:
-        """A node that is not there cannot be frozen; a frozen one that goes is forgotten."""
+        """Unknown nodes cannot be frozen; a frozen node that leaves is forgotten."""
         if update.allow_rebalance is not None:
             self._rules = replace(self._rules, allow_rebalance=update.allow_rebalance)
         self._nodes.freeze(update.freeze, update.defreeze)
@@ -119,7 +118,7 @@ class Balancer(Actor[BalancerMessage]):
             moves, pause_s = await self._moves_now()
         except (ActorError, Refused) as error:
             self._failures += 1
-            log.info("no balance this time", error=str(error))
+            log.info("balance round failed", error=str(error))
             self._plan(min(FAILED_FIRST_S * 2.0 ** min(self._failures, 20), FAILED_S_MAX))
             return
         self._failures = 0
@@ -130,9 +129,9 @@ class Balancer(Actor[BalancerMessage]):
         self._plan(pause_s)
 
     async def _moves_now(self) -> tuple[tuple[ChannelMove, ...], float]:
-        """What to move, and when to look again.
+        """The moves of this round, and the pause before the next.
 
-        Nothing while a channel has no owner: that comes first, and changes the layout.
+        No moves while a channel has no owner: its assignment comes first and changes the layout.
         """
         known = await self._assigner.ask(ListPChannels(), deadline_s=ASK_S)
         catalog: Ref[CatalogMessage] = self._context.tree.find(self._catalog_path)
@@ -158,7 +157,7 @@ class Balancer(Actor[BalancerMessage]):
         known: Sequence[PChannelMeta],
         vchannels: Sequence[tuple[PChannelName, CollectionId]],
     ) -> tuple[tuple[PlacedChannel, ...], tuple[PlacedChannel, ...]]:
-        """With all movable that have rested; and with those that do not lag, either."""
+        """The layout twice: movable without regard to lag, and movable now."""
         now_ms = self._context.clock.wall_ms()
         ticks = await self._ticks()
         served = {it.name: it for it in known if it.state is PChannelState.ASSIGNED}
@@ -177,7 +176,7 @@ class Balancer(Actor[BalancerMessage]):
         return layout_of(owners, vchannels, rested), layout_of(owners, vchannels, free)
 
     async def _ticks(self) -> Mapping[PChannelName, tuple[TimeTick, TimeTick]]:
-        """A channel of a node that does not answer is not movable."""
+        """Ticks of each channel; one of a node that does not answer is missing: not movable."""
         found: list[ChannelTicks] = []
 
         async def look(node: NodeControl) -> None:

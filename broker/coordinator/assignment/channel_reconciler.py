@@ -1,10 +1,10 @@
-"""Keeps one pchannel on a node: the actor behind one row of the assignment table.
+"""Keeps one pchannel served by a node: the actor behind one row of the assignment table.
 
-The row's transitions are rules of `broker/core/cluster/assignment.py`; each one is durable before
-it is acted on. The assigner, which sees all rows, decides which node.
+The transitions are rules of `broker/core/cluster/assignment.py`; each one is durable before it is
+acted on. The assigner, which sees all rows, chooses the node.
 
-Why a former owner is waited for as long as it has a lease: the log fences what it writes, but ticks
-that it announces are written nowhere. One without a lease has stopped by itself, and is not asked.
+Why an earlier owner with a lease is waited for: the log fences its writes, but the ticks that it
+announces as closed are not written anywhere. One without a lease has stopped by its own clock.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,10 +42,10 @@ from broker.ports.meta import Conflict, MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
 WARN_AFTER = 4
-"""The first happens at every healthy start, because the node comes up after its coordinator."""
+"""The first failure happens at every healthy start: the node comes up after its coordinator."""
 
-LET_GO = (StreamingCode.IGNORED_OPERATION, StreamingCode.UNMATCHED_CHANNEL_TERM)
-"""What a node answers that has let go already, or serves a newer term."""
+NOT_HELD = (StreamingCode.IGNORED_OPERATION, StreamingCode.UNMATCHED_CHANNEL_TERM)
+"""Answers of a node that does not hold the channel, or holds a newer term."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -53,14 +53,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerTiming:
-    """How patient the coordinator is with a node.
+    """Deadlines and pauses.
 
-    `assign_deadline_s` bounds opening a log, recovery of a large one included: cut short, it would
-    begin anew at the next term and never end. `remove_deadline_s` bounds
-    closing one, open transactions included, `ask_deadline_s` the other calls. A failed
-    attempt is repeated after `retry_first_s`, doubling to `retry_max_s`. A node that closed a
-    channel has `reopen_grace_s` to open it again by itself; one that is gone has
-    `node_lost_grace_s` to come back before its channels are given to others.
+    `assign_deadline_s` bounds the opening of a log with its recovery: a short one would cancel the
+    recovery of a large log, at each new term again, for ever. `remove_deadline_s` bounds closing,
+    open transactions included; `ask_deadline_s` the other calls. A failed attempt is repeated after
+    `retry_first_s`, doubling to `retry_max_s`. A node that closed a channel has `reopen_grace_s` to
+    open it again; the channels of a node that is gone wait `node_lost_grace_s` for it.
     """
 
     assign_deadline_s: float = 300.0
@@ -74,7 +73,7 @@ class ReconcilerTiming:
 
 
 class ChannelReconciler(Actor[ReconcilerMessage]):
-    """One pchannel, brought to a node and back to one whenever it is lost."""
+    """Keeps one pchannel assigned, and assigns it again whenever it is lost."""
 
     def __init__(
         self,
@@ -93,10 +92,10 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         backoff = Backoff(timing.retry_first_s, timing.retry_max_s)
         self._retries = Retries(backoff, "not served yet", warn_after=WARN_AFTER, channel=name)
         self._confirmed: Term | None = None
-        self._host: NodeControl | None = None
+        self._confirmed_node: NodeControl | None = None
         self._published: PChannelMeta | None = None
-        self._settling: Timer | None = None
-        self._vanished_s: float | None = None
+        self._planned: Timer | None = None
+        self._owner_gone_s: float | None = None
         self._writable = False
 
     async def started(self, context: Context[ReconcilerMessage]) -> None:
@@ -111,7 +110,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             try:
                 await self._handle(envelope.message)
             except Conflict:
-                self._plan(self._timing.reopen_grace_s)  # the node has taken a term: let it
+                # The node has taken a term itself: give it time to serve.
+                self._plan(self._timing.reopen_grace_s)
                 self._check_owner()
             except (Refused, MetaError, ActorError) as error:
                 self._failed(error)
@@ -128,10 +128,10 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
     async def _handle(self, message: ReconcilerMessage) -> None:
         match message:
             case EnsureServed():
-                self._settling = None
-                await self._settle()
+                self._planned = None
+                await self._ensure_served()
             case Reconcile():
-                self._note(await self._records.read(self._name))
+                self._publish_confirmed(await self._records.read(self._name))
                 self._follow_up(0.0)
                 await self._update_access()
             case AccessChanged():
@@ -150,10 +150,10 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
                 assert_never(message)
 
     def _check_owner(self) -> None:
-        """After a change of nodes: at once when the channel's own is gone, or is going."""
+        """Act at once when the owner is gone or stopping."""
         known = self._published
         if known is None or not self._is_served(known):
-            if known is not None and self._nodes.find(known.node) is not self._host:
+            if known is not None and self._nodes.find(known.node) is not self._confirmed_node:
                 self._publish(lost(known, known.term))
             self._retries.succeeded()
             self._plan_anew(0.0)
@@ -161,7 +161,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             self._context.self.tell(Move())
 
     async def _move(self, node: NodeId | None) -> None:
-        """Nothing happens when the channel is not served, which is mended first, or is well off."""
+        """Move a served channel; one that is not served is repaired first."""
         before = await self._records.read(self._name)
         if not self._is_served(before.meta):
             return
@@ -170,24 +170,24 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             await self._assign(before, node, balanced=node is not None)
 
     async def _update_access(self) -> None:
-        """A channel that is served for less than it should be is given to the same node anew."""
+        """Assign the channel to its owner anew when its access mode has changed."""
         before = await self._records.read(self._name)
         access = await self._access()
         if self._is_served(before.meta) and before.meta.access is not access:
             await self._assign(before, before.meta.node)
 
     async def _access(self) -> AccessMode:
-        """What the channel is to be served for; appends, once they are allowed, stay so."""
+        """The access mode of the channel; once read-write, always."""
         if not self._writable:
             version = await streaming_version(self._store)
             self._writable = access_at(version) is AccessMode.READ_WRITE
         return AccessMode.READ_WRITE if self._writable else AccessMode.READ_ONLY
 
-    async def _settle(self) -> None:
-        """One attempt to have the channel served; a failure is raised and tried again later."""
+    async def _ensure_served(self) -> None:
+        """One attempt to have the channel served; a failure is raised and retried later."""
         before = await self._records.read(self._name)
         if self._is_served(before.meta):
-            self._note(before)
+            self._publish_confirmed(before)
         elif (held_by := await self._holder(before.meta)) is not None:
             await self._opened(held_by, before.meta.term)
             await self._update_access()
@@ -197,18 +197,18 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             await self._assign(before)
 
     def _grace_left_s(self, meta: PChannelMeta) -> float:
-        """How long the owner that vanished may still come back."""
+        """How long an owner that vanished may still come back."""
         if meta.node is None or self._nodes.find(meta.node) is not None:
-            self._vanished_s = None
+            self._owner_gone_s = None
             return 0.0
         now_s = self._context.clock.monotonic_s()
-        self._vanished_s = now_s if self._vanished_s is None else self._vanished_s
-        return self._vanished_s + self._timing.node_lost_grace_s - now_s
+        self._owner_gone_s = now_s if self._owner_gone_s is None else self._owner_gone_s
+        return self._owner_gone_s + self._timing.node_lost_grace_s - now_s
 
     async def _assign(
         self, before: RecordedChannel, chosen: NodeId | None = None, *, balanced: bool = False
     ) -> None:
-        """Give the channel to a node at the next term; the record comes first, then the calls."""
+        """Assign at the next term: record it, close earlier owners, then open the new one."""
         if chosen is None:
             choose = ChooseNode(self._name)
             chosen = await self._assigner.ask(choose, deadline_s=self._timing.ask_deadline_s)
@@ -222,13 +222,16 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
         doubtful = self._retries.failures or not self._nodes.is_confirmed(chosen)
-        if doubtful:  # burn no term on a dead node
+        if doubtful:
+            # A term given to a dead node costs a fence and a record: ask first.
             await self._within(self._timing.ask_deadline_s, node.status)
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
         if balanced:
             meta = replace(meta, moved_ms=self._context.clock.wall_ms())
+        # Before any call: from here on a restarted coordinator knows that this node may own it.
         recorded = await self._records.save(before, meta)
-        self._note(recorded)
+        self._publish_confirmed(recorded)
+        # Before the new owner opens: two owners could announce contradicting closed ticks.
         for owner in meta.histories:
             await self._remove(owner)
         log.debug("owner recorded", node=chosen)
@@ -240,23 +243,23 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
     async def _opened(
         self, node: NodeId, term: Term, before: RecordedChannel | None = None
     ) -> None:
-        """The node says that it serves this term; believed when that is what was agreed on."""
+        """The node serves this term; ignored unless it is the recorded owner and term."""
         now_ms = self._context.clock.wall_ms()
         recorded = await self._records.change(
             self._name, lambda meta: served(meta, node, term, now_ms), before
         )
         meta = recorded.meta
         if (meta.state, meta.node, meta.term) == (PChannelState.ASSIGNED, node, term):
-            self._confirmed, self._host = term, self._nodes.find(node)
+            self._confirmed, self._confirmed_node = term, self._nodes.find(node)
             self._retries.succeeded()
             log.debug("owner confirmed", node=node)
-        self._note(recorded)
+        self._publish_confirmed(recorded)
         self._follow_up(self._timing.reopen_grace_s)
 
     async def _closed(self, node: NodeId, term: Term) -> None:
-        """The node has stopped serving; a word from a former owner, or a late one, does nothing."""
-        self._doubt(term)
-        self._note(
+        """The node stopped serving; ignored for an earlier owner or term."""
+        self._unconfirm(term)
+        self._publish_confirmed(
             await self._records.change(
                 self._name, lambda meta: lost(meta, term) if meta.node == node else meta
             )
@@ -264,15 +267,15 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         self._follow_up(self._timing.reopen_grace_s)
 
     async def _reported(self, term: Term) -> None:
-        """A client found nobody at this term. The first to say so brings about a new owner."""
-        self._doubt(term)
+        """A client found nobody serving at this term; the first report makes a new assignment."""
+        self._unconfirm(term)
         before = await self._records.read(self._name)
         after = await self._records.save(before, lost(before.meta, term))
-        self._note(after)
+        self._publish_confirmed(after)
         self._follow_up(0.0 if after is not before else self._timing.reopen_grace_s)
 
     async def _holder(self, meta: PChannelMeta) -> NodeId | None:
-        """The recorded owner, when it serves the recorded term though nobody has told us."""
+        """The recorded owner, if it serves the recorded term already."""
         node = self._nodes.find(meta.node)
         if node is None or meta.state is PChannelState.UNAVAILABLE:
             return None
@@ -281,7 +284,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         return node.node_id if held else None
 
     async def _remove(self, owner: Owner) -> None:
-        """Raises Refused when it may still serve: it has a lease, and does not let go."""
+        """Close it at an earlier owner. Refused when that one has a lease and may still serve."""
         node = self._nodes.find(owner.node)
         if node is None:
             return
@@ -290,7 +293,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
                 self._timing.remove_deadline_s, lambda: node.remove(self._name, owner.term)
             )
         except Refused as error:
-            if error.refusal.code not in LET_GO and self._nodes.find(owner.node) is node:
+            if error.refusal.code not in NOT_HELD and self._nodes.find(owner.node) is node:
                 raise
 
     async def _within(self, limit_s: float, call: Callable[[], Awaitable[T]]) -> T:
@@ -298,21 +301,24 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             return await call()
         raise Refused(StreamingCode.INNER, f"{self._name}: no answer from the node in {limit_s} s")
 
-    def _doubt(self, term: Term) -> None:
-        """Ask the node before believing in this term again, should the store fail us now."""
+    def _unconfirm(self, term: Term) -> None:
+        """Confirm this term with the node again, even when the next write fails."""
         if self._confirmed == term:
             self._confirmed = None
 
     def _is_served(self, meta: PChannelMeta) -> bool:
-        """By the node that said so: one that came back since then knows nothing of it."""
+        """Served by the node session that confirmed it: one that came back lost its channels."""
         confirmed = meta.state is PChannelState.ASSIGNED and meta.term == self._confirmed
-        return confirmed and self._host is not None and self._nodes.find(meta.node) is self._host
+        return (
+            confirmed
+            and self._confirmed_node is not None
+            and self._nodes.find(meta.node) is self._confirmed_node
+        )
 
-    def _note(self, recorded: RecordedChannel) -> None:
-        """Tell the assigner when the record is not what it was told last.
+    def _publish_confirmed(self, recorded: RecordedChannel) -> None:
+        """Publish the record if it changed.
 
-        A record that says ASSIGNED, left by a coordinator before us, is kept back until the node
-        has said the same.
+        A record ASSIGNED left by an earlier coordinator is held back until the node confirms it.
         """
         meta = recorded.meta
         if meta.state is PChannelState.ASSIGNED and not self._is_served(meta):
@@ -325,22 +331,22 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             self._published = meta
 
     def _follow_up(self, delay_s: float) -> None:
-        """Plan an attempt when none is planned, or none when the channel is served."""
+        """Plan an attempt if none is planned; cancel it when the channel is served."""
         if self._published is None or not self._is_served(self._published):
             self._plan(delay_s)
-        elif self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+        elif self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
 
     def _plan_anew(self, delay_s: float) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+        if self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
         self._plan(delay_s)
 
     def _plan(self, delay_s: float) -> None:
-        if self._settling is None:
-            self._settling = self._context.after(delay_s, EnsureServed())
+        if self._planned is None:
+            self._planned = self._context.after(delay_s, EnsureServed())
 
     def _failed(self, error: Exception) -> None:
         self._retries.failed(str(error))

@@ -1,7 +1,6 @@
-"""The record of each pchannel in the store: read, and changed by compare-and-set.
+"""The record of each pchannel in the metadata store, changed by compare-and-set.
 
-Owns nothing in memory: every answer is what the store says now, so a node that takes a term in
-another process and the coordinator never work from different truths.
+Nothing is cached: a node that takes a term in another process writes the same record.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ ATTEMPTS_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class RecordedChannel:
-    """A pchannel's record and the store revision it was read at, 0 when it was absent."""
+    """A pchannel's record and its revision; 0 when it has none."""
 
     meta: PChannelMeta
     revision: int
@@ -32,7 +31,7 @@ class ChannelRecords:
         self._store = store
 
     async def read(self, name: PChannelName) -> RecordedChannel:
-        """What is recorded now; a pchannel without a record was never assigned."""
+        """The current record; a pchannel without one was never assigned."""
         key = pchannel_key(name)
         entry = await self._store.get(key)
         if entry is None:
@@ -40,7 +39,7 @@ class ChannelRecords:
         return RecordedChannel(decode_pchannel(key, entry.value), entry.revision)
 
     async def save(self, before: RecordedChannel, meta: PChannelMeta) -> RecordedChannel:
-        """Replace exactly `before`; raises Conflict when the record is another by now."""
+        """Replace exactly `before`; raises Conflict when the record has changed."""
         if meta is before.meta:
             return before
         key = pchannel_key(meta.name)
@@ -55,9 +54,9 @@ class ChannelRecords:
         transition: Callable[[PChannelMeta], PChannelMeta],
         known: RecordedChannel | None = None,
     ) -> RecordedChannel:
-        """Apply a transition to whatever is recorded; when it raises, nothing is saved.
+        """Apply a transition to the current record; when it raises, nothing is saved.
 
-        `known`: what the caller believes to be recorded, tried first.
+        `known`: what the caller read last, tried first to save a read.
         """
         believed = known
 

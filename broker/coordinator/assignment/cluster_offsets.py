@@ -1,7 +1,6 @@
-"""What every channel of the cluster holds, asked of all nodes at once.
+"""The offsets of every channel of the cluster, asked of all nodes at once.
 
-Owns the joining of their answers. A node that does not answer soon is left out, as its channels are
-while they move.
+A node that does not answer in time is left out, as its channels are while they move.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +17,14 @@ ANSWER_S = 1.0
 
 
 class ClusterOffsets:
-    """A `ClosedTicks` (`broker/ports/closed_ticks.py`) over nodes near and far."""
+    """ClosedTicks (`broker/ports/closed_ticks.py`) over nodes in any process."""
 
     def __init__(self, nodes: LiveNodes, pchannels: Sequence[PChannelName]) -> None:
         self._nodes = nodes
         self._pchannels = tuple(pchannels)
 
     async def describe(self) -> Mapping[PChannelName, ChannelOffsets]:
-        """Of two nodes that say they serve a channel, the one with the newer term is right."""
+        """The offsets of each channel; of two nodes that claim one, the newer term counts."""
         found: dict[PChannelName, ChannelOffsets] = {}
 
         async def ask(node: NodeControl) -> None:

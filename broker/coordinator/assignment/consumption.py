@@ -1,7 +1,6 @@
-"""Whether consumption is paused in the cluster: recorded, and told to every node.
+"""Pauses and resumes consumption in the whole cluster: one record, and a call to every node.
 
-Owns that record. Nodes that join later, or did not hear of it, learn it with their lease; so an
-operator says it once. Never talks to a consumer.
+Nodes that join later, or were not reached, learn it with their lease.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +23,13 @@ log = structlog.get_logger(__name__)
 
 
 async def consumption_paused(store: MetaStore) -> bool:
-    """What was said last, over restarts. MetaError."""
+    """The recorded state. MetaError."""
     entry = await store.get(PAUSE_KEY)
     return entry is not None and decode_number(PAUSE_KEY, entry.value) != 0
 
 
 class Consumption(Actor[ConsumptionMessage]):
-    """See the module. `from_start`: begin paused, whatever was recorded."""
+    """See the module. `from_start`: begin paused, whatever is recorded."""
 
     def __init__(self, store: MetaStore, nodes: LiveNodes, *, from_start: bool) -> None:
         self._store = store
@@ -38,13 +37,13 @@ class Consumption(Actor[ConsumptionMessage]):
         self._from_start = from_start
 
     async def started(self, context: Context[ConsumptionMessage]) -> None:
-        """What was said in this life of the process holds for a restarted incarnation, too."""
+        """A restarted incarnation keeps the state of this process."""
         if self._nodes.consumption_paused is None:
             recorded = await consumption_paused(self._store)
             self._nodes.consumption_paused = recorded or self._from_start
 
     async def receive(self, batch: Sequence[Envelope[ConsumptionMessage]]) -> None:
-        """Durable first; then the nodes. One that does not answer learns it with its lease."""
+        """Store it, then notify the nodes; one that is not reached learns it with its lease."""
         for envelope in batch:
             paused = envelope.message.paused
             try:
@@ -65,7 +64,11 @@ class Consumption(Actor[ConsumptionMessage]):
             try:
                 await node.pause_consumption(paused=paused)
             except Refused as error:
-                log.info("a node hears of it later", node=node.node_id, error=str(error))
+                log.info(
+                    "node not notified; its lease will tell",
+                    node=node.node_id,
+                    error=str(error),
+                )
 
         with anyio.move_on_after(TELL_S):
             async with anyio.create_task_group() as telling:

@@ -1,7 +1,6 @@
-"""What a cluster is made of, decided at its first start and fixed in the store.
+"""The cluster record: made at the first start, checked at each later one.
 
-Owns the cluster record: the names of the pchannels, which can only become more, and the control
-channel's host, which never changes. Never starts anything.
+The names of the pchannels may be added to; the host of the control channel never changes.
 """
 
 import secrets
@@ -29,12 +28,11 @@ async def found_cluster(
     pchannels: tuple[PChannelName, ...],
     streaming_version: int = STREAMING_VERSION,
 ) -> Cluster:
-    """The cluster over this store, made or grown to `pchannels` when need be; idempotent.
+    """The cluster of this store, founded or grown to `pchannels` as needed; idempotent.
 
-    `streaming_version` is what a new one begins with; one that is there keeps what it has.
-
-    Raises Refused(INVALID_ARGUMENT), with a sentence for the person who starts the broker, when
-    the store belongs to a cluster of another name or with more pchannels; MetaError.
+    `streaming_version`: the one of a new cluster; an existing one keeps its own. Raises
+    Refused(INVALID_ARGUMENT), with a text for the person who starts the broker, when the store
+    belongs to a cluster of another name or with more pchannels; MetaError.
     """
 
     async def attempt() -> Cluster:
@@ -60,13 +58,13 @@ async def found_cluster(
 
 
 async def known_cluster(store: MetaStore) -> Cluster | None:
-    """The cluster over this store, if somebody has founded one. MetaError."""
+    """The cluster of this store; None before it is founded. MetaError."""
     entry = await store.get(CLUSTER_KEY)
     return None if entry is None else decode_cluster(CLUSTER_KEY, entry.value)
 
 
 async def next_incarnation(store: MetaStore) -> int:
-    """A number above that of every coordinator before, durable when this returns. MetaError."""
+    """A number above that of every earlier coordinator, durable on return. MetaError."""
     return (await count_up(store, INCARNATION_KEY)).number
 
 

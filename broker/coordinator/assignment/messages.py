@@ -17,7 +17,7 @@ from broker.model.ids import NodeId, PChannelName, Term
 
 @dataclass(frozen=True, slots=True)
 class NextAssignment(Request[Assignment | None]):
-    """The table, as soon as it is newer than `after`; None when it is not after about a second.
+    """The table, as soon as it is newer than `after`; None after about a second without one.
 
     Without `after`: at once. Ask with a deadline of at least 5 s.
     """
@@ -32,7 +32,7 @@ class ListPChannels(Request[tuple[PChannelMeta, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ChannelReported:
-    """A client found the channel dead at this term; told, never asked. Stale reports do nothing."""
+    """A client found the channel dead at this term. No answer; a stale report has no effect."""
 
     name: PChannelName
     term: Term
@@ -40,7 +40,7 @@ class ChannelReported:
 
 @dataclass(frozen=True, slots=True)
 class NodeOpenedChannel:
-    """A node says that it serves the channel at this term."""
+    """A node serves the channel at this term."""
 
     node: NodeId
     name: PChannelName
@@ -49,7 +49,7 @@ class NodeOpenedChannel:
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """A node says that it no longer serves the channel at this term."""
+    """A node no longer serves the channel at this term."""
 
     node: NodeId
     name: PChannelName
@@ -61,7 +61,7 @@ ChannelEvent = ChannelReported | NodeOpenedChannel | ChannelClosed
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerReady:
-    """The actor that keeps this channel is up; events about the channel go to it."""
+    """The reconciler of this channel has started: events about the channel go to it."""
 
     name: PChannelName
     reconciler: "Ref[ReconcilerMessage]"
@@ -69,16 +69,16 @@ class ReconcilerReady:
 
 @dataclass(frozen=True, slots=True)
 class ChannelChanged:
-    """The record of one channel, whenever it changed."""
+    """The record of one channel, sent after every change."""
 
     meta: PChannelMeta
 
 
 @dataclass(frozen=True, slots=True)
 class ChooseNode(Request[NodeId | None]):
-    """The node that should serve this channel; None when none is there to choose.
+    """The node that should serve this channel; None when there is no candidate.
 
-    NodesChanged will say when that may have changed.
+    NodesChanged follows when that may have changed.
     """
 
     name: PChannelName
@@ -86,12 +86,12 @@ class ChooseNode(Request[NodeId | None]):
 
 @dataclass(frozen=True, slots=True)
 class ExpireWatches:
-    """A timer: those who asked for a newer table long ago get None."""
+    """A timer: answer None to those who have waited long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutMeasured:
-    """What each served channel carries, and what counts: for the choice of nodes from now on."""
+    """The measured layout and the balance rules, for the choice of nodes from now on."""
 
     layout: tuple[PlacedChannel, ...]
     rules: BalanceRules
@@ -99,7 +99,7 @@ class LayoutMeasured:
 
 @dataclass(frozen=True, slots=True)
 class MoveChannel:
-    """Give the channel to this node, for balance."""
+    """Move the channel to this node for balance."""
 
     name: PChannelName
     node: NodeId
@@ -107,9 +107,9 @@ class MoveChannel:
 
 @dataclass(frozen=True, slots=True)
 class RaiseStreaming(Request[int]):
-    """Have the streaming version be this at least; the one that holds from now on.
+    """Raise the streaming version to at least this; the resulting version.
 
-    0 only asks. Raises Refused: INVALID_ARGUMENT for one that is not known, INNER for the store.
+    0 only reads it. Refused: INVALID_ARGUMENT for an unknown version, INNER for the store.
     """
 
     at_least: int
@@ -117,12 +117,12 @@ class RaiseStreaming(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class AccessChanged:
-    """What the channels are to be served for has changed: look at the streaming version."""
+    """The access mode of the channels may have changed: read the streaming version."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """Nodes came, left, or take no more channels: look at LiveNodes."""
+    """Nodes joined, left or stopped accepting channels: read LiveNodes."""
 
 
 AssignerMessage = (
@@ -146,17 +146,17 @@ AssignerMessage = (
 
 @dataclass(frozen=True, slots=True)
 class EnsureServed:
-    """A timer: bring the channel to a node, unless it is served."""
+    """A timer: find an owner for the channel unless it is served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """A timer: look whether the record has changed behind our back."""
+    """A timer: read the record, which a node may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Give the channel, which is served, to another node; None: whichever is best."""
+    """Move the served channel to this node; None: to the best one."""
 
     node: NodeId | None = None
 
@@ -177,7 +177,7 @@ ReconcilerMessage = (
 
 @dataclass(frozen=True, slots=True)
 class BalancePolicy:
-    """What holds now."""
+    """The policy in force."""
 
     allow_rebalance: bool
     frozen: tuple[NodeId, ...]
@@ -185,7 +185,7 @@ class BalancePolicy:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePolicy(Request[BalancePolicy]):
-    """Change the policy, where something is given. Frozen nodes keep nothing and get nothing."""
+    """Change what is given. A frozen node is emptied and gets no channels."""
 
     allow_rebalance: bool | None = None
     freeze: tuple[NodeId, ...] = ()
@@ -194,7 +194,7 @@ class UpdatePolicy(Request[BalancePolicy]):
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A timer: look over the layout."""
+    """A timer: run a balance round."""
 
 
 BalancerMessage = UpdatePolicy | NodesChanged | Balance
@@ -204,10 +204,10 @@ BalancerMessage = UpdatePolicy | NodesChanged | Balance
 
 @dataclass(frozen=True, slots=True)
 class PauseConsumers(Request[None]):
-    """Hold back consumers that have not begun, on every node, or let all go on.
+    """Pause consumers that have not begun, on every node, or resume them.
 
-    Durable when it is answered, and the nodes that could be reached have heard of it. Raises
-    Refused(INNER) when it could not be recorded; then nothing has changed.
+    On the answer it is durable, and every reachable node has been notified. Refused(INNER) when it
+    could not be recorded; then nothing has changed.
     """
 
     paused: bool

@@ -1,6 +1,6 @@
-"""Terms over the metadata store: the newest term of a pchannel stands in its record.
+"""Terms in the metadata store: the newest term of a pchannel is in its record.
 
-Owns the rule that nobody acts at a term before it is durable. Never opens anything.
+Nobody may act at a term before it is durable.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Transition = Callable[[PChannelMeta], PChannelMeta]
 class StoredTerms:
     """Terms (`broker/ports/terms.py`) for one node.
 
-    Bound to the node, so that a former owner cannot take a channel back by restarting it.
+    Bound to the node, so that an earlier owner cannot take a channel back by restarting it.
     """
 
     def __init__(self, store: MetaStore, node: NodeId) -> None:

@@ -1,7 +1,6 @@
-"""Whether the channels of the cluster take appends: its streaming version, which only grows.
+"""The streaming version of the cluster: whether channels accept appends. It only grows.
 
-Owns that record. Version 0 is a cluster whose writers are elsewhere still: its channels are served
-read-only. From 1 on they are served read-write; the newest one tells clients what they may use.
+At version 0 other writers own the data, and channels are served read-only; from 1 on read-write.
 """
 
 from broker.coordinator.records import STREAMING_VERSION_KEY, decode_number, encode_number
@@ -12,14 +11,14 @@ from broker.ports.meta import MetaEntry, MetaStore
 
 
 async def streaming_version(store: MetaStore) -> int:
-    """What holds now. A cluster of an older program has no record, and took appends. MetaError."""
+    """The current version; without a record (an older release) appends are accepted. MetaError."""
     return _version(await store.get(STREAMING_VERSION_KEY))
 
 
 async def raise_streaming_version(store: MetaStore, wanted: int) -> int:
-    """The version from now on, durable when this returns: `wanted`, or the higher one there was.
+    """The version from now on, durable on return: `wanted`, or a higher one that was recorded.
 
-    Raises Refused(INVALID_ARGUMENT) for one that this program does not know; MetaError.
+    Raises Refused(INVALID_ARGUMENT) for a version this program does not know; MetaError.
     """
     if not 0 <= wanted <= STREAMING_VERSION:
         cause = f"streaming version {wanted} is not known here, only 0 to {STREAMING_VERSION}"

@@ -1,6 +1,6 @@
-"""Collections: the names people use, each with an id and one vchannel per shard.
+"""Collections: names, each with an id and one vchannel per shard.
 
-Owns their records and the counter of ids. Never touches a log: a vchannel needs no creation.
+A vchannel needs no creation in a log: it exists with the first message that names it.
 """
 
 from collections import Counter
@@ -40,14 +40,14 @@ from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
 FIRST_COLLECTION_ID = 100
-"""Smaller ones stay free for what the broker may need itself."""
+"""Smaller ids are reserved for the broker."""
 
 
 class Catalog(Actor[CatalogMessage]):
-    """The collections of the cluster; every answer about a change is durable.
+    """The collections of the cluster. A change is durable when it is answered.
 
-    Nothing is kept in memory: the store answers in a fraction of a millisecond, nobody asks for a
-    collection per message, and there is no copy that another process could make stale.
+    Nothing is cached: the store answers in a fraction of a millisecond, collections are not looked
+    up per message, and a cache could be stale after a write of another process.
     """
 
     def __init__(self, store: MetaStore, pchannels: Sequence[PChannelName]) -> None:
@@ -102,7 +102,7 @@ class Catalog(Actor[CatalogMessage]):
         return await retry_conflicts(f"collection '{name}'", attempt)
 
     async def _put(self, wanted: CreateCollection, existing: Iterable[Collection]) -> Collection:
-        """One atomic write of the collection and the counter, so that no id is given out twice."""
+        """Write collection and counter in one transaction, so that no id is given out twice."""
         counter = await self._store.get(COLLECTION_ID_KEY)
         number = FIRST_COLLECTION_ID
         if counter is not None:

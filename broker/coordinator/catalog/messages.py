@@ -8,7 +8,7 @@ from broker.model.collection import Collection, RowSchema
 
 @dataclass(frozen=True, slots=True)
 class CreateCollection(Request[Collection]):
-    """A new collection. Refused(INVALID_ARGUMENT): bad name, bad number of shards, name taken."""
+    """Create a collection. Refused(INVALID_ARGUMENT): bad name, bad shard count, name taken."""
 
     name: str
     shards: int
@@ -17,7 +17,7 @@ class CreateCollection(Request[Collection]):
 
 @dataclass(frozen=True, slots=True)
 class GetCollection(Request[Collection]):
-    """One collection by name. Refused(CHANNEL_NOT_EXIST) when there is none."""
+    """The collection of this name. Refused(CHANNEL_NOT_EXIST) when there is none."""
 
     name: str
 
@@ -29,9 +29,9 @@ class ListCollections(Request[tuple[Collection, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class DropCollection(Request[Collection]):
-    """Forget a collection and give it back one last time. Refused(CHANNEL_NOT_EXIST).
+    """Delete a collection and return it. Refused(CHANNEL_NOT_EXIST).
 
-    Its messages stay in the log until retention takes them; its id is never used again.
+    Its messages stay in the log until retention removes them; its id is never used again.
     """
 
     name: str
@@ -39,9 +39,9 @@ class DropCollection(Request[Collection]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeSchema(Request[Collection | None]):
-    """Give a collection the next version of its schema; None when it is not as `before` any more.
+    """Replace a collection's schema; None when the current one is not `before` (any more).
 
-    What may follow what is for the caller to know. Refused(CHANNEL_NOT_EXIST) when there is none.
+    Compatibility is checked by the caller. Refused(CHANNEL_NOT_EXIST) when there is no collection.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""The schemas of collections as the metadata store has them, for nodes in any process.
-
-Owns nothing; it never writes.
-"""
+"""The row schemas of collections, read from the metadata store by nodes in any process."""
 
 from broker.coordinator.records import COLLECTION_PREFIX, decode_collection
 from broker.model.collection import RowSchema
@@ -11,8 +8,10 @@ from broker.ports.meta import MetaError, MetaStore
 
 
 class StoredRowSchemas:
-    """RowSchemas (`broker/ports/row_schemas.py`). Collections are found by their names alone, so
-    all of them are read for one; nobody asks per batch."""
+    """RowSchemas (`broker/ports/row_schemas.py`).
+
+    Records are keyed by name, so one lookup reads all collections; nobody looks up per batch.
+    """
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store

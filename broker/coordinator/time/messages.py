@@ -13,7 +13,7 @@ from broker.ports.ticks import TickRange
 
 @dataclass(frozen=True, slots=True)
 class WindowGranted:
-    """`bound_ms` is durable; `saved_ms` was before it. See `broker/core/time/tso.py`."""
+    """`bound_ms` is durable and replaced `saved_ms`. See `broker/core/time/tso.py`."""
 
     saved_ms: int
     bound_ms: int
@@ -21,19 +21,19 @@ class WindowGranted:
 
 @dataclass(frozen=True, slots=True)
 class WindowRefused:
-    """The bound could not be made durable."""
+    """The bound could not be stored."""
 
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWindow(Request[WindowGranted]):
-    """A bound for a new holder. Raises Refused(INNER)."""
+    """A first bound for a new oracle. Raises Refused(INNER)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendWindow:
-    """Replace the bound `held_ms` by `bound_ms`, or a larger one; `holder` is told the outcome."""
+    """Replace the bound `held_ms` by `bound_ms` or more; the outcome is sent to `holder`."""
 
     held_ms: int
     bound_ms: int
@@ -47,14 +47,14 @@ WindowMessage = OpenWindow | ExtendWindow
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Request[TickRange]):
-    """Contiguous ticks that nobody else gets; see `TickSource.reserve`."""
+    """Contiguous ticks that are given out once; see `TickSource.reserve`."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookAhead:
-    """A timer: see whether the bound should be moved on."""
+    """A timer: extend the window when it is half used up."""
 
 
 OracleMessage = Reserve | LookAhead | WindowGranted | WindowRefused

@@ -1,7 +1,6 @@
-"""Hands out time ticks from memory, below a durable bound that is moved on ahead of need.
+"""Hands out time ticks from memory, below a durable bound that is extended ahead of need.
 
-Never waits for the store while it has ticks to give: TickWindow does the writing and tells
-the outcome.
+Waits for the store only when the window is used up: TickWindow writes, and reports the outcome.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +22,19 @@ from broker.model.failure import Refused, StreamingCode
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
 
 LOOK_AHEAD_S = 0.5
-"""Several looks in the half window in which the bound falls due."""
+"""Several checks in the half window in which the bound falls due."""
 
 WAITING_MAX = 1024
-"""Askers who may wait for a window at once; there is no more than one for each pchannel."""
+"""Requests that may wait for a window at once; each pchannel sends one at a time."""
 
 START_DEADLINE_S = 10.0
 RESERVE_DEADLINE_S = 5.0
 
 
 class Oracle(Actor[OracleMessage]):
-    """Ticks, each one larger than all before it, none twice; see TickSource.
+    """Hands out ticks, each larger than all before it; see TickSource.
 
-    Restarts above everything it ever handed out, because it starts above the durable bound.
+    A new incarnation starts above the durable bound, so above every tick ever handed out.
     """
 
     def __init__(self, window_path: str) -> None:
@@ -87,7 +86,7 @@ class Oracle(Actor[OracleMessage]):
                 if len(self._waiting) < WAITING_MAX:
                     self._waiting.append((count, envelope))
                 else:
-                    envelope.fail(_no_ticks("too many wait for the bound to be saved"))
+                    envelope.fail(_no_ticks("too many requests wait for the bound to be saved"))
             case outcome:
                 assert_never(outcome)
 
@@ -97,7 +96,7 @@ class Oracle(Actor[OracleMessage]):
             self._window.tell(ExtendWindow(self._hybrid.bound_ms, bound_ms, self._context.self))
 
     def _serve_waiting(self) -> None:
-        """In order of asking; who still gets nothing waits for one more window."""
+        """In order of arrival; a request that does not fit waits for the next window."""
         waiting, self._waiting = self._waiting, []
         for count, envelope in waiting:
             self._reserve(count, envelope)
@@ -109,7 +108,7 @@ class Oracle(Actor[OracleMessage]):
 
 
 class OracleTicks:
-    """TickSource (`broker/ports/ticks.py`) that asks the oracle, whichever incarnation is there."""
+    """TickSource (`broker/ports/ticks.py`) that asks the current incarnation of the oracle."""
 
     def __init__(self, find: Callable[[str], Ref[Any]], oracle_path: str) -> None:
         self._find = find
@@ -121,7 +120,8 @@ class OracleTicks:
         try:
             return await self._ask(count)
         except (StaleTerm, ActorDied):
-            self._oracle = None  # ticks of an unanswered ask are lost, which does no harm
+            # Ask the next incarnation. Ticks of the lost answer are never used: a harmless gap.
+            self._oracle = None
         except ActorError as error:
             raise self._refused(error) from error
         try:
@@ -140,4 +140,4 @@ class OracleTicks:
 
 
 def _no_ticks(cause: str) -> Refused:
-    return Refused(StreamingCode.INNER, f"no time ticks to be had: {cause}")
+    return Refused(StreamingCode.INNER, f"no time ticks available: {cause}")

@@ -1,7 +1,4 @@
-"""Makes the oracle's bound durable, off the path of those who ask for ticks.
-
-Owns the bound's record. Never hands out a tick: that is the oracle's, below a bound granted here.
-"""
+"""Stores the bound of the oracle, so that requests for ticks need not wait for the store."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -22,7 +19,7 @@ from broker.ports.meta import MetaError, MetaStore
 
 
 class TickWindow(Actor[WindowMessage]):
-    """Grants windows that no other holder over the same store ever has a millisecond of."""
+    """Grants windows; no two holders over the same store ever share a millisecond."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
@@ -52,10 +49,10 @@ class TickWindow(Actor[WindowMessage]):
         try:
             request.holder.tell(outcome)
         except ActorError:
-            pass  # the holder is gone; its successor opens a window of its own, above this one
+            pass  # the oracle restarted; it opens a new window above this one
 
     async def _grant(self, held_ms: int, wanted_ms: int) -> WindowGranted:
-        """Move the bound on: to what is wanted if the holder still has it, else to a fresh one."""
+        """Extend the bound to `wanted_ms`, or open a new window when the holder lost its own."""
 
         async def attempt() -> WindowGranted:
             entry = await self._store.get(TICK_BOUND_KEY)

@@ -82,7 +82,7 @@ def test_first_ids_are_far_apart_whatever_races_there_are() -> None:
         with pytest.raises(MetaError, match="lost 8 races"):
             await records.first_id()
         await store.inner.write({INCARNATION_KEY: b"x"})
-        with pytest.raises(MetaError, match="is no number"):
+        with pytest.raises(MetaError, match="is not a number"):
             await records.first_id()
 
     anyio.run(main)
