@@ -1,5 +1,5 @@
-"""The gRPC side of a broker: decodes, asks an actor, encodes.
+"""The gRPC side of a broker: decodes requests, asks actors, encodes answers.
 
-It decides nothing about logs, terms or placement. Start reading at `server.py` (what is served),
-then `middleware.py` (what every call passes), `produce.py` and `consume.py` (the hot streams).
+It decides nothing about logs, terms or placement. Start with `server.py`, then
+`rpc/middleware.py`, `milvus/produce.py` and `milvus/consume.py`; `README.md` has the way through.
 """

@@ -18,7 +18,6 @@ from broker.coordinator.commit.committer import CommitterLimits
 from broker.core.log.numbered_producers import ProducerLimits
 from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
-from broker.edge.milvus.broadcast_request import BroadcastLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.node.state.node_limits import NodeLimits
 from broker.spark.sink.sink_options import OPTIONS as SINK_OPTIONS
@@ -33,7 +32,6 @@ LIMITS: tuple[tuple[str, type[Any]], ...] = (
     ("transactions of a pchannel", TxnLimits),
     ("numbered producers of a pchannel", ProducerLimits),
     ("a segment of a collection", SegmentLimits),
-    ("a broadcast", BroadcastLimits),
     ("all broadcasts", BroadcasterLimits),
     ("commits of batches", CommitterLimits),
 )
