@@ -28,7 +28,7 @@ class Retention:
 
 
 class WalError(Exception):
-    """A log could not do what it was asked."""
+    """An operation on a log failed."""
 
 
 class Fenced(WalError):
@@ -42,12 +42,12 @@ class Fenced(WalError):
 class WriterFailed(WalError):
     """A write or sync failed; whether the group survives is unknown. Final for this writer.
 
-    Reads below the last durable id go on. A new open, at a higher term, reads back what survived.
+    Reads below the last durable id continue. Opening at a higher term reads back what survived.
     """
 
 
 class LogClosed(WalError):
-    """The log object was closed before; it is of no more use."""
+    """The log object is closed."""
 
     def __init__(self, channel: str) -> None:
         super().__init__(f"{channel}: the log is closed")
@@ -55,7 +55,7 @@ class LogClosed(WalError):
 
 
 class OutOfRange(WalError):
-    """The asked id is no longer, or not yet, in the log, which holds [first_id, next_id)."""
+    """The id is not in the log, which holds [first_id, next_id): removed, or not yet written."""
 
     def __init__(self, channel: str, asked: int, first_id: int, next_id: int) -> None:
         super().__init__(
@@ -95,11 +95,11 @@ class Log(Protocol):
     ) -> Awaitable[None]:
         """Store the group in one write and one sync; returns when it would survive a power cut.
 
-        What comes is to be awaited; the write may have begun before that.
+        Returns an awaitable; the write may already have started.
 
-        `when_written` is called once, on the caller's event loop, when the group would survive the
-        death of this process, and before it is synced; never when it was not written, nor when a
-        newer term owns the log by then.
+        `when_written` is called once on the caller's event loop, after the write and before the
+        sync, when the group survives the death of this process; not if the write failed or a newer
+        term owns the log by then.
 
         Records continue at `bounds().next_id`, ticks above `last_tick`. One call at a time.
         Cancelling the call does not cancel the write: the group may still become durable.
@@ -121,26 +121,25 @@ class Log(Protocol):
     async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
         """The largest record end <= until_id such that [from_id, end) takes about <= `bytes_max`.
 
-        At least one record, so a loop over it always moves on; precise to the index spacing.
+        At least one record, so that a loop always advances; precise to the index spacing.
         """
         ...
 
     async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
-        """Drop whole sealed segments below `before_id` that retention lets go; the new first_id.
+        """Drop sealed segments below `before_id` that retention allows to drop; the new first_id.
 
-        The segment that takes appends is sealed first when its first message is too old, so a
-        quiet log forgets, too: nothing is kept for more than about twice `age_ms_max`. Not to be
-        called while an append runs. Raises Fenced and WriterFailed, both final, and WalError when
-        old data stays.
+        The active segment is sealed first when its first message is too old, so that a quiet log
+        keeps nothing for more than about twice `age_ms_max`. Do not call during an append. Raises
+        Fenced and WriterFailed, both final, and WalError when old data could not be removed.
         """
         ...
 
     async def close(self) -> None:
-        """Release files. Idempotent; waits for a running append. Afterwards calls raise Closed."""
+        """Close files, after a running append. Idempotent. Later calls raise Closed."""
         ...
 
     def statistics(self) -> Mapping[str, int | float]:
-        """Counters since opening, for people: groups, records, written_bytes, segments and more."""
+        """Counters since opening: groups, records, written_bytes, segments and more."""
         ...
 
 
@@ -159,5 +158,5 @@ class Wal(Protocol):
         ...
 
     async def writable(self) -> bool:
-        """Whether the storage would take a synced write now; the way out of a full disk."""
+        """Whether the storage takes a synced write now; tells when a full disk has space again."""
         ...
