@@ -1,4 +1,4 @@
-"""What actors see of a log. Implemented by `broker/wal/segmented` and `broker/wal/memory`."""
+"""The port of a log. Drivers: `broker/wal/segmented` and `broker/wal/memory_wal.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

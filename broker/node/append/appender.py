@@ -216,7 +216,7 @@ class Appender(Actor[_Message]):
         closed = closed_tick(tick, self._end)
         self._tail = Tail(end.next_id, closed, self._limits, channels.memory)
         self._tail.push(first, closed, self._context.clock.monotonic_s())
-        self._begin_chores()
+        self._start_timers()
         channels.publish(
             OpenChannel(
                 channel=PChannel(self._name, term, self._access),
@@ -249,7 +249,7 @@ class Appender(Actor[_Message]):
         await self._log.append(first)
         return first
 
-    def _begin_chores(self) -> None:
+    def _start_timers(self) -> None:
         if self._access is AccessMode.READ_ONLY:
             return
         self._context.every(self._limits.seal_check_s, SealOverdue())
