@@ -1,6 +1,7 @@
-"""Every setting of a broker, frozen: from flags, else `TIDEMARK_*`, else `tidemark.toml`.
+"""Every setting of a broker: from flags, else `TIDEMARK_*` variables, else `tidemark.toml`.
 
-Durations end in `_ms` or `_s`, sizes in `_bytes`, limits in `_max`, and say what they protect.
+Names end in their unit (`_ms`, `_s`, `_bytes`); limits end in `_max`. The text below a setting is
+its description in the generated table of settings.
 """
 
 from collections.abc import Iterable
@@ -28,129 +29,147 @@ NotNegative = Annotated[int, Field(ge=0)]
 
 
 class Settings(BaseSettings):
-    """One broker process. A line of the file that is not a setting is refused."""
+    """The settings of one process, frozen. An unknown name in the file is an error."""
 
     model_config = SettingsConfigDict(
         env_prefix="TIDEMARK_", toml_file=CONFIG_FILE, frozen=True, extra="forbid"
     )
 
     data_dir: Path = Path("./tidemark-data")
+    """Folder with the log, the metadata and the locks; made when missing."""
     listen: str = "127.0.0.1:19531"
-    """HOST:PORT; port 0 lets the system choose. There is no TLS, so loopback is the default."""
+    """HOST:PORT to listen on; port 0 takes a free one. There is no TLS: keep it on loopback."""
     advertise: str = ""
-    """HOST:PORT that clients are told to use; empty: the address listened on."""
+    """HOST:PORT that clients are told to connect to; empty: the address listened on."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
+    """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""
     pchannels: Annotated[int, Field(gt=0, le=PCHANNELS_MAX)] = 16
+    """Number of pchannels, each with a log of its own. It can grow, never shrink."""
     streaming: bool = True
-    """False: a new cluster begins read-only, and takes no appends before `tidemark streaming
-    enable`. Says nothing to one that is there."""
+    """False: a new cluster starts read-only and takes no appends until `tidemark streaming
+    enable`. Has no effect on an existing cluster."""
     node_id: Positive = 1
-    """Of a node; of the first one, when `nodes` are started."""
+    """ID of a node process; with `nodes`, the ID of the first one."""
     nodes: Annotated[int, Field(ge=0, le=64)] = 0
-    """Node processes that `tidemark serve` starts and watches; 0: it is the node itself."""
+    """Number of node processes that `tidemark serve` starts and restarts; 0: one process does
+    everything."""
     coordinator: str = ""
-    """HOST:PORT of the coordinator that a node belongs to."""
+    """HOST:PORT of the coordinator of a node process."""
     node_lease_s: Annotated[float, Field(ge=0.2, le=300)] = 5.0
-    """A node that its coordinator has not heard of for so long writes no more, and its channels
-    are given to others. Only silent nodes are waited for, dead ones are noticed at once; so it is
-    longer than the restart of a coordinator takes, and than a busy machine keeps a node waiting."""
+    """Seconds without a heartbeat after which a node stops writing and loses its channels. A dead
+    process is noticed at once; this is for silent ones, so make it longer than a restart of the
+    coordinator and than the pauses of a busy machine."""
     coordinator_wait_s: Annotated[float, Field(gt=0)] = 60.0
-    """A node that no coordinator has answered for so long since its start ends, and says why."""
+    """Seconds that a starting node waits for its coordinator before it exits with an error."""
 
     expected_nodes: NotNegative = 0
-    """A coordinator that starts waits up to a minute for so many before it gives channels to any.
-    0: it is not known how many there will be."""
+    """Number of nodes that a starting coordinator waits for, up to a minute, before it assigns
+    channels; 0: unknown."""
     gather_grace_s: Annotated[float, Field(ge=0)] = 2.0
-    """Then it waits this long from the first node on, or until all are back that owned channels."""
+    """Seconds that a starting coordinator waits after the first node, unless all former owners are
+    back earlier; so that the first node does not get every channel."""
     node_lost_grace_s: Annotated[float, Field(ge=0)] = 0.0
-    """A node that is gone has so long to come back before its channels are given to others."""
+    """Seconds that a lost node has to return before its channels are assigned to others."""
 
     balance_policy: Annotated[str, Field(pattern="^(vchannelFair|pchannel_count_fair)$")] = (
         "vchannelFair"
     )
+    """How channels are spread over nodes: by their vchannels, or by the number of pchannels."""
     allow_rebalance: bool = True
-    """False: channels move only when their node is gone, stops or is frozen."""
+    """False: a channel moves only when its node is lost, stops or is frozen."""
     balance_interval_s: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds between two runs of the balancer."""
     min_rebalance_interval_s: Annotated[float, Field(ge=0)] = 300.0
-    """A channel that balance has moved stays so long where it is, before balance moves it again."""
+    """Seconds before the balancer moves the same channel again; each move is a short pause."""
     rebalance_lag_ms_max: NotNegative = 1_000
-    """One that the next owner would have to read back for longer is not moved for balance."""
+    """The balancer moves no channel that its next owner would have to recover for longer than this
+    many milliseconds of log."""
 
     message_bytes_max: Positive = 8 * MIB
-    """A larger message is refused as UNRECOVERABLE on its own; the stream goes on."""
+    """Bytes of a message; a larger one is refused as UNRECOVERABLE, and its stream continues."""
     frame_bytes_max: Positive = 16 * MIB
-    """A larger gRPC frame ends its stream before memory is taken for it."""
+    """Bytes of a gRPC frame; a larger one is refused before memory is allocated for it."""
     produce_inflight_bytes_max: Positive = 32 * MIB
-    """Unanswered bytes of one Produce stream; beyond it the stream is not read."""
+    """Unacknowledged bytes of a Produce or Append stream; beyond it the stream is not read."""
     consume_credit_bytes: Positive = 1 * MIB
-    """Bytes fetched for one consumer before the earlier ones have been sent."""
+    """Bytes fetched for a consumer ahead of what has been sent to it."""
     connections_max: Positive = 4096
+    """Connections of a process; more are refused."""
     idle_peer_s: Annotated[float, Field(gt=0)] = 15.0
-    """A peer that never finishes the handshake, or stops within a frame, is cut off after this."""
+    """Seconds after which a peer is disconnected that stalls in the handshake or within a frame."""
 
     node_acks: bool = True
-    """A broadcast that asks for `ack_sync_up` is acknowledged on a vchannel when its node has taken
-    note of the copy. False: only when a consumer says that it has processed it."""
+    """A broadcast with `ack_sync_up` is acknowledged on a vchannel when its node has applied the
+    copy. False: only when a consumer acknowledges it."""
 
     callbacks: str = ""
-    """MODULE:NAME of a mapping from message type to callback: what is called, in the coordinator's
-    process, when a broadcast of that type is on every vchannel and before its keys are let go."""
+    """MODULE:NAME of a mapping from message type to an async callback. The coordinator calls it
+    when a broadcast of that type is on every vchannel, before its keys are released."""
 
     require_collection: bool = False
     """Refuse rows for a vchannel on which no CreateCollection message created a collection."""
 
     tick_interval_ms: Positive = 200
+    """Milliseconds between two time ticks of a pchannel."""
     soft_tick_interval_ms: Positive = 500
-    """Ticks of the whole cluster are at least so far apart: each one goes to all who watch."""
+    """Milliseconds between two time ticks of the whole cluster; each goes to every watcher."""
     silent_pchannel_s: Annotated[float, Field(gt=0)] = 10.0
-    """A pchannel whose tick stands still for longer holds up the cluster's tick no more."""
+    """Seconds after which a pchannel without new ticks no longer holds back the cluster's tick."""
     tail_bytes_max: Positive = 64 * MIB
-    """Newest records kept in memory for each pchannel."""
+    """Bytes of newest records kept in memory for each pchannel; older ones are read from files."""
     tail_total_bytes_max: Positive = 256 * MIB
-    """The same, over all pchannels of the process."""
+    """Bytes of newest records kept in memory for all pchannels of a process."""
     tail_age_s: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that the newest records are kept in memory."""
 
     open_txns_max: Positive = 1024
-    """Open transactions of each pchannel: one more is refused until another has ended."""
+    """Open transactions of a pchannel; one more is refused until another has ended."""
     txn_bytes_max: Positive = 32 * MIB
-    """Of one transaction: readers get it in one piece."""
+    """Bytes of a transaction; readers get it in one piece, so each of them must hold it."""
     open_txn_bytes_max: Positive = 128 * MIB
-    """Of all open transactions of a pchannel: so much may each of its readers have to hold."""
+    """Bytes of all open transactions of a pchannel; each of its readers may have to hold them."""
     txn_age_ms_max: Positive = 600_000
-    """An older one is rolled back, whatever its keepalive: it holds up retention and recovery."""
+    """Milliseconds after which a transaction is rolled back, whatever its keepalive: an open one
+    holds back retention and lengthens recovery."""
     txn_keepalive_ms: Positive = 10_000
-    """For a transaction that asks for none: so long after its newest message it expires."""
+    """Milliseconds after its newest message when a transaction expires that asks for no keepalive
+    of its own."""
     txn_keepalive_ms_max: Positive = 600_000
-    """Who asks for more is granted this."""
+    """Milliseconds of the longest keepalive; who asks for more gets this."""
     stage_idle_ms: Positive = 600_000
-    """A staged transaction that got no message for so long, and no commit, is rolled back."""
+    """Milliseconds without a message or a commit after which staged rows are rolled back."""
     stage_age_ms_max: Positive = 3_600_000
-    """So is an older one: until its batch is committed it holds up retention and recovery."""
+    """Milliseconds after which staged rows are rolled back in any case: until their batch is
+    committed they hold back retention and lengthen recovery."""
     pause_consumption: bool = False
-    """Start with consumers held back until an operator resumes them; some may ignore it."""
+    """Start with consumption paused, until `tidemark consumption resume`; consumers may ignore
+    it."""
 
     segment_bytes: Positive = 64 * MIB
+    """Bytes of a segment file of the log; retention removes whole files."""
     retention_bytes: NotNegative = 0
-    """For each pchannel; whole old segments beyond this are dropped. 0 keeps all."""
+    """Bytes kept of each pchannel; older segments are removed. 0: keep everything."""
     retention_ms: NotNegative = 0
-    """Segments whose last message is older are dropped. 0 keeps all."""
+    """Milliseconds that messages are kept; segments with only older ones are removed. 0: keep
+    everything."""
     snapshot_period_s: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds between two snapshots of a pchannel, from which a restart recovers."""
     snapshot_records: Positive = 100
-    """What a restart goes on from is saved after that time, or sooner after so many records."""
+    """Records after which a snapshot is saved earlier."""
     skip_damage: bool = False
-    """Open a log with a damaged record in its middle and read around it, instead of refusing."""
+    """Open a log with a damaged record in its middle and skip it, instead of refusing to start."""
 
     drain_s: Annotated[float, Field(gt=0)] = 4.0
-    """How long a stop waits for work in hand; a stop by SIGTERM is over within 5 s."""
+    """Seconds that a stop waits for work in progress; a stop by SIGTERM takes at most 5 s."""
     allow_chaos: bool = False
-    """Anybody who reaches the port may have single actors killed; for practice."""
+    """Let everyone who reaches the port kill single actors, to practise failures."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = None
-    """Prometheus metrics on 127.0.0.1 at /metrics; 0 lets the system choose. None: not served."""
+    """Port of Prometheus metrics on 127.0.0.1 at /metrics; 0 takes a free one. Unset: none."""
     log_level: Annotated[str, Field(pattern=LEVELS)] = "warning"
-    """For all loggers; `warning,broker.node=debug` sets some apart."""
+    """Level of all loggers; `warning,broker.node=debug` sets single ones apart."""
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"
-    """`console` is for people, in colours on a terminal; `json` is one object a line."""
+    """`console`: for people, in colours on a terminal; `json`: one object per line."""
 
     @field_validator("listen", "advertise", "coordinator")
     @classmethod
@@ -172,19 +191,19 @@ class Settings(BaseSettings):
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
-    """The same settings for a process that is started with these variables."""
+    """The settings as environment variables of another process."""
     return {f"TIDEMARK_{name.upper()}": str(it) for name, it in settings if it is not None}
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
-    """Environment variables that look like settings and are none; others' may begin alike."""
+    """Environment variables that begin like settings, but are not settings."""
     prefix = "TIDEMARK_"
     known = {f"{prefix}{name.upper()}" for name in Settings.model_fields} | {f"{prefix}SERVER"}
     return sorted(name for name in names if name.startswith(prefix) and name not in known)
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`HOST:PORT`, or `[V6]:PORT`, as a pair; ValueError with the mend when it is neither."""
+    """`HOST:PORT` or `[V6]:PORT` as a pair. Raises ValueError saying what to write instead."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")

@@ -1,8 +1,7 @@
-"""The data folder of a broker: its layout, and the locks that keep a second one out.
+"""The data folder of a broker: its layout, and the locks that keep a second process out.
 
-Owns `tidemark.lock` and `node-<id>.lock` (held by flock for the life of the process, so a killed
-one leaves no stale lock) and `format.json` (which layout version wrote the folder). It never looks
-into the log or the metadata.
+`tidemark.lock` and `node-<id>.lock` are held by flock, so that a killed process leaves no stale
+lock. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata.
 """
 
 import fcntl
@@ -15,16 +14,16 @@ from pathlib import Path
 
 LAYOUT_VERSION = 1
 PID_BYTES = 32
-"""Always as many, so that a pid is replaced in one write and needs no new space."""
+"""Fixed, so that replacing the pid is one write and needs no new disk space."""
 
 
 class DataFolderError(Exception):
-    """The folder cannot be used; the message is one sentence for the person who started us."""
+    """The folder cannot be used; the message is one sentence for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """Where things are. What is below `root` belongs to one broker at a time, with its nodes."""
+    """The paths in a data folder, which belongs to one broker (and its nodes) at a time."""
 
     root: Path
 
@@ -39,20 +38,20 @@ class DataFolder:
 
 @contextmanager
 def hold(root: Path) -> Iterator[DataFolder]:
-    """Make the folder if it is missing, and keep others out until the block ends."""
+    """Make the folder if it is missing, and keep other brokers out until the block ends."""
     with _held(root, "tidemark.lock", "stop it, or pass another --data-dir"):
         yield DataFolder(root)
 
 
 @contextmanager
 def hold_node(root: Path, node_id: int) -> Iterator[DataFolder]:
-    """Share the folder with a coordinator and other nodes, as the only node of this id."""
+    """Share the folder with a coordinator and other nodes, as the only node with this ID."""
     with _held(root, f"node-{node_id}.lock", "stop it, or pass another --node-id"):
         yield DataFolder(root)
 
 
 @contextmanager
-def _held(root: Path, lock_file: str, mend: str) -> Iterator[None]:
+def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
     try:
         _make(root)
         lock = os.open(root / lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -60,7 +59,7 @@ def _held(root: Path, lock_file: str, mend: str) -> Iterator[None]:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
     try:
         what = f"data folder {root}" if lock_file == "tidemark.lock" else f"{root / lock_file}"
-        _take(lock, what, mend)
+        _take(lock, what, remedy)
         _check_layout(root)
         yield
     finally:
@@ -68,20 +67,20 @@ def _held(root: Path, lock_file: str, mend: str) -> Iterator[None]:
 
 
 def _make(folder: Path) -> None:
-    """The folder and those above it, each name made to survive a power cut."""
+    """Make the folder and its parents, durably."""
     if not folder.is_dir():
         _make(folder.absolute().parent)
         folder.mkdir(exist_ok=True)
         _sync(folder.absolute().parent)
 
 
-def _take(lock: int, what: str, mend: str) -> None:
+def _take(lock: int, what: str, remedy: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(lock, PID_BYTES, 0).decode(errors="replace").strip() or "unknown"
-        raise DataFolderError(f"{what} is in use by process {holder}; {mend}") from None
-    with suppress(OSError):  # the lock is held; on a full disk its holder stays unnamed
+        raise DataFolderError(f"{what} is in use by process {holder}; {remedy}") from None
+    with suppress(OSError):  # the lock is held anyway; on a full disk the pid stays unknown
         os.pwrite(lock, f"{os.getpid()}\n".ljust(PID_BYTES).encode(), 0)
 
 
@@ -96,12 +95,13 @@ def _check_layout(root: Path) -> None:
         raise DataFolderError(f"cannot read {path}: {error}") from error
     if found != LAYOUT_VERSION:
         raise DataFolderError(
-            f"data folder {root} has layout version {found}; this program reads {LAYOUT_VERSION}"
+            f"data folder {root} has layout version {found}; this release reads version"
+            f" {LAYOUT_VERSION}"
         )
 
 
 def _write_durably(path: Path, text: str) -> None:
-    # A coordinator and its nodes may find the folder new at the same moment.
+    # With the pid, because a coordinator and its nodes may find a new folder at once.
     draft = path.with_suffix(f".{os.getpid()}.new")
     with draft.open("w") as file:
         file.write(text)
@@ -112,7 +112,7 @@ def _write_durably(path: Path, text: str) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make names in the folder survive a power cut."""
+    """Sync the folder, so that the names in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

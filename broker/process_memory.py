@@ -1,4 +1,4 @@
-"""How much memory this process takes, and may take, as the kernel says."""
+"""How much memory this process uses and may use, read from the kernel."""
 
 import os
 import resource
@@ -9,20 +9,20 @@ KIB = 1024
 
 
 class ProcessMemory:
-    """See `broker.ports.memory.Memory`. The total is read once."""
+    """Implements `broker.ports.memory.Memory`. The total is read once."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """`root` is where the kernel's own files lie below."""
+        """`root`: the folder with the kernel's `proc` and `sys`."""
         self._resident = root / "proc/self/statm"
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._total = min([os.sysconf("SC_PHYS_PAGES") * self._page_bytes, *_confinements(root)])
+        self._total = min([os.sysconf("SC_PHYS_PAGES") * self._page_bytes, *_cgroup_limits(root)])
 
     def total_bytes(self) -> int:
-        """The machine's memory, or the smallest limit that a container sets."""
+        """The memory of the machine, or the smallest limit of its container."""
         return self._total
 
     def process_bytes(self) -> int:
-        """Resident now; where the kernel does not tell, the most that it ever was."""
+        """Resident memory; its peak on systems without /proc."""
         try:
             return int(self._resident.read_text().split()[1]) * self._page_bytes
         except (OSError, ValueError, IndexError):
@@ -30,8 +30,8 @@ class ProcessMemory:
             return peak if sys.platform == "darwin" else peak * KIB
 
 
-def _confinements(root: Path) -> list[int]:
-    """Limits of the control group, of either version; none where there is no limit."""
+def _cgroup_limits(root: Path) -> list[int]:
+    """The limits of the control group, of either version."""
     limits: list[int] = []
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:

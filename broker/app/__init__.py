@@ -1,6 +1,6 @@
-"""Puts the parts together: the only package that knows every other one.
+"""Wires the packages into a process: a broker, a coordinator or a node.
 
-One file is one role a process can play; what several roles need stands beside them.
+`run_*.py` has one role each; the other modules are shared by roles.
 """
 
 from broker.app.listening import bind

@@ -1,7 +1,4 @@
-"""Finds the callbacks of broadcasts that a setting names: a mapping in a Python module.
-
-Owns the import.
-"""
+"""Loads the callbacks of broadcasts that a setting names: a mapping in a Python module."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,7 +12,7 @@ NONE: Callbacks = {}
 def load_callbacks(named: str) -> Callbacks:
     """The mapping at `MODULE:NAME`, from message type to callback; none for "".
 
-    Raises CannotStart saying what is wrong with it.
+    Raises CannotStart when it cannot be imported or has another type.
     """
     if not named:
         return NONE
@@ -27,12 +24,12 @@ def load_callbacks(named: str) -> Callbacks:
     if not isinstance(found, Mapping) or not all(
         isinstance(kind, int) and callable(callback) for kind, callback in found.items()
     ):
-        raise _wrong(named, "it is no mapping from message types to async functions")
+        raise _wrong(named, "it is not a mapping from message types to async functions")
     return {int(kind): callback for kind, callback in found.items()}
 
 
 def _wrong(named: str, why: str) -> CannotStart:
     return CannotStart(
-        f"the callbacks of broadcasts cannot be taken from {named!r}: {why}; TIDEMARK_CALLBACKS is"
-        " MODULE:NAME of a mapping from message type to callback"
+        f"cannot load the callbacks of broadcasts from {named!r}: {why}; set TIDEMARK_CALLBACKS to"
+        " MODULE:NAME of a mapping from message type to async function"
     )

@@ -1,4 +1,4 @@
-"""What each part may take and how fast it goes, from the settings. Owns the mapping only."""
+"""Maps the settings of a process to the limits and timings of its components."""
 
 from broker.config import Settings
 from broker.core.cluster.balance import BalanceRules
@@ -11,7 +11,7 @@ from broker.transport import ListenerLimits
 
 
 def node_limits(settings: Settings) -> NodeLimits:
-    """Of the node."""
+    """The limits of a node."""
     return NodeLimits(
         message_bytes_max=settings.message_bytes_max,
         tick_interval_s=settings.tick_interval_ms / 1000,
@@ -38,7 +38,7 @@ def node_limits(settings: Settings) -> NodeLimits:
 
 
 def balance_rules(settings: Settings) -> BalanceRules:
-    """Of the layout of pchannels over nodes."""
+    """The rules of the balancer."""
     return BalanceRules(
         allow_rebalance=settings.allow_rebalance,
         min_interval_ms=round(settings.min_rebalance_interval_s * 1000),
@@ -48,7 +48,7 @@ def balance_rules(settings: Settings) -> BalanceRules:
 
 
 def timesync_timing(settings: Settings) -> TimesyncTiming:
-    """Of the cluster's time."""
+    """The timing of cluster-wide time ticks."""
     return TimesyncTiming(
         poll_s=settings.tick_interval_ms / 1000,
         interval_ms=settings.soft_tick_interval_ms,
@@ -57,7 +57,7 @@ def timesync_timing(settings: Settings) -> TimesyncTiming:
 
 
 def edge_limits(settings: Settings) -> EdgeLimits:
-    """Of the port."""
+    """The limits of the port."""
     return EdgeLimits(
         message_bytes_max=settings.message_bytes_max,
         frame_bytes_max=settings.frame_bytes_max,

@@ -1,4 +1,4 @@
-"""The socket a process listens on, had before anything else is opened. Never accepts a call."""
+"""Binds the socket that a process listens on, before anything else is opened."""
 
 import errno
 import socket
@@ -10,7 +10,7 @@ LISTEN_BACKLOG = 1024
 
 
 def bind(listen: str) -> socket.socket:
-    """A socket bound to HOST:PORT, so that a taken port is told before anything is opened."""
+    """A listening socket on HOST:PORT. Raises CannotStart, so that a taken port is found first."""
     host, port = split_address(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -1,7 +1,6 @@
-"""How the log of a broker process is written: for people on a terminal, as JSON for machines.
+"""Configures the log of a process: format and levels, for structlog and the standard library.
 
-Owns the format and the levels, of structlog's lines and of the standard library's alike; every line
-of an actor gets its path and term here. Everything goes to stderr: stdout is for the ready line.
+Lines of an actor carry its path and term. The log goes to stderr; stdout is for the ready line.
 """
 
 import logging
@@ -17,15 +16,15 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from actors import identity
 
 NOISY: Final = ("asyncio",)
-"""Libraries whose lines below a warning tell nobody anything."""
+"""Libraries of which only warnings and errors are logged."""
 
 
 def configure_logs(
     levels: str, form: str, stream: TextIO | None = None, *, node: int | None = None
 ) -> None:
-    """`levels`: "warning", or "warning,broker.node=debug"; `form`: "console" or "json".
+    """Set up logging. `levels`: "warning" or "warning,broker.node=debug"; `form`: console or json.
 
-    `node`: stands in each line, for processes that share one stderr.
+    `node`: a field of every line, for processes that share one stderr.
     """
     stream = stream or sys.stderr
     structlog.configure(
@@ -46,12 +45,12 @@ def configure_logs(
 
 
 class LateCalls(logging.Filter):
-    """A caller whose deadline passes is no failure of the server: a line for who wants to know."""
+    """Turns the error of a call whose deadline passed into information: the server did not fail."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Without the traceback, as information; other records stay as they are."""
+        """Drop its traceback and lower its level; leave other records alone."""
         if record.exc_info and isinstance(record.exc_info[1], TimeoutError):
-            record.msg, record.args = "a call ended unanswered: its deadline has passed", ()
+            record.msg, record.args = "a call was cancelled because its deadline passed", ()
             record.exc_info, record.exc_text = None, None
             record.levelno, record.levelname = logging.INFO, "INFO"
             return logging.getLogger(record.name).isEnabledFor(logging.INFO)
@@ -75,7 +74,7 @@ def _formatter(form: str, node: int | None, *, colors: bool) -> ProcessorFormatt
     if form == "json":
         last += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        # Plain tracebacks: the pretty ones print locals, and those hold what people send.
+        # Plain tracebacks: pretty ones print local variables, which hold the data of users.
         plain = structlog.dev.plain_traceback
         last += [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     return ProcessorFormatter(processors=[*shared, *last])
@@ -90,7 +89,7 @@ def _add_identity(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _levels(levels: str) -> list[tuple[str, str]]:
-    """Each logger's name, "" for all others, with its level."""
+    """Name and level of each logger; "" stands for all others."""
     first, *others = levels.split(",")
     named = [other.partition("=") for other in others]
     return [("", first.upper()), *((name, level.upper()) for name, _, level in named)]
@@ -101,7 +100,7 @@ def _wants_colors(stream: TextIO) -> bool:
 
 
 def program_version() -> str:
-    """Of the installed distribution."""
+    """The version of the installed distribution."""
     try:
         return version("tidemark")
     except PackageNotFoundError:  # run from a checkout

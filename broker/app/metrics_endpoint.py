@@ -1,7 +1,4 @@
-"""The port that tells Prometheus how this process does: when it is wanted, and from what.
-
-Owns the choice.
-"""
+"""Serves the Prometheus metrics of a process, when a port is set for them."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,9 +22,9 @@ def sources_of(
     damages: Callable[[], Sequence[Damage]] = tuple,
     broadcasts: BroadcastMeters | None = None,
 ) -> Sources:
-    """Where the figures of a process come from.
+    """Where the metrics of a process are read.
 
-    Without `node` it is no node, without `broadcasts` no coordinator.
+    `node`: None in a process that is not a node; `broadcasts`: None without a coordinator.
     """
     return Sources(
         statistics=system.statistics,
@@ -44,7 +41,7 @@ def sources_of(
 
 @asynccontextmanager
 async def metrics_served(sources: Sources, port: int | None) -> AsyncIterator[str]:
-    """The URL while the block runs; "" when no port is wanted. Raises CannotStart."""
+    """Serve metrics while the block runs; the URL, or "" without a port. Raises CannotStart."""
     if port is None:
         yield ""
         return
@@ -52,7 +49,7 @@ async def metrics_served(sources: Sources, port: int | None) -> AsyncIterator[st
         serving = exposed(sources, port)
         chosen = await serving.__aenter__()
     except OSError as error:
-        cause = f"metrics cannot be served on {HOST}:{port}: {error.strerror or error}"
+        cause = f"cannot serve metrics on {HOST}:{port}: {error.strerror or error}"
         raise CannotStart(f"{cause}; pass another --metrics-port") from error
     try:
         yield f"http://{HOST}:{chosen}{PATH}"

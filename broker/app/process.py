@@ -1,7 +1,4 @@
-"""One process from its first line to its exit code: logs, signals, the loop, the ready line.
-
-Owns what is the same for every role.
-"""
+"""Runs a process of any role until a signal: logs, locks, event loop, ready line, stop."""
 
 import asyncio
 import os
@@ -30,7 +27,8 @@ STDIN = 0
 LEASH_BYTES = 64
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005
-"""The log's threads ask for the interpreter twice a write; Python's own 5 ms is a whole group."""
+"""How long a thread may hold the interpreter while another waits. The log's threads need it twice
+for each write, and Python's default of 5 ms is as long as a whole group commit."""
 
 log = structlog.get_logger("tidemark")
 
@@ -40,20 +38,20 @@ Hold = Callable[[Settings], AbstractContextManager[DataFolder]]
 
 
 def serve(settings: Settings) -> None:
-    """Run a broker until SIGTERM or SIGINT, then drain: one process, or one and its nodes.
+    """Run a broker, and the nodes that the settings ask for, until SIGTERM or SIGINT; then drain.
 
-    Raises CannotStart; prints the ready line.
+    Prints the ready line when it can serve. Raises CannotStart, or LeadLost later.
     """
     _run(settings, _hold_all, run_coordinator if settings.nodes else run_broker)
 
 
 def serve_coordinator(settings: Settings) -> None:
-    """The same for a coordinator whose nodes are started by somebody else."""
+    """The same for a coordinator whose nodes are started separately."""
     _run(settings, _hold_all, run_coordinator)
 
 
 def serve_node(settings: Settings, *, leashed: bool) -> None:
-    """The same for a node; with `leashed` also until its stdin is closed."""
+    """The same for a node. `leashed`: stop also when stdin is closed, as when the parent dies."""
     if not settings.coordinator:
         raise CannotStart("a node needs a coordinator; pass --coordinator HOST:PORT")
     _run(settings, _hold_node, run_node, leashed=leashed, node=settings.node_id)
@@ -77,9 +75,9 @@ def _run(
 ) -> None:
     configure_logs(settings.log_level, settings.log_format, node=node)
     for name in misspelt(os.environ):
-        log.warning("no such setting: this environment variable is ignored", name=name)
+        log.warning("ignoring an environment variable that is not a setting", name=name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    signal.signal(signal.SIGTERM, _leave)  # until the loop takes over
+    signal.signal(signal.SIGTERM, _exit_at_once)  # until the event loop handles it
     try:
         with bind(settings.listen) as bound, hold_folder(settings) as folder:
             uvloop.run(_serve(settings, role(settings, folder, bound), leashed=leashed))
@@ -87,12 +85,12 @@ def _run(
         raise CannotStart(str(error)) from error
 
 
-def _leave(_number: int, _frame: object) -> NoReturn:
+def _exit_at_once(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
 def _stop(running: anyio.CancelScope) -> None:
-    """Once told is enough: a second signal must not cut the drain, nor change the exit code."""
+    """Stop. Further signals are ignored, so that they neither cut the drain nor the exit code."""
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
@@ -107,7 +105,7 @@ async def _serve(
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, _stop, running)
         if leashed:
-            loop.add_reader(STDIN, _feel, running)
+            loop.add_reader(STDIN, _check_leash, running)
         async with role as broker:
             metrics = f" metrics={broker.metrics}" if broker.metrics else ""
             sys.stdout.write(
@@ -117,8 +115,8 @@ async def _serve(
             await broker.until_ended()
 
 
-def _feel(running: anyio.CancelScope) -> None:
-    """Whoever started this process holds the other end of its stdin until it dies."""
+def _check_leash(running: anyio.CancelScope) -> None:
+    """Stop when stdin is closed: the parent holds its other end for as long as it lives."""
     if not os.read(STDIN, LEASH_BYTES):
         asyncio.get_running_loop().remove_reader(STDIN)
         _stop(running)

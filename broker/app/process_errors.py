@@ -1,9 +1,9 @@
-"""What keeps a process from starting, or ends it. Owns the errors that a person is shown."""
+"""Errors that end a process with a sentence for the operator."""
 
 
 class CannotStart(Exception):
-    """The broker did not start; the message is one sentence for the person who started it."""
+    """The process did not start; the message is one sentence for the operator."""
 
 
 class LeadLost(Exception):
-    """A newer coordinator leads the cluster: this one has stopped; the message is a sentence."""
+    """A newer coordinator leads the cluster, so this one has stopped."""

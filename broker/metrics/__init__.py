@@ -1,4 +1,4 @@
-"""What a process tells Prometheus: one table of names, and the port that serves them.
+"""Prometheus metrics: one table of metrics, and the port that serves them.
 
-Everything is counted elsewhere and read here when somebody looks.
+Everything is counted elsewhere, and read here at each scrape.
 """

@@ -1,7 +1,7 @@
-"""Serves the table of metrics over HTTP on loopback, in Prometheus's own formats.
+"""Serves the table of metrics over HTTP on loopback, in Prometheus's formats.
 
-Owns a socket with few connections, each for one short request. Figures are read on the loop, where
-they live, and written out on a thread.
+Each connection is for one request. Values are read on the event loop, where they change, and
+encoded on a thread.
 """
 
 import asyncio
@@ -38,19 +38,19 @@ class Exposition:
         self._counts = ActorCounts()
 
     def families(self) -> list[Metric]:
-        """Every row of the table as it stands now, rows without samples included."""
+        """Every metric with its present samples; metrics without samples are included."""
         view = View(self._sources, self._counts)
         return [_family(metric, view) for metric in table.METRICS]
 
     async def text(self, accept: str) -> tuple[bytes, str]:
-        """The body that suits an Accept header, and its content type."""
+        """The response body for an Accept header, and its content type."""
         encode, content_type = choose_encoder(accept)
         registry = CollectorRegistry()
-        registry.register(_Taken(self.families()))
+        registry.register(_Collected(self.families()))
         return await to_thread.run_sync(encode, registry), content_type
 
 
-class _Taken(Collector):
+class _Collected(Collector):
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
@@ -81,7 +81,7 @@ def _bound(bound: float) -> str:
 
 @asynccontextmanager
 async def exposed(sources: Sources, port: int) -> AsyncIterator[int]:
-    """Serve until the block ends; gives the port. Raises OSError when it cannot be had."""
+    """Serve until the block ends; yields the port. Raises OSError when it cannot listen."""
     exposition, busy = Exposition(sources), set[asyncio.StreamWriter]()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,12 +89,14 @@ async def exposed(sources: Sources, port: int) -> AsyncIterator[int]:
             writer.transport.abort()
             return
         busy.add(writer)
-        writer.transport.set_write_buffer_limits(high=0)  # what is drained has left
+        writer.transport.set_write_buffer_limits(
+            high=0
+        )  # so that drain() returns when everything was sent
         try:
             async with asyncio.timeout(REQUEST_S_MAX):
                 await _answer(reader, writer, exposition)
         except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
-            pass  # whoever it was has gone, or speaks something else
+            pass  # the peer has gone, or does not speak HTTP
         finally:
             busy.discard(writer)
             if writer.transport.get_write_buffer_size():

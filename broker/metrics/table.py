@@ -1,7 +1,7 @@
-"""The table of all metrics: names, what they mean, and where each is read. A row is a metric.
+"""The table of all metrics: name, meaning, labels, and where the value is read.
 
-Owns the names. Those that Milvus has as well are Milvus's, under our prefix; labels are pchannels,
-kinds of actors and their states, so that there are few.
+Names that Milvus has are Milvus's, with our prefix. Labels are pchannels, kinds of actors and
+states, so that their number is bounded.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ Read = Callable[[View], Iterable[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`kind`: gauge, counter or histogram. `read` gives label values with the value."""
+    """One metric. `kind`: gauge, counter or histogram. `read` yields label values with a value."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ def _meters(read: Callable[[ChannelMeter], float | Histogram]) -> Read:
 
 
 def _extras(kind: str, read: Callable[[Extra], float]) -> Read:
-    """Of each pchannel, summed over its actors of a kind; channels without any have 0."""
+    """A value of each pchannel, summed over its actors of a kind; 0 without such actors."""
 
     def samples(view: View) -> Iterator[Sample]:
         sums: Counter[str] = Counter()
@@ -57,7 +57,7 @@ def _extras(kind: str, read: Callable[[Extra], float]) -> Read:
 
 
 def _alone(kind: str, key: str) -> Read:
-    """A figure of the one actor of a kind."""
+    """A value of the only actor of a kind."""
     return lambda view: (((), _number(extra, key)) for _, extra in view.extras(kind))
 
 
@@ -95,7 +95,7 @@ def _streams(read: Callable[[StreamMeter], float]) -> Read:
 
 
 def _broadcasts(read: Callable[[BroadcastMeters], Histogram]) -> Read:
-    """Where there is a coordinator."""
+    """A histogram of broadcasts, in processes with a coordinator."""
     return lambda view: (((), read(it)) for it in (view.sources.broadcasts,) if it is not None)
 
 
@@ -112,58 +112,61 @@ METRICS: Final = (
         ),
     ),
     Metric(
-        "streamingcoord_pchannel_term", "gauge", "Term that each pchannel is recorded at.", CHANNEL,
+        "streamingcoord_pchannel_term", "gauge", "Term in the record of each pchannel.", CHANNEL,
         lambda v: (((n,), _number(e, "channel_term")) for n, e in v.extras("reconciler")),
     ),
     Metric(
-        "streamingcoord_nodes", "gauge", "Node processes that hold a lease.", (),
+        "streamingcoord_nodes", "gauge", "Node processes with a lease.", (),
         _alone("registrar", "nodes"),
     ),
     Metric(
-        "streamingcoord_assignment_listener_total", "gauge", "Clients that wait for assignments.",
+        "streamingcoord_assignment_listener_total", "gauge", "Clients that watch the assignment.",
         (), _alone("assigner", "watches"),
     ),
     Metric(
-        "streamingcoord_broadcaster_task_total", "gauge", "Broadcasts.", ("state",),
+        "streamingcoord_broadcaster_task_total", "gauge",
+        "Broadcasts by state; finished ones are remembered as tombstones.", ("state",),
         lambda v: (((s,), _number(e, s)) for _, e in v.extras("locks")
                    for s in ("waiting", "running", "quarantine", "tombstones")),
     ),
     Metric(
-        "streamingcoord_broadcaster_locks", "gauge", "Resource keys that are held.", (),
+        "streamingcoord_broadcaster_locks", "gauge", "Resource keys that are locked.", (),
         _alone("locks", "locks"),
     ),
     Metric(
         "streamingcoord_broadcaster_task_acquire_lock_duration_seconds", "histogram",
-        "From the request to its resource keys and its record.", (),
+        "Seconds from a request until the broadcast has its locks and is recorded.", (),
         _broadcasts(lambda it: it.acquire_lock),
     ),
     Metric(
         "streamingcoord_broadcaster_task_broadcast_duration_seconds", "histogram",
-        "Until all copies of a broadcast have landed.", (),
+        "Seconds until all copies of a broadcast are appended.", (),
         _broadcasts(lambda it: it.broadcast),
     ),
     Metric(
         "streamingcoord_broadcaster_task_ack_callback_duration_seconds", "histogram",
-        "Calls of a broadcast's callback that succeeded.", (),
+        "Seconds of successful callback calls.", (),
         _broadcasts(lambda it: it.ack_callback),
     ),
     Metric(
         "streamingcoord_broadcaster_task_execution_duration_seconds", "histogram",
-        "From the request of a broadcast to its answer.", (),
+        "Seconds from the request of a broadcast to its response.", (),
         _broadcasts(lambda it: it.execution),
     ),
     Metric(
-        "streamingcoord_batch_commit_total", "gauge", "Commits of staged batches under way.",
+        "streamingcoord_batch_commit_total", "gauge",
+        "Commits of staged batches in progress, by state.",
         ("state",),
         lambda v: (((s.value,), _number(e, s.value)) for _, e in v.extras("committer")
                    for s in CommitState),
     ),
     Metric(
         "streamingcoord_batch_commit_age_seconds", "gauge",
-        "How long the oldest of them has been under way.", (), _alone("committer", "oldest_s"),
+        "Age of the oldest commit in progress; should return to 0.",
+        (), _alone("committer", "oldest_s"),
     ),
     Metric(
-        "streamingcoord_batch_committed_total", "counter", "Batches committed.", (),
+        "streamingcoord_batch_committed_total", "counter", "Staged batches committed.", (),
         _alone("committer", "committed"),
     ),
     Metric(
@@ -172,11 +175,11 @@ METRICS: Final = (
     ),
     # ---- node -----------------------------------------------------------------------------------
     Metric(
-        "streamingnode_producer_total", "gauge", "Open streams of producers.", CHANNEL,
+        "streamingnode_producer_total", "gauge", "Open producer streams.", CHANNEL,
         _streams(lambda it: it.producers),
     ),
     Metric(
-        "streamingnode_consumer_total", "gauge", "Open streams of consumers.", CHANNEL,
+        "streamingnode_consumer_total", "gauge", "Open consumer streams.", CHANNEL,
         _streams(lambda it: it.consumers),
     ),
     Metric(
@@ -184,11 +187,11 @@ METRICS: Final = (
         _streams(lambda it: it.consumed_bytes),
     ),
     Metric(
-        "streamingnode_produce_inflight_bytes", "gauge", "Bytes that wait to be appended.", CHANNEL,
+        "streamingnode_produce_inflight_bytes", "gauge", "Bytes waiting to be appended.", CHANNEL,
         _channels(lambda it: it.backlog.bytes_waiting),
     ),
     Metric(
-        "connections", "gauge", "Connections of clients.", (),
+        "connections", "gauge", "Open client connections.", (),
         lambda v: [((), v.sources.connections())],
     ),
     Metric(
@@ -197,26 +200,28 @@ METRICS: Final = (
     ),
     # ---- the logs -------------------------------------------------------------------------------
     Metric(
-        "wal_info", "gauge", "Term at which each log is open here; always 1.", ("channel", "term"),
+        "wal_info", "gauge",
+        "Term at which this process has each log open; always 1.", ("channel", "term"),
         lambda v: (((it.channel.name, str(it.channel.term)), 1) for it in v.channels),
     ),
     Metric(
-        "wal_append_message_total", "counter", "Messages stored, without time ticks.", CHANNEL,
+        "wal_append_message_total", "counter", "Messages appended, without time ticks.", CHANNEL,
         _meters(lambda it: it.messages),
     ),
     Metric(
-        "wal_append_message_bytes", "counter", "Their bytes.", CHANNEL, _meters(lambda it: it.bytes)
+        "wal_append_message_bytes", "counter",
+        "Bytes of messages appended.", CHANNEL, _meters(lambda it: it.bytes)
     ),
     Metric(
-        "wal_sync_duration_seconds", "histogram", "Write and sync of one group of messages.",
+        "wal_sync_duration_seconds", "histogram", "Seconds of one group commit: write and sync.",
         CHANNEL, _meters(lambda it: it.stores),
     ),
     Metric(
-        "wal_sync_total", "counter", "Groups stored, each with one write and one sync.", CHANNEL,
+        "wal_sync_total", "counter", "Group commits, each one write and one sync.", CHANNEL,
         _meters(lambda it: sum(it.stores.counts)),
     ),
     Metric(
-        "wal_sync_time_tick", "gauge", "Newest time tick that is stored.", CHANNEL,
+        "wal_sync_time_tick", "gauge", "Newest time tick in the log.", CHANNEL,
         _channels(lambda it: it.log.bounds().last_tick),
     ),
     Metric(
@@ -228,7 +233,7 @@ METRICS: Final = (
         lambda v: (((it.channel.name,), v.lag_s(it.tail.closed.tick)) for it in v.channels),
     ),
     Metric(
-        "wal_size_bytes", "gauge", "Bytes that each log takes.", CHANNEL,
+        "wal_size_bytes", "gauge", "Bytes of each log on disk.", CHANNEL,
         _channels(lambda it: it.log.bounds().size_bytes),
     ),
     Metric(
@@ -236,11 +241,11 @@ METRICS: Final = (
         _channels(lambda it: it.log.statistics().get("segments", 0)),
     ),
     Metric(
-        "wal_refusing", "gauge", "1 while a log is read but takes no appends.", CHANNEL,
+        "wal_refusing", "gauge", "1 while a log refuses appends and is only read.", CHANNEL,
         _extras("appender", lambda extra: extra.get("state") == REFUSING),
     ),
     Metric(
-        "wal_damaged_places", "gauge", "Damaged places that were met.", CHANNEL,
+        "wal_damaged_places", "gauge", "Damaged places found while reading.", CHANNEL,
         lambda v: (((n,), c) for n, c in Counter(d.pchannel for d in v.sources.damages()).items()),
     ),
     Metric(
@@ -248,42 +253,47 @@ METRICS: Final = (
         _extras("appender", lambda extra: _number(extra, "open_txns")),
     ),
     Metric(
-        "wal_staged_txn", "gauge", "Of these, those that wait for the commit of a batch.", CHANNEL,
+        "wal_staged_txn", "gauge", "Open transactions that are staged for a batch.", CHANNEL,
         _extras("appender", lambda extra: _number(extra, "staged_txns")),
     ),
     Metric(
-        "wal_staged_txn_bytes", "gauge", "Bytes in them.", CHANNEL,
+        "wal_staged_txn_bytes", "gauge", "Bytes of staged transactions.", CHANNEL,
         _extras("appender", lambda extra: _number(extra, "staged_bytes")),
     ),
     Metric(
-        "wal_staged_txn_age_seconds", "gauge", "Age of the oldest of them.", CHANNEL,
+        "wal_staged_txn_age_seconds", "gauge",
+        "Age of the oldest staged transaction; should return to 0.", CHANNEL,
         lambda v: (((n,), v.lag_s(int(_number(e, "staged_since"))))
                    for n, e in v.extras("appender")),
     ),
     Metric(
-        "wal_prepared_txn", "gauge", "Of these, those whose batch is being committed.", CHANNEL,
+        "wal_prepared_txn", "gauge",
+        "Staged transactions that are prepared: their batch is being committed.", CHANNEL,
         _extras("appender", lambda extra: _number(extra, "prepared_txns")),
     ),
     Metric(
-        "wal_growing_segment_total", "gauge", "Segments that take rows.", CHANNEL,
+        "wal_growing_segment_total", "gauge", "Growing segments of collections.", CHANNEL,
         _channels(lambda it: it.shards.counts().growing),
     ),
     Metric(
-        "wal_growing_segment_bytes", "gauge", "Bytes in them.", CHANNEL,
+        "wal_growing_segment_bytes", "gauge", "Bytes of growing segments.", CHANNEL,
         _channels(lambda it: it.shards.growing_bytes),
     ),
     Metric(
-        "wal_segment_assign_segment_alloc_total", "counter", "Segments created.", CHANNEL,
+        "wal_segment_assign_segment_alloc_total", "counter",
+        "Segments of collections created.", CHANNEL,
         _channels(lambda it: it.shards.created_count),
     ),
     Metric(
-        "wal_segment_assign_flushed_segment_total", "counter", "Segments flushed.",
+        "wal_segment_assign_flushed_segment_total", "counter",
+        "Segments of collections flushed, by policy.",
         ("channel", "policy"),
         lambda v: (((it.channel.name, why.value), it.shards.flushed_by[why])
                    for it in v.channels for why in it.shards.flushed_by),
     ),
     Metric(
-        "wal_write_ahead_buffer_size_bytes", "gauge", "Memory of the newest messages.", CHANNEL,
+        "wal_write_ahead_buffer_size_bytes", "gauge",
+        "Bytes of the newest messages kept in memory.", CHANNEL,
         _channels(lambda it: it.tail.size_bytes),
     ),
     Metric(
@@ -291,79 +301,94 @@ METRICS: Final = (
         _extras("scanner", lambda _: 1),
     ),
     Metric(
-        "wal_scanner_pause_consumption", "gauge", "Consumers that are held back.", CHANNEL,
+        "wal_scanner_pause_consumption", "gauge",
+        "Consumers paused by `tidemark consumption pause`.", CHANNEL,
         _extras("scanner", lambda extra: _number(extra, "paused")),
     ),
     Metric(
-        "wal_scan_pass_message_total", "counter", "Messages handed to consumers.", CHANNEL,
+        "wal_scan_pass_message_total", "counter", "Messages delivered to consumers.", CHANNEL,
         _meters(lambda it: it.scanned),
     ),
     Metric(
         "wal_scan_time_tick_violation_message_total", "counter",
-        "Messages whose tick was not above the one before: must stay 0.", CHANNEL,
+        "Messages with a tick not above the one before; must stay 0.", CHANNEL,
         _meters(lambda it: it.tick_violations),
     ),
     Metric(
         "wal_scan_count_mismatch_total", "counter",
-        "Transactions that held another number of messages than committed: must stay 0.", CHANNEL,
+        "Transactions with another number of messages than committed; must stay 0.", CHANNEL,
         _meters(lambda it: it.count_mismatches),
     ),
     Metric(
-        "wal_scan_txn_total", "gauge", "Transactions open at the places of consumers.", CHANNEL,
+        "wal_scan_txn_total", "gauge", "Transactions that consumers are in the middle of.", CHANNEL,
         _extras("scanner", lambda extra: _number(extra, "open_txns")),
     ),
     Metric(
-        "wal_scanner_pending_queue_bytes", "gauge", "Read for consumers and not sent yet.", CHANNEL,
+        "wal_scanner_pending_queue_bytes", "gauge",
+        "Bytes read for consumers and not sent yet.", CHANNEL,
         _extras("scanner", lambda extra: _number(extra, "cached_bytes")),
     ),
     Metric(
-        "wal_scanner_txn_buf_bytes", "gauge", "Held for consumers until a commit.", CHANNEL,
+        "wal_scanner_txn_buf_bytes", "gauge",
+        "Bytes of open transactions held for consumers.", CHANNEL,
         _extras("scanner", lambda extra: _number(extra, "open_txn_bytes")),
     ),
-    # ---- what a restart goes on from ------------------------------------------------------------
+    # ---- recovery ------------------------------------------------------------
     Metric(
-        "wal_recovery_persisted_time_tick", "gauge", "Tick that a restart would go on from.",
+        "wal_recovery_persisted_time_tick", "gauge",
+        "Tick of the newest snapshot, where a restart continues.",
         CHANNEL, _extras("recovery", lambda extra: _number(extra, "checkpoint_tick")),
     ),
     Metric(
-        "wal_recovery_checkpoint_lag_seconds", "gauge", "Age of that tick.", CHANNEL,
+        "wal_recovery_checkpoint_lag_seconds", "gauge",
+        "Age of the newest snapshot's tick.", CHANNEL,
         lambda v: (((n,), v.lag_s(int(_number(e, "checkpoint_tick"))))
                    for n, e in v.extras("recovery")),
     ),
     Metric(
-        "wal_recovery_behind_messages", "gauge", "Stored messages it has not looked at.", CHANNEL,
+        "wal_recovery_behind_messages", "gauge",
+        "Messages in the log that recovery has not processed.", CHANNEL,
         _extras("recovery", lambda extra: _number(extra, "behind")),
     ),
     Metric(
         "wal_recovery_inconsistent_event_total", "gauge",
-        "Messages since opening that could not be where they were: must stay 0.", CHANNEL,
+        "Messages that contradict the state of the log, since it was opened; must stay 0.", CHANNEL,
         _extras("recovery", lambda extra: _number(extra, "inconsistent")),
     ),
     # ---- time -----------------------------------------------------------------------------------
     Metric(
-        "timesync_tick_lag_seconds", "gauge", "Age of the tick closed on all pchannels.", (),
+        "timesync_tick_lag_seconds", "gauge",
+        "Age of the newest tick that is closed on all pchannels.", (),
         lambda v: (((), v.lag_s(int(_number(e, "tick")))) for _, e in v.extras("soft_barrier")),
     ),
     Metric(
-        "timesync_barriers", "gauge", "Barriers.", KIND,
+        "timesync_barriers", "gauge", "Barriers of each kind.", KIND,
         lambda v: (((k,), _number(e, "barriers")) for k in ("soft_barrier", "hard_barrier")
                    for _, e in v.extras(k)),
     ),
-    Metric("timesync_silent_peers", "gauge", "Peers that are late (to 20).", KIND, _silent),
+    Metric(
+        "timesync_silent_peers", "gauge",
+        "Late peers of barriers (at most 20 are counted).", KIND, _silent
+    ),
     # ---- actors ---------------------------------------------------------------------------------
-    Metric("actors", "gauge", "Actors and supervisors.", ("kind", "state"), _states),
     Metric(
-        "actor_mailbox_depth", "gauge", "Messages waiting in the fullest mailbox.", KIND, _deepest
+        "actors", "gauge",
+        "Actors and supervisors, by kind and state.", ("kind", "state"), _states
     ),
     Metric(
-        "actor_restarts_total", "counter", "Restarts.", KIND, _counted(lambda v: v.counts.restarts)
+        "actor_mailbox_depth", "gauge",
+        "Messages in the fullest mailbox of each kind.", KIND, _deepest
     ),
     Metric(
-        "actor_shed_total", "counter", "Messages dropped at a full mailbox.", KIND,
+        "actor_restarts_total", "counter",
+        "Restarts of actors.", KIND, _counted(lambda v: v.counts.restarts)
+    ),
+    Metric(
+        "actor_shed_total", "counter", "Messages dropped because a mailbox was full.", KIND,
         _counted(lambda v: v.counts.shed),
     ),
     Metric(
-        "actor_handled_total", "counter", "Messages handled.", KIND,
+        "actor_handled_total", "counter", "Messages handled by actors.", KIND,
         _counted(lambda v: v.counts.handled),
     ),
 )  # fmt: skip

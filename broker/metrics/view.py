@@ -1,6 +1,6 @@
-"""Everything the table of metrics reads, looked at once for each scrape.
+"""Reads everything that the table of metrics needs, once for each scrape.
 
-Owns what must be added up between scrapes: the counts of actors that come and go.
+Counts of actors are added up between scrapes, because actors come and go.
 """
 
 from collections import Counter, defaultdict
@@ -19,12 +19,12 @@ from broker.node.state.open_channels import OpenChannel, OpenChannels
 
 Extra = Mapping[str, int | float | str]
 KINDS_MAX = 100
-"""Kinds of actors that get a name of their own in metrics; the rest is `other`."""
+"""Kinds of actors with a label of their own; the others share the label `other`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where figures come from; one per process."""
+    """Where the metrics of a process are read."""
 
     statistics: Callable[[], Sequence[ActorStatistics]]
     channels: OpenChannels
@@ -39,9 +39,9 @@ class Sources:
 
 @dataclass(slots=True)
 class ActorCounts:
-    """Restarts, shed and handled messages of each kind, over all incarnations there were.
+    """Restarts, shed and handled messages of each kind of actor, over all incarnations.
 
-    What an incarnation did after the last look is lost with it: the sums are a little low.
+    What an incarnation did between the last scrape and its end is lost, so sums are a little low.
     """
 
     restarts: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ class ActorCounts:
     _seen: dict[str, ActorStatistics] = field(default_factory=dict)
 
     def add(self, statistics: Sequence[ActorStatistics], kind: Callable[[str], str]) -> None:
-        """Take in what has come since the last look."""
+        """Add what has changed since the last scrape."""
         now = {entry.path: entry for entry in statistics}
         for path, entry in now.items():
             name, before = kind(path), self._seen.get(path)
@@ -63,7 +63,7 @@ class ActorCounts:
 
 
 class View:
-    """One look. `actors`: of each kind those that live now."""
+    """The values of one scrape. `actors`: the living ones, by kind."""
 
     def __init__(self, sources: Sources, counts: ActorCounts) -> None:
         self.sources = sources
@@ -75,7 +75,7 @@ class View:
         counts.add(self.statistics, self.kind)
 
     def kind(self, path: str) -> str:
-        """The actor's kind, of which there are few."""
+        """The kind of an actor, as in labels."""
         name = kind_of(path)
         if name not in self._names and len(self._names) >= KINDS_MAX:
             return "other"
@@ -90,15 +90,15 @@ class View:
         return found
 
     def extras(self, kind: str) -> Iterator[tuple[str, Extra]]:
-        """The pchannel and the own figures of each actor of a kind."""
+        """The pchannel and the extra statistics of each actor of a kind."""
         for entry in self.actors.get(kind, ()):
             if entry.extra:
                 yield pchannel_in(entry.path), entry.extra
 
     def meters(self) -> Iterator[tuple[str, ChannelMeter]]:
-        """The counts of each pchannel."""
+        """The meter of each pchannel."""
         yield from self.sources.meters.all()
 
     def lag_s(self, tick: int) -> float:
-        """How long ago a tick was; 0 for one that is not known."""
+        """The age of a tick; 0 for tick 0, which means unknown."""
         return max(0.0, (self.now_ms - (tick >> TICK_LOGICAL_BITS)) / 1000) if tick else 0.0

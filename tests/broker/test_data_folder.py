@@ -58,7 +58,7 @@ def test_a_killed_holder_leaves_the_folder_free(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_layout_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     (tmp_path / "format.json").write_text(json.dumps({"layout": 7}))
-    told = r"layout version 7; this program reads 1"
+    told = r"layout version 7; this release reads version 1"
     with pytest.raises(DataFolderError, match=told), hold(tmp_path):
         pass
 

@@ -125,7 +125,7 @@ def test_a_call_that_came_too_late_is_one_line_for_who_wants_to_know(
     except TimeoutError:
         logging.getLogger("grpclib.server").exception("Timeout occurred")
     assert [it["event"] for it in lines(written)] == [
-        "a call ended unanswered: its deadline has passed"
+        "a call was cancelled because its deadline passed"
     ] * count
     logging.getLogger("grpclib.server").error("Application error")
     assert lines(written)[-1]["event"] == "Application error"
