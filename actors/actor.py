@@ -1,7 +1,4 @@
-"""What a user of the runtime subclasses, and what an actor sees of the world around it.
-
-Next: actors/cell.py
-"""
+"""What a user of the runtime subclasses, and what an actor sees of the world around it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

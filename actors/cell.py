@@ -1,8 +1,6 @@
 """The task that runs one incarnation from its start to its end, whatever happens in it.
 
 Owns the actor's code, its cancel scope and its deadlines. Never decides about restarts.
-
-Next: actors/supervisor.py
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""A message on its way, with the way back to whoever asked. Owns replies; never delivers anything.
-
-Next: actors/mailbox.py
-"""
+"""A message on its way to an actor, and the way back to the caller."""
 
 import asyncio
 from typing import Generic, Protocol, TypeVar

@@ -1,7 +1,4 @@
-"""How an incarnation ended. Owns the vocabulary; never decides what follows from it.
-
-Next: actors/strategy.py
-"""
+"""How an incarnation ended. Owns the vocabulary; never decides what follows from it."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,7 @@
 """Which incarnation the code that runs now belongs to, so that a line of a log can say it.
 
 Owns one context variable. The cell sets it for its task; tasks and threads started from there
-inherit it. It decides nothing and knows no logging library. Next: actors/cell.py
+inherit it. It decides nothing and knows no logging library.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """One life of an actor as seen from outside: its address, its askers, its watchers, its end.
 
 Owns the promise that nobody waits for the dead. Never runs the actor's code.
-
-Next: actors/cell.py
 """
 
 from collections.abc import Callable

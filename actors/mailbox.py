@@ -2,8 +2,6 @@
 
 Owns order, bound and overflow (lanes: kill > stop > child events > messages). Kill and stop are
 not queued here: the cell obeys them before it takes. Never knows who sends or who receives.
-
-Next: actors/cell.py
 """
 
 import asyncio

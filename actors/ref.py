@@ -1,7 +1,4 @@
-"""How one actor speaks to another: `tell`, `send`, `ask`. A value; never keeps an actor alive.
-
-Next: actors/mailbox.py
-"""
+"""How one actor speaks to another: `tell`, `send`, `ask`. A value; never keeps an actor alive."""
 
 import asyncio
 from collections.abc import Callable

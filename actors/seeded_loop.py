@@ -2,8 +2,6 @@
 
 It replaces the private `_ready` queue of CPython's BaseEventLoop (3.11 to 3.13) and its selector.
 tests/actors/test_seeded_loop.py fails loudly when CPython changes them.
-
-Next: actors/testing.py
 """
 
 import asyncio

@@ -1,8 +1,6 @@
 """The lasting place of a child under its supervisor, whoever lives there.
 
 Owns what survives an incarnation: the last term, counts, the last error. Never runs anything.
-
-Next: actors/supervisor.py
 """
 
 from collections import OrderedDict

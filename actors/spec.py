@@ -1,7 +1,4 @@
-"""The shape of a tree, as values. Owns validation; never starts anything.
-
-Next: actors/supervisor.py
-"""
+"""The shape of a tree, as values. Owns validation; never starts anything."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""What is running, as plain values. Never changes anything.
-
-Next: actors/system.py
-"""
+"""What is running, as plain values. Never changes anything."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """What a supervisor does about a child that ended, as pure functions. Never waits.
 
 The vocabulary and the rules are those of OTP's supervisor.
-
-Next: actors/supervisor.py
 """
 
 from collections.abc import Sequence

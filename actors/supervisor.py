@@ -1,8 +1,6 @@
 """The actor that starts, watches, restarts and stops others.
 
 Owns the order of starts and stops and the restart window; what to do is decided in strategy.py.
-
-Next: actors/strategy.py
 """
 
 import logging

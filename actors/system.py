@@ -1,8 +1,6 @@
 """The tree and its door: starts it, finds actors in it, and leaves nothing running.
 
 Owns the task groups. Never handles a message.
-
-Next: actors/supervisor.py
 """
 
 from collections.abc import Sequence

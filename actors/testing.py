@@ -1,7 +1,4 @@
-"""Run async code under a seed: same seed, same order of everything.
-
-Next: actors/seeded_loop.py
-"""
+"""Run async code under a seed: same seed, same order of everything."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,4 @@
-"""A message to oneself, later. Owns the alarm; never outlives the incarnation that set it.
-
-Next: actors/mailbox.py
-"""
+"""A message to oneself, later. Owns the alarm; never outlives the incarnation that set it."""
 
 from typing import Any
 

@@ -2,7 +2,6 @@
 
 Never decodes a payload. The shapes this server sends are read straight; whatever else protobuf
 allows is read the general way, to the same result.
-Next: schemas/wire.py
 """
 
 from collections.abc import Mapping

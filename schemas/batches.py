@@ -2,7 +2,6 @@
 
 Never looks into a body, never judges whether sizes fit it. Fields may come in any order; numbers
 may be packed or not; unknown fields are skipped.
-Next: schemas/encoding/fields.py
 """
 
 from collections.abc import Iterable, Sequence

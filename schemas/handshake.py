@@ -1,6 +1,6 @@
 """What travels in gRPC metadata: the create headers of streams, and who a call is meant for.
 
-Never decides whether a pchannel is served here. Next: schemas/status.py
+Never decides whether a pchannel is served here.
 """
 
 from dataclasses import dataclass

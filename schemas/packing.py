@@ -2,7 +2,6 @@
 
 Never makes more bytes than it was told there are: a body that would unpack to more is refused
 before it has grown (a decompression bomb).
-Next: schemas/batches.py
 """
 
 from importlib import import_module

@@ -7,7 +7,6 @@ general one for whatever else protobuf allows (fields in any order, repeated, un
 The stored form is `payload` and `properties` of the Message with the field numbers these have in
 an ImmutableMessage. Unknown fields are dropped: under the numbers of an ImmutableMessage they could
 become an id, a payload or a property.
-Next: schemas/splice.py
 """
 
 from collections.abc import Mapping

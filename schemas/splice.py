@@ -2,7 +2,6 @@
 
 Never decodes: a stored message gets its id in front and the server's properties behind, which is
 sound because protobuf joins map entries wherever they stand and the last of a key wins.
-Next: schemas/answers.py
 """
 
 from functools import lru_cache

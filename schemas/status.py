@@ -1,6 +1,6 @@
 """How a refusal ends a call: the gRPC code, and the details trailer that clients really read.
 
-Never chooses a streaming code. Next: schemas/README.md
+Never chooses a streaming code.
 """
 
 from dataclasses import dataclass

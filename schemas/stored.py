@@ -1,7 +1,7 @@
 """The stored form of a message, taken apart and put together outside the hot streams.
 
 It reads and replaces the header property and makes messages of the log's own. It never decodes a
-payload. Next: schemas/properties/insert_header.py
+payload.
 """
 
 from typing import Final

@@ -2,7 +2,6 @@
 
 Bytes in, values out, and back; never decodes payloads, never does I/O. Everything that reads bytes
 raises Malformed on garbage and nothing else.
-Next: broker/edge/milvus/produce.py
 """
 
 from schemas.answers import (

@@ -1,4 +1,5 @@
-"""Decisions, as plain functions and values: no async, clock, randomness, I/O or logging.
+"""Decisions of the broker as plain functions and values: no I/O, async, clock, randomness, logging.
 
-`now` is an argument and results are returned. A refusal is a value, a broken invariant an assert.
+The current time is an argument, results are returned. A refused request is a `Refusal` value; a
+broken invariant is a failed assert.
 """

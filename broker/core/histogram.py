@@ -1,13 +1,10 @@
-"""How often values fell below each of some bounds, and their sum: enough to tell a percentile.
-
-Owns the counts and nothing else; bounded, whatever is put in.
-"""
+"""A histogram with fixed bounds: counts and the sum, enough to estimate percentiles."""
 
 from bisect import bisect_left
 
 
 class Histogram:
-    """`bounds` grow; a value counts for the first bound it is not above, or for none."""
+    """`bounds` must increase; a value counts in the first bucket whose bound is not below it."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -23,7 +20,7 @@ class Histogram:
         self.sum += value
 
     def buckets(self) -> list[tuple[float, int]]:
-        """Each bound with how many values are not above it; the last bound is infinite."""
+        """Cumulative counts: each bound with the number of values up to it; the last: infinity."""
         found, below = [], 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             below += count

@@ -1,6 +1,6 @@
-"""Names of channels and collections: how they are made, taken apart, and which ones are refused.
+"""Names of pchannels, vchannels and collections: how to build, parse and validate them.
 
-Owns the spelling rules that Milvus's clients rely on. Never knows which channels exist.
+Milvus's clients rely on these forms.
 """
 
 import re
@@ -9,7 +9,7 @@ from broker.model.failure import Refusal, invalid_argument
 from broker.model.ids import CollectionId, PChannelName, VChannelName
 
 PCHANNELS_MAX = 1024
-"""More logs than this on one machine is a typing error, and not a wish."""
+"""More logs than this on one machine are a typing error, not a plan."""
 
 COLLECTION_NAME_LENGTH_MAX = 255
 
@@ -23,19 +23,19 @@ _PCHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def pchannel_names(cluster: str, count: int) -> tuple[PChannelName, ...]:
-    """The pchannels of a cluster, in the order of their numbers."""
+    """The pchannel names of a cluster, by number."""
     return tuple(PChannelName(f"{cluster}-rootcoord-dml_{index}") for index in range(count))
 
 
 def pchannel_name_refusal(name: str) -> Refusal | None:
-    """Why nobody can be given a pchannel of this name; None when somebody can.
+    """Why this cannot name a pchannel; None if it can.
 
-    It becomes the name of a folder and of an actor.
+    The name is also used for a folder and for an actor.
     """
     if len(name) > PCHANNEL_NAME_LENGTH_MAX or not _PCHANNEL_NAME.fullmatch(name):
         return invalid_argument(
-            f"pchannel name {_shown(name)} must start with a letter, digit or '_', go on with "
-            f"these, '-' or '.', and have at most {PCHANNEL_NAME_LENGTH_MAX} characters"
+            f"pchannel name {_shown(name)} must start with a letter, digit or '_', contain only "
+            f"these, '-' and '.', and have at most {PCHANNEL_NAME_LENGTH_MAX} characters"
         ).refusal
     return None
 
@@ -51,12 +51,12 @@ def control_host(pchannels: tuple[PChannelName, ...]) -> PChannelName:
 
 
 def is_control_channel(name: str) -> bool:
-    """Whether a vchannel is the one that orders cluster-wide changes."""
+    """Whether this is the control channel, which orders cluster-wide changes."""
     return name.endswith(_CONTROL_SUFFIX)
 
 
 def is_physical(name: str) -> bool:
-    """Whether a name is a pchannel's: no letter `v` after its last underscore."""
+    """Whether this is a pchannel name: no letter `v` after its last underscore."""
     return "v" not in name.rpartition("_")[2] or "_" not in name
 
 
@@ -79,10 +79,10 @@ def collection_id_of(vchannel: str) -> CollectionId | None:
 
 
 def collection_name_refusal(name: str) -> Refusal | None:
-    """Why a collection cannot have this name; None when it can.
+    """Why this cannot name a collection; None if it can.
 
-    Milvus's rule, which also keeps collection names and channel names apart: a channel name
-    always holds a '-', a collection name never does.
+    Milvus's rule. It also keeps collection and channel names apart: a channel name always contains
+    a '-', a collection name never does.
     """
     if len(name) > COLLECTION_NAME_LENGTH_MAX:
         return invalid_argument(
@@ -91,12 +91,12 @@ def collection_name_refusal(name: str) -> Refusal | None:
         ).refusal
     if not _COLLECTION_NAME.fullmatch(name):
         return invalid_argument(
-            f"collection name {_shown(name)} must start with a letter or '_', "
-            "and go on with letters, digits, '_' or '$'"
+            f"collection name {_shown(name)} must start with a letter or '_' "
+            "and contain only letters, digits, '_' and '$'"
         ).refusal
     return None
 
 
 def _shown(name: str) -> str:
-    """A name as it may stand in an error text: quoted, escaped, and short."""
+    """A name for an error text: quoted, escaped, and shortened."""
     return repr(name) if len(name) <= 80 else repr(name[:77]) + "…"

@@ -1,9 +1,9 @@
-"""Which shard a row goes to: the hash rule that Milvus's proxies use, so that both agree."""
+"""The shard of a row key, by the hash rule of Milvus's proxies, so that both agree."""
 
 import zlib
 
 CRC_BYTES_MAX = 100
-"""Only this many first bytes of a text key count; longer keys with one prefix share a shard."""
+"""Only the first bytes of a text key are hashed: longer keys with equal prefixes share a shard."""
 
 _HASH_MASK = 0x7FFFFFFF
 _WORD = 0xFFFFFFFF
@@ -23,7 +23,7 @@ def shard_of(key: int | str | bytes, shards: int) -> int:
 def hash_int64(key: int) -> int:
     """31 bits of Murmur3 (32 bit, seed 0) over the key's 8 bytes, little-endian.
 
-    Source: Austin Appleby, MurmurHash3_x86_32; fixed here to two words, which need no tail.
+    Source: Austin Appleby, MurmurHash3_x86_32, for keys of exactly two 32-bit words (no tail).
     """
     if not _INT64_MIN <= key <= _INT64_MAX:
         raise ValueError(f"row key {key} does not fit a signed 64-bit integer")
@@ -39,7 +39,7 @@ def hash_int64(key: int) -> int:
 
 
 def hash_text(key: str | bytes) -> int:
-    """CRC-32 (IEEE) of the first bytes of a key; a str is taken as UTF-8."""
+    """CRC-32 (IEEE) of the first bytes of a key; a str is encoded as UTF-8."""
     raw = key.encode() if isinstance(key, str) else key
     return zlib.crc32(raw[:CRC_BYTES_MAX])
 

@@ -1,7 +1,6 @@
 """Batches as the native protocol carries them: many payloads in one body, what they share once.
 
 It owns the values and their arithmetic. It never looks into a payload: the sizes say where each is.
-Next: broker/core/log/sequencer.py
 """
 
 from dataclasses import dataclass

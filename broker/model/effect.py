@@ -3,7 +3,6 @@
 It owns the vocabulary of the shard state and of the recovery storage. It never reads bytes: that
 is `broker/ports/headers.py`. A message whose type is not here, or that names no collection, has no
 effect.
-Next: broker/ports/headers.py
 """
 
 from dataclasses import dataclass

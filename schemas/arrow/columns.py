@@ -2,7 +2,6 @@
 
 A schema grows by columns that may be null, at its end, so every version of it is a number of its
 first columns. It never looks at rows. Arrow's library is imported when it is first needed.
-Next: schemas/arrow/rows.py
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,7 +3,6 @@
 Reads flatbuffers by position, trusting none: it says how many rows there are, where the buffers
 lie and how much they claim to unpack to, so that a library which makes room for what it is told
 is not asked before the numbers are bearable. It needs no library itself.
-Next: schemas/arrow/rows.py
 Source of the layout: the Arrow Columnar Format, "Encapsulated message format", and its Message.fbs.
 """
 

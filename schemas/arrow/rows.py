@@ -2,7 +2,6 @@
 
 A body is one IPC stream without its end: the schema's message, then one record batch. So what is
 in a log can be read without asking anybody what it is. Never keeps a body.
-Next: schemas/arrow/json_rows.py
 """
 
 import json

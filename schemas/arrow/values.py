@@ -2,7 +2,6 @@
 
 Why not `pyarrow.scalar` and `pyarrow.array`: both ask whether pandas made what they are given, and
 load it for that where it is installed, which takes a second of every process.
-Next: broker/client/read/row_scanner.py
 """
 
 from array import array

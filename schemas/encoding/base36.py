@@ -1,7 +1,6 @@
 """Base-36 numbers: how ticks, terms and RocksMQ ids are written in properties and message ids.
 
 Never guesses: what Go's parser refuses is refused, though Python's `int` would take it.
-Next: schemas/splice.py
 """
 
 from functools import lru_cache

@@ -1,6 +1,6 @@
 """Standard padded base64, as Go's StdEncoding writes and reads it.
 
-Never accepts what Go refuses. Next: schemas/properties/keys.py
+Never accepts what Go refuses.
 """
 
 from binascii import Error, a2b_base64, b2a_base64

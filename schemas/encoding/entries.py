@@ -2,7 +2,6 @@
 
 Never judges a value. One client repeats the same few entries in every message, so entries with
 steady keys are remembered by their bytes: reading one is then a slice and a lookup.
-Next: schemas/scan.py
 """
 
 from functools import lru_cache

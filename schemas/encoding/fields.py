@@ -1,6 +1,6 @@
 """Walks the fields of an encoded protobuf message without knowing its type.
 
-Never decodes what is inside a field. Next: schemas/encoding/entries.py
+Never decodes what is inside a field.
 """
 
 from collections.abc import Iterator

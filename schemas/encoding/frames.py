@@ -1,6 +1,6 @@
 """gRPC's framing inside an HTTP/2 stream: one flag byte, four length bytes, then the message.
 
-Never looks into a message. Next: schemas/wire.py
+Never looks into a message.
 """
 
 from collections.abc import Iterable

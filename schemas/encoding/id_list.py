@@ -1,7 +1,4 @@
-"""A list of ids within a header that is otherwise not read: what a message flushed.
-
-Next: schemas/stored.py
-"""
+"""A list of ids within a header that is otherwise not read: what a message flushed."""
 
 from schemas.encoding.fields import copied, field, fields
 from schemas.encoding.varint import read_varint, signed, varint

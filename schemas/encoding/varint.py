@@ -1,6 +1,6 @@
 """Variable-length integers of protobuf, and the one error for bytes that break a format.
 
-Never looks at what a number means. Next: schemas/encoding/fields.py
+Never looks at what a number means.
 """
 
 from functools import lru_cache

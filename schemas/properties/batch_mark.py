@@ -1,7 +1,6 @@
 """What the commit of a staged transaction says of its batch: which one, and how many belong to it.
 
 So whoever looks at a log knows when it has seen all of a batch. Never judges whether it has.
-Next: schemas/properties/keys.py
 """
 
 from collections import Counter

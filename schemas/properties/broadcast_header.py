@@ -1,7 +1,6 @@
 """The broadcast header, `_bh`, as its property carries it; a copy is recognised by the id in it.
 
 Never judges a header: whoever reads one says what is wrong with it.
-Next: schemas/properties/keys.py
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """`messages.InsertMessageHeader`: read for every insert into a collection, and given its segment.
 
 Written by hand because a log does it for each message. Never drops what it does not know.
-Next: schemas/stored.py
 """
 
 from functools import lru_cache

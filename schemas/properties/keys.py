@@ -2,7 +2,6 @@
 
 Reserved keys begin with an underscore and are Milvus's; `tidemark.key` is ours. Never holds
 properties: they are plain `dict[str, str]`, as on the wire.
-Next: schemas/message_id.py
 """
 
 from collections.abc import Callable, Mapping

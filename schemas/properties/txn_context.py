@@ -1,6 +1,6 @@
 """The transaction a message belongs to, as the `_tx` property and the answer to a begin carry it.
 
-Never judges whether the transaction exists. Next: schemas/properties/keys.py
+Never judges whether the transaction exists.
 """
 
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ class CutLock(Actor[CutLockMessage]):
     async def receive(self, batch: Sequence[Caller]) -> None:
         for envelope in batch:
             self._take(envelope)
-        self._turn()
+        self._advance()
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """Entries and holds now; cuts since the start, and holds that timed out (`timed_out`)."""
@@ -99,15 +99,15 @@ class CutLock(Actor[CutLockMessage]):
             return
         self._taking[self._rules.hold(channels, self._now_s())] = envelope
 
-    def _turn(self) -> None:
+    def _advance(self) -> None:
         """Grant and refuse what the messages of the batch, or the time, have made possible."""
-        turn = self._rules.turn(self._now_s())
-        for id_, waited_for in turn.timed_out.items():
+        changes = self._rules.advance(self._now_s())
+        for id_, waited_for in changes.timed_out.items():
             self._in_vain += 1
             names = ", ".join(f"{it.party} {it.name}" for it in waited_for) or "the start"
             cause = f"the cut waited {WAIT_S} s for {names}; try again"
             self._taking.pop(id_).fail(Refused(StreamingCode.INNER, cause))
-        for id_ in turn.granted:
+        for id_ in changes.granted:
             self._grant(id_)
         for entry in [it for it in self._acquiring if self._rules.is_inside(it)]:
             for asked in self._acquiring.pop(entry):

@@ -1,7 +1,7 @@
-"""Kinds of actors: what their paths have in common once the numbers are taken out.
+"""The kind of an actor by its path: the path without names that carry numbers.
 
-Owns one rule: a name with a digit in it is one of many, and its kind is told by where it stands.
-So summaries and metrics have few names, however many channels and consumers there are.
+Summaries and metrics are labelled by kind, so the number of labels stays small however many
+channels and consumers there are.
 """
 
 import itertools
@@ -9,20 +9,20 @@ import re
 
 ONE_OF_MANY = "*"
 PAUSED = "consumption_paused"
-"""In the statistics of who knows it: 1 while consumers that begin are held back."""
+"""Statistics key of the actors that know it: 1 while new consumers are held back."""
 _NUMBERED = re.compile(r"[^A-Za-z]*[0-9].*")
 _DIGIT = re.compile(r"[0-9]")
 _HOLDERS = ("channels", "reconcilers")
-"""Whose children are named for pchannels."""
+"""Actors whose children are named after pchannels."""
 
 
 def shape_of(path: str) -> str:
-    """The path with `*` for each name that is one of many."""
+    """The path with `*` for each name that contains a digit, such as a channel or a number."""
     return "/".join(ONE_OF_MANY if _DIGIT.search(name) else name for name in path.split("/"))
 
 
 def kind_of(path: str) -> str:
-    """`appender`, `scanner`, ...: the last name, or what those in its place are called."""
+    """`appender`, `scanner`, ...: the last name; for a numbered actor its parent's singular."""
     *above, name = shape_of(path).split("/")
     if name != ONE_OF_MANY:
         return name
@@ -33,7 +33,7 @@ def kind_of(path: str) -> str:
 
 
 def pchannel_in(path: str) -> str:
-    """The pchannel that an actor belongs to; "" when it belongs to none."""
+    """The pchannel that an actor belongs to; "" if none."""
     names = path.split("/")
     for holder, name in itertools.pairwise(names):
         if holder in _HOLDERS:

@@ -1,13 +1,12 @@
-"""The life of a pchannel in the coordinator's table, and the versioned table that clients see.
+"""State transitions of a pchannel's assignment, and the versioned assignment table for clients.
 
-Owns the transitions. Never persists: a caller saves what a transition returns before it acts on it.
+Pure: the caller persists the result of a transition before acting on it.
 
     UNINITIALIZED(term 1) --assign--> ASSIGNING(term + 1) --served--> ASSIGNED
-    ASSIGNED --lost, term equal--> UNAVAILABLE --assign--> ASSIGNING(term + 1)
+    ASSIGNED --lost, same term--> UNAVAILABLE --assign--> ASSIGNING(term + 1)
     ASSIGNING --assign--> ASSIGNING(term + 1)
-    any --taken by a node itself--> ASSIGNING(larger term) --served--> ASSIGNED
+    any --taken, by a node that restarts the channel--> ASSIGNING(larger term) --served--> ASSIGNED
 
-The last line is a node that restarts a channel by itself: it takes the next term, then serves.
 A transition that does not apply returns the same object, so `is` tells whether anything changed.
 """
 
@@ -25,11 +24,11 @@ from broker.model.channel import (
 from broker.model.ids import NodeId, PChannelName, Term
 
 UNASSIGNED_TERM = Term(1)
-"""The term of a pchannel that nobody ever owned; the first owner has 2."""
+"""The term of a pchannel that was never owned; the first owner has term 2."""
 
 
 STREAMING_VERSION = 2
-"""What this program knows. Clients of a cluster of a lower one would write elsewhere."""
+"""The version of this program. In a cluster with a lower one, clients still write elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,9 @@ class Owner:
 class PChannelMeta:
     """One pchannel as the coordinator records it.
 
-    `histories` are other nodes that may still hold an older term, one entry a node, so it is
-    shorter than the number of nodes. The owner itself is not among them: it closes its own older
-    term when it opens the new one. `assigned_ms` is when it was last served,
-    `moved_ms` when it was last moved for balance; 0 for never.
+    `histories`: other nodes that may still hold an older term, one entry for each node. The owner
+    is not among them: it closes its own older term when it opens the new one. `assigned_ms` is when
+    it was last served, `moved_ms` when the balancer last moved it; 0 for never.
     """
 
     name: PChannelName
@@ -69,14 +67,14 @@ class NodeAddress:
 
 
 def access_at(streaming_version: int) -> AccessMode:
-    """How channels are to be served: to readers only until streaming is enabled."""
+    """The access mode of channels: read-only until streaming is enabled."""
     return AccessMode.READ_WRITE if streaming_version > 0 else AccessMode.READ_ONLY
 
 
 def assign(meta: PChannelMeta, node: NodeId, access: AccessMode | None = None) -> PChannelMeta:
-    """Give the channel to `node` at the next term; nothing changes when it serves it already so.
+    """Assign the channel to `node` at the next term; no change if the node already serves it so.
 
-    `access` None: as before.
+    `access` None keeps the access mode.
     """
     access = meta.access if access is None else access
     if meta.state is PChannelState.ASSIGNED and (meta.node, meta.access) == (node, access):
@@ -92,13 +90,13 @@ def assign(meta: PChannelMeta, node: NodeId, access: AccessMode | None = None) -
 
 
 def taken(meta: PChannelMeta, node: NodeId, term: Term) -> PChannelMeta:
-    """`node` took a higher `term` by itself, at which it does not serve yet."""
+    """`node` claimed a higher `term` to restart the channel, and does not serve at it yet."""
     assert term > meta.term, (term, meta)
     return replace(assign(lost(meta, meta.term), node), term=term)
 
 
 def served(meta: PChannelMeta, node: NodeId, term: Term, now_ms: int) -> PChannelMeta:
-    """`node` serves the channel at `term`; nothing changes when that is not what was agreed on."""
+    """`node` serves the channel at `term`; no change unless that is the current assignment."""
     agreed = meta.state is PChannelState.ASSIGNING and (meta.node, meta.term) == (node, term)
     if not agreed:
         return meta
@@ -106,7 +104,7 @@ def served(meta: PChannelMeta, node: NodeId, term: Term, now_ms: int) -> PChanne
 
 
 def lost(meta: PChannelMeta, term: Term) -> PChannelMeta:
-    """Somebody found the channel dead at `term`; a report about another term is stale."""
+    """The channel was found dead at `term`; a report about another term is stale."""
     if meta.state is not PChannelState.ASSIGNED or meta.term != term:
         return meta
     return replace(meta, state=PChannelState.UNAVAILABLE)
@@ -119,9 +117,9 @@ def tabulate(
     control_host: PChannelName,
     streaming_version: int = STREAMING_VERSION,
 ) -> Assignment:
-    """The table clients see: every live node, also an empty one, with the channels it serves.
+    """The table for clients: every live node with the channels it serves, perhaps none.
 
-    Only channels in state ASSIGNED on a live node are listed, in name order.
+    Lists only channels in state ASSIGNED on a live node, by name.
     """
     held: dict[NodeId, list[PChannel]] = {}
     for meta in sorted(metas, key=lambda meta: meta.name):
@@ -135,7 +133,7 @@ def tabulate(
 
 
 def _former_owners(meta: PChannelMeta, following: NodeId) -> tuple[Owner, ...]:
-    """The histories plus the owner so far, without the node that follows."""
+    """The histories plus the present owner, without the next one."""
     owners = {owner.node: owner for owner in meta.histories}
     if meta.node is not None:
         owners[meta.node] = Owner(meta.node, meta.term)

@@ -1,12 +1,12 @@
-"""Which pchannel should move to which node: two balance policies, and what they leave alone.
+"""Which pchannel moves to which node: Milvus's two balance policies.
 
-Owns the judgement of a layout. Never moves anything, and never touches a channel that is not
-`movable`: whoever asks has looked at its guards (`may_move`).
+`vchannelFair` minimises a cost: the squared deviation of each node from the average, in pchannels
+and in vchannels, plus a small penalty for pairs of pchannels on one node that carry the same
+collections. A round searches up to `steps_max` moves depth-first along the most promising ones, and
+takes them only if they save more than `tolerance`. Each round lowers the cost by at least that
+much, so balancing terminates. `pchannel_count_fair` evens out the number of pchannels only.
 
-A layout costs what each node is off the average, in pchannels and in vchannels, and a little for
-each pair of pchannels on one node that carry the same collections. Lower is better. A round takes
-up to `steps_max` moves, found depth-first among the most promising ones, and only when they gain
-more than `tolerance`: so rounds end (each gains something, and there is not much to gain).
+Only channels marked `movable` are moved; the caller decides that with `may_move`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,16 @@ from itertools import combinations
 from broker.model.ids import TICK_LOGICAL_BITS, CollectionId, NodeId, PChannelName, TimeTick
 
 BEAM_WIDTH = 6
-"""Moves that are followed further at each step of the search."""
+"""Number of moves that the search follows at each step."""
 EXHAUSTIVE_MAX = 64
-"""Possible moves up to which all are weighed, pairs included, and several followed; above, only
-those of the fullest node, by numbers, and the best one: a round takes milliseconds all the same."""
+"""Up to this many possible moves, all are weighed, collection pairs included. Above it the search
+considers only moves off the fullest node, ignores pairs and follows the best move, so that a round
+still takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedChannel:
-    """A pchannel that serves on `node`, and what is on it."""
+    """A pchannel on its node, and what it carries."""
 
     name: PChannelName
     node: NodeId
@@ -35,7 +36,7 @@ class PlacedChannel:
 
 @dataclass(frozen=True, slots=True)
 class BalanceWeights:
-    """What counts how much (facts, semantics 6.4)."""
+    """Weights of the cost; the defaults are Milvus's."""
 
     pchannel: float = 0.4
     vchannel: float = 0.3
@@ -46,7 +47,7 @@ class BalanceWeights:
 
 @dataclass(frozen=True, slots=True)
 class BalanceRules:
-    """When a channel may be moved for the sake of balance. `count_fair`: by numbers only."""
+    """When the balancer may move a channel. `count_fair`: consider only how many each node has."""
 
     allow_rebalance: bool = True
     min_interval_ms: int = 300_000
@@ -66,17 +67,21 @@ class ChannelMove:
 def may_move(
     moved_ms: int, now_ms: int, mvcc: TimeTick, recovered: TimeTick, rules: BalanceRules
 ) -> bool:
-    """Not one that has just moved, nor one whose next owner would have much to read back."""
+    """Whether the balancer may move a channel: not moved recently, and quick to recover.
+
+    `recovered` is the tick that a new owner would replay from, `mvcc` the newest one.
+    """
     lag_ms = (mvcc - recovered) >> TICK_LOGICAL_BITS
     return move_interval_over(moved_ms, now_ms, rules) and lag_ms <= rules.lag_ms_max
 
 
 def move_interval_over(moved_ms: int, now_ms: int, rules: BalanceRules) -> bool:
-    """Whether balance, which moved it at `moved_ms`, may move it again.
+    """Whether `min_interval_ms` passed since the balancer last moved the channel, at `moved_ms`.
 
-    Why not the time since it was assigned: who came to a node because its own was lost, or there
-    was no other, has not been moved for balance, and a node that comes (back) must not stay empty
-    for so long. One that comes and goes again and again gets each channel once in that time.
+    Why not since it was last assigned: a channel that is where it is because its node was lost, or
+    because there was only one node, was never moved by the balancer. A node that joins must not
+    stay empty that long because of it. A node that joins and leaves repeatedly still gets each
+    channel at most once per interval.
     """
     return rules.allow_rebalance and now_ms - moved_ms >= rules.min_interval_ms
 
@@ -84,7 +89,7 @@ def move_interval_over(moved_ms: int, now_ms: int, rules: BalanceRules) -> bool:
 def cost(
     layout: Iterable[PlacedChannel], nodes: Iterable[NodeId], weights: BalanceWeights
 ) -> float:
-    """What the layout costs over these nodes; those without a channel count."""
+    """The cost of a layout over these nodes, those without a channel included."""
     on: dict[NodeId, list[PlacedChannel]] = {node: [] for node in nodes}
     for each in layout:
         on[each.node].append(each)
@@ -106,10 +111,10 @@ def best_node(
     nodes: Iterable[NodeId],
     rules: BalanceRules,
 ) -> NodeId | None:
-    """The best node for a channel that has none; ties go to the smaller id. None without nodes.
+    """The cheapest node for an unassigned channel; ties go to the smaller id. None without nodes.
 
-    `layout` has what the channel carries if it is known, wherever it was; channels on other nodes
-    do not count.
+    If `layout` has the channel, its load counts, on whatever node it was. Channels on nodes that
+    are not among `nodes` are ignored.
     """
     candidates = sorted(nodes)
     known = [it for it in layout if it.name == newcomer]
@@ -127,7 +132,7 @@ def best_node(
 def rebalance(
     layout: Sequence[PlacedChannel], nodes: Iterable[NodeId], rules: BalanceRules
 ) -> tuple[ChannelMove, ...]:
-    """The moves of one round; none when the layout is good enough. Only among these nodes."""
+    """The moves of one round among these nodes; none if the layout is good enough."""
     candidates = sorted(nodes)
     there = [it for it in layout if it.node in candidates]
     if len(candidates) < 2 or not rules.allow_rebalance:
@@ -145,7 +150,7 @@ def rebalance(
 def _search(
     layout: tuple[PlacedChannel, ...], nodes: Sequence[NodeId], weights: BalanceWeights, steps: int
 ) -> tuple[float, tuple[ChannelMove, ...]]:
-    """The best cost within so many moves, and the moves."""
+    """The lowest cost reachable in `steps` moves, and those moves."""
     best: tuple[float, tuple[ChannelMove, ...]] = (cost(layout, nodes, weights), ())
     if not steps:
         return best
@@ -169,7 +174,7 @@ def _search(
 
 
 def _fullest(layout: Sequence[PlacedChannel], nodes: Sequence[NodeId]) -> tuple[NodeId, ...]:
-    """The node with the most of both, of those with something to give."""
+    """The node with the most pchannels and vchannels, among those with a movable channel."""
     load = dict.fromkeys(nodes, 0)
     for each in layout:
         load[each.node] += 1 + each.vchannels
@@ -178,7 +183,7 @@ def _fullest(layout: Sequence[PlacedChannel], nodes: Sequence[NodeId]) -> tuple[
 
 
 def _even_out(layout: Sequence[PlacedChannel], nodes: Sequence[NodeId]) -> tuple[ChannelMove, ...]:
-    """From the fullest node that can give to the emptiest, until they differ by one at most."""
+    """Moves from the fullest node with a movable channel to the emptiest, until nearly even."""
     count = {node: sum([it.node == node for it in layout]) for node in nodes}
     movable = {
         node: sorted([it.name for it in layout if it.node == node and it.movable]) for node in nodes
@@ -203,7 +208,7 @@ def _unevenness(numbers: Sequence[int]) -> float:
 
 
 def _likeness(one: PlacedChannel, other: PlacedChannel) -> float:
-    """The share of collections that both carry; 0 when neither carries any."""
+    """The Jaccard index of their collections; 0 if neither carries any."""
     distinct = one.collections | other.collections
     if not distinct:
         return 0.0
@@ -215,7 +220,7 @@ def layout_of(
     vchannels: Iterable[tuple[PChannelName, CollectionId]],
     movable: Iterable[PChannelName],
 ) -> tuple[PlacedChannel, ...]:
-    """The layout: who owns which pchannel, and the pchannel and collection of each vchannel."""
+    """The layout, from owners of pchannels and the pchannel and collection of each vchannel."""
     held: dict[PChannelName, list[CollectionId]] = {name: [] for name in owners}
     for name, collection in vchannels:
         if name in held:

@@ -1,8 +1,7 @@
-"""One broadcast as it is remembered: its state, and on which vchannels it has landed and is acked.
+"""The state of one broadcast: where its copies were appended and acknowledged, and what follows.
 
-Owns the state table and every change of a task. Each change gives a new value, or the same object
-when nothing changed: what was acknowledged stays so, however often it is said again.
-Next: broker/coordinator/broadcast/broadcast_task.py
+Every change returns a new value, or the same object if nothing changed. An acknowledgement is
+permanent, and repeating one has no effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from broker.model.message import Appended
 
 
 class BroadcastPhase(Enum):
-    """Where a broadcast is in its life. DONE is never stored: the record is gone then."""
+    """The phase of a broadcast. DONE is never stored: its record has been deleted."""
 
     PENDING = "pending"
     REPLICATED = "replicated"
@@ -26,7 +25,7 @@ class BroadcastPhase(Enum):
 
 
 class BroadcastStep(Enum):
-    """What moves a broadcast from one state to the next."""
+    """What moves a broadcast to the next phase."""
 
     FINISH = "every vchannel has acknowledged and the callback took effect"
     FORGET = "the tombstone is old enough, or there are too many"
@@ -37,17 +36,20 @@ TRANSITIONS: Mapping[tuple[BroadcastPhase, BroadcastStep], BroadcastPhase] = {
     (BroadcastPhase.REPLICATED, BroadcastStep.FINISH): BroadcastPhase.TOMBSTONE,
     (BroadcastPhase.TOMBSTONE, BroadcastStep.FORGET): BroadcastPhase.DONE,
 }
-"""Every step there is; there is none back, and none that gives up."""
+"""Every step there is. A recorded broadcast is never aborted: it completes, or waits in quarantine
+for an operator."""
 
 UNFINISHED = frozenset({BroadcastPhase.PENDING, BroadcastPhase.REPLICATED})
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastState:
-    """`landed[i]` and `acked[i]` are of `broadcast.vchannels[i]`; what is acked has landed.
+    """One broadcast as it is recorded.
 
-    `origin` is the cluster it was copied from, empty for one of our own; together with the id it is
-    the task's name. `poison` says why the callback failed for good, and is empty otherwise.
+    `landed[i]` and `acked[i]` belong to `broadcast.vchannels[i]`: where its copy was appended, and
+    whether it was acknowledged, which implies that it was appended. `origin` is the cluster that it
+    was replicated from, empty for our own. `poison` says why its callback failed permanently: the
+    broadcast is in quarantine; else empty.
     """
 
     id: BroadcastId
@@ -62,7 +64,7 @@ class BroadcastState:
 
     @property
     def name(self) -> str:
-        """Unique over all clusters; the last part of its actor's path."""
+        """Unique across clusters; the last part of its actor's path."""
         return broadcast_name(self.id, self.origin)
 
     @property
@@ -75,7 +77,7 @@ class BroadcastState:
 
     @property
     def to_append(self) -> tuple[VChannelName, ...]:
-        """Where no copy is known to be; a copied task was appended by somebody else."""
+        """Vchannels without a known copy. Replicated ones were appended by their own cluster."""
         if self.state is not BroadcastPhase.PENDING:
             return ()
         pairs = zip(self.broadcast.vchannels, self.landed, strict=True)
@@ -83,12 +85,12 @@ class BroadcastState:
 
     @property
     def appends(self) -> bool:
-        """Whether copies are missing that will come by themselves: in quarantine none do."""
+        """Whether it will append more copies: some are missing, and it is not in quarantine."""
         return bool(self.to_append) and not self.poison
 
     @property
     def to_process(self) -> Mapping[VChannelName, TimeTick]:
-        """Where the copy is durable and nobody has acknowledged it yet."""
+        """The tick of each copy that is durable and not yet acknowledged, by vchannel."""
         each = zip(self.broadcast.vchannels, self.landed, self.acked, strict=True)
         return {name: landed.tick for name, landed, acked in each if landed and not acked}
 
@@ -98,14 +100,14 @@ class BroadcastState:
 
     @property
     def may_finish(self) -> bool:
-        """Whether nothing of its own keeps it from being called back."""
+        """Whether its callback may run, as far as this broadcast alone decides."""
         return self.unfinished and self.all_acked and not self.poison
 
     @property
     def order_tick(self) -> TimeTick | None:
-        """What gives its place in the order of callbacks, once it has one.
+        """The tick that orders its callback among those of conflicting broadcasts; None: not yet.
 
-        The tick of the control channel's copy; of a broadcast that has none, the last of all.
+        The tick of the control channel's copy, or the largest of all copies if it has none there.
         """
         control = [i for i, name in enumerate(self.broadcast.vchannels) if is_control_channel(name)]
         deciding = control or range(len(self.acked))
@@ -116,31 +118,31 @@ class BroadcastState:
 
     @property
     def keys(self) -> tuple[ResourceKey, ...]:
-        """What it locks, or what orders its callback."""
+        """The keys that it locks, which also order its callback."""
         return locked_keys(self.broadcast.keys)
 
     def outcome(self) -> Broadcasted:
-        """What the asker is told."""
+        """The result for the caller."""
         pairs = zip(self.broadcast.vchannels, self.landed, strict=True)
         return Broadcasted(self.id, {name: landed for name, landed in pairs if landed})
 
 
 def broadcast_name(broadcast_id: BroadcastId, origin: str) -> str:
-    """Ids of another cluster never meet our own."""
+    """A name that keeps ids of other clusters apart from our own."""
     return f"{origin}~{broadcast_id}" if origin else str(broadcast_id)
 
 
 def new_broadcast(
     broadcast_id: BroadcastId, broadcast: Broadcast, origin: str = ""
 ) -> BroadcastState:
-    """A task as it is stored before anything is appended."""
+    """A broadcast as it is recorded before any copy is appended."""
     count = len(broadcast.vchannels)
     state = BroadcastPhase.REPLICATED if origin else BroadcastPhase.PENDING
     return BroadcastState(broadcast_id, state, broadcast, (None,) * count, (False,) * count, origin)
 
 
 def with_appended(task: BroadcastState, results: Mapping[VChannelName, Appended]) -> BroadcastState:
-    """Copies became durable. That is the acknowledgement too, unless more was asked for."""
+    """Copies became durable. This acknowledges them too, unless `ack_sync_up` is set."""
     landed, acked = list(task.landed), list(task.acked)
     for index, vchannel in enumerate(task.broadcast.vchannels):
         if vchannel in results and landed[index] is None:
@@ -152,9 +154,9 @@ def with_appended(task: BroadcastState, results: Mapping[VChannelName, Appended]
 def with_ack(
     task: BroadcastState, vchannel: VChannelName, where: Appended | None
 ) -> BroadcastState:
-    """Somebody has processed the copy on one vchannel; the first to say so counts.
+    """The copy on one vchannel was processed; the first acknowledgement counts.
 
-    Without `where` it counts only if the copy is known: else it is appended once more anyhow.
+    Without `where` it is ignored unless the copy is known: the copy will be appended again anyway.
     """
     index = task.broadcast.vchannels.index(vchannel)
     found = task.landed[index] or where
@@ -166,17 +168,17 @@ def with_ack(
 
 
 def poisoned(task: BroadcastState, cause: str) -> BroadcastState:
-    """Its callback failed for good; an operator decides."""
-    return replace(task, poison=cause or "it did not say why")
+    """Its callback failed permanently: the broadcast goes into quarantine, an operator decides."""
+    return replace(task, poison=cause or "no cause given")
 
 
 def retried(task: BroadcastState) -> BroadcastState:
-    """Its callback is to be tried again."""
+    """Leaves quarantine: the callback will be tried again."""
     return replace(task, poison="") if task.poison else task
 
 
 def advanced(task: BroadcastState, step: BroadcastStep, now_ms: int) -> BroadcastState:
-    """The task after a step that the table has; a finished one keeps no body."""
+    """The broadcast after a step of the table; a finished one drops its body."""
     state = TRANSITIONS[task.state, step]
     bare = replace(task.broadcast, body=b"")
     return replace(task, state=state, broadcast=bare, skipped=bool(task.poison), done_ms=now_ms)
@@ -185,9 +187,9 @@ def advanced(task: BroadcastState, step: BroadcastStep, now_ms: int) -> Broadcas
 def forgettable(
     tombstones: Sequence[BroadcastState], now_ms: int, count_max: int, age_ms_max: int
 ) -> tuple[BroadcastState, ...]:
-    """The tombstones to forget: the oldest beyond `count_max`, and all older than `age_ms_max`.
+    """The tombstones to delete: the oldest beyond `count_max`, and all older than `age_ms_max`.
 
-    One from the future, because the clock went back, counts as new.
+    One with a time in the future, because the clock was set back, counts as new.
     """
     oldest_first = sorted(tombstones, key=lambda task: (task.done_ms, task.id))
     beyond = max(0, len(oldest_first) - count_max)

@@ -1,8 +1,9 @@
-"""Which term of a pchannel this node should serve, which one it does serve, and who is told what.
+"""Which term of a pchannel a node should serve, which it serves, and how each request is answered.
 
-The decision table of Assign and Remove (facts, wire 8 and semantics 5.1) and of the checks before
-a handler call (wire 3.1). It never opens or closes anything: one worker moves `current` to
-`expected`. Later means: a higher term, or at the same term the removal.
+The decision table for the manager's Assign and Remove, and for the checks before a produce or
+consume stream opens. `expected` is the newest state asked for, `current` the one reached; a worker
+drives `current` towards `expected`. States are ordered by term, and at equal terms removal comes
+after serving.
 """
 
 from dataclasses import dataclass, replace
@@ -11,12 +12,12 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import Term
 
 ASKED_TERM_MAX = 1 << 62
-"""Half of what can be stored: whoever is asked for more could never take a next one."""
+"""Half of what can be stored, so that a restart always has a next term to claim."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ServingState:
-    """A term, being served or removed. The order of the fields is the order of time."""
+    """A term that is served or removed. Compares in time order: by term, then serving < removed."""
 
     term: Term
     removed: bool
@@ -24,7 +25,7 @@ class ServingState:
 
 @dataclass(frozen=True, slots=True)
 class ChannelLifetime:
-    """`failure` is why `current`'s term could not be opened; then it is burnt."""
+    """`failure`: why the term of `current` could not be opened; that term is used up."""
 
     expected: ServingState
     current: ServingState
@@ -36,11 +37,11 @@ NEVER_SEEN = ChannelLifetime(ServingState(Term(-1), True), ServingState(Term(-1)
 
 @dataclass(frozen=True, slots=True)
 class NoAnswerYet:
-    """No answer yet."""
+    """The request is not answered yet."""
 
 
 def expect(lifetime: ChannelLifetime, asked: ServingState) -> ChannelLifetime | Refusal:
-    """Take a new expectation if it is later than the newest one."""
+    """Expect the state asked for; refused unless it is later than the newest expectation."""
     if asked > lifetime.expected:
         return replace(lifetime, expected=asked)
     verb, newest = ("remove" if asked.removed else "assign"), lifetime.expected
@@ -52,9 +53,9 @@ def expect(lifetime: ChannelLifetime, asked: ServingState) -> ChannelLifetime | 
 
 
 def opened(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
-    """The channel serves at `term`; higher than expected when it restarted by itself.
+    """The channel serves at `term`, which is above the expected one if the node restarted it.
 
-    It may have failed at this very term before: the storage came back.
+    It may have failed at this term before: the storage recovered.
     """
     now = ServingState(term, removed=False)
     if term < lifetime.current.term:
@@ -63,9 +64,9 @@ def opened(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
 
 
 def failed(lifetime: ChannelLifetime, term: Term, failure: Refusal) -> ChannelLifetime:
-    """The channel could not be opened at `term`, or lost it; nobody can assign that term again.
+    """The channel could not be opened at `term`, or was lost; that term cannot be assigned again.
 
-    It stays expected, so that a Remove at the same term still finds something to confirm.
+    The term stays expected, so that a Remove at the same term is still confirmed.
     """
     if term < lifetime.current.term:
         return lifetime
@@ -73,12 +74,12 @@ def failed(lifetime: ChannelLifetime, term: Term, failure: Refusal) -> ChannelLi
 
 
 def closed(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
-    """The channel was released; nothing up to `term` serves here any more."""
+    """The channel was closed: no term up to `term` is served here any more."""
     return replace(lifetime, current=max(lifetime.current, ServingState(term, removed=True)))
 
 
 def answer_for(lifetime: ChannelLifetime, asked: ServingState) -> NoAnswerYet | Refusal | None:
-    """What to answer whoever asked for a stage that was taken; None is success."""
+    """The answer to the request for the state `asked`, which was accepted; None is success."""
     superseded = lifetime.expected.term > asked.term
     if asked.removed:
         return None if superseded or lifetime.current >= asked else NoAnswerYet()
@@ -95,7 +96,7 @@ def answer_for(lifetime: ChannelLifetime, asked: ServingState) -> NoAnswerYet | 
 
 
 def channel_refusal(name: str, term: int | None) -> Refusal | None:
-    """What is wrong with a channel as a request names it, before anything is looked up."""
+    """What is wrong with a channel and term in a request, before any lookup; None if valid."""
     if not name:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "the pchannel name is empty")
     if term is not None and term <= 0:
@@ -109,9 +110,9 @@ def channel_refusal(name: str, term: int | None) -> Refusal | None:
 def call_refusal(
     name: str, asked: Term | None, serving: Term | None, *, closing: bool
 ) -> Refusal | None:
-    """The checks before a handler call, in their order; None lets it through.
+    """The checks before a stream opens, in order; None admits it.
 
-    `asked` None takes any term. `serving` None: the pchannel is not open here.
+    `asked` None accepts any term. `serving` None: the pchannel is not open on this node.
     """
     refusal = channel_refusal(name, asked)
     if refusal is not None:
@@ -129,6 +130,6 @@ def call_refusal(
 
 
 def read_only_refusal(name: str) -> Refusal:
-    """What a writer is told of a channel that is served to readers only."""
+    """The refusal of an append to a channel that is served read-only."""
     cause = f"{name} is served read-only: nothing can be appended until it is assigned read-write"
     return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

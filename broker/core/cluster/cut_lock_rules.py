@@ -1,17 +1,17 @@
-"""Lets those who append on several channels through, or holds them back while a cut is taken.
+"""The cut lock: appends that span several vchannels share it, taking a cut holds it exclusively.
 
-An entrant is one broadcast, or whatever else appends on several vchannels what belongs together;
-it enters before its first append and leaves when it has landed everywhere. A hold is a cut being
-taken: it is granted once nobody who concerns it is under way, and as long as it lasts nobody who
-concerns it gets in. An entrant concerns a hold that it has two or more vchannels in common with:
-of one alone there is nothing to split.
+A shared holder is a broadcast, or anything else that appends messages belonging together to several
+vchannels. It enters before its first append and leaves when all of them are durable. A hold is
+requested by whoever takes a cut; it is granted when no conflicting holder is inside, and while it
+is granted no conflicting holder enters. A holder conflicts with a hold if they have at least two
+vchannels in common: a cut cannot split what lies on a single vchannel.
 
-Whoever comes first goes first, so neither side starves the other: an entrant waits only for holds
-that were there before it, and a hold ends by itself `wait_s` after it came, or `lease_s` after it
-was granted. So nobody is held back for longer than both together.
+The lock is fair, so neither side starves. A holder waits only for holds requested before it. A hold
+ends `wait_s` after its request if it is not granted by then, and `lease_s` after it was granted. So
+no holder waits longer than `wait_s + lease_s`.
 
-Those under way at a start are told by the parties that send entrants; until each of them has, no
-hold is granted. Pure: owns no clock. Next: broker/coordinator/cuts/cut_lock.py
+After a restart each party (a sender of holders) reports which of its holders are inside. Until all
+parties have reported, no hold is granted. Without a clock: callers pass the time.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,7 @@ from broker.core.naming import pchannel_of
 
 
 class SharedHolder(NamedTuple):
-    """Who appends; names are unique within a party."""
+    """Somebody who appends to several vchannels; names are unique within a party."""
 
     party: str
     name: str
@@ -30,9 +30,10 @@ class SharedHolder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LockChanges:
-    """What became possible: who may append, which holds are granted, which ones waited in vain.
+    """What changed: holders that may append, holds that were granted, holds that timed out.
 
-    With each of the last come some that it waited for; none: for parties that have said nothing.
+    `timed_out` names some of the holders that each hold waited for; none: it waited for parties
+    that have not reported yet.
     """
 
     admitted: tuple[SharedHolder, ...]
@@ -48,7 +49,7 @@ class _Hold:
     granted: bool = False
 
     def is_concerned_by(self, vchannels: Iterable[str]) -> bool:
-        """Whether two of them are among the targets, by themselves or by their pchannel."""
+        """Whether two of them are among the targets, directly or through their pchannel."""
         targets = self.targets
         return sum([it in targets or pchannel_of(it) in targets for it in vchannels]) > 1
 
@@ -60,11 +61,11 @@ class _Waiting:
 
 
 SHOWN_MAX = 5
-"""Entrants that are named to a hold that waited in vain."""
+"""How many holders are named for a hold that timed out."""
 
 
 class CutLockRules:
-    """See the module. Ask for the `turn` after every change, and when `next_s` has come."""
+    """The state of the lock. Call `advance` after every change, and at the time `next_s`."""
 
     def __init__(self, parties: Collection[str], wait_s: float, lease_s: float) -> None:
         self._unknown = set(parties)
@@ -75,30 +76,30 @@ class CutLockRules:
         self._last_id = 0
 
     def start_ids_after(self, id_: int) -> None:
-        """Ids of holds are above this one. Who held a turnstile that is gone may ask for its hold
-        here, and must not find somebody else's."""
+        """Number holds from above this id. A client of an earlier incarnation of the lock may ask
+        for its hold here, and must not get one that belongs to somebody else."""
         self._last_id = id_
 
     @property
     def inside(self) -> int:
-        """How many are under way."""
+        """How many holders are inside."""
         return len(self._inside)
 
     @property
     def waiting(self) -> int:
-        """How many are held back."""
+        """How many holders wait to enter."""
         return len(self._waiting)
 
     @property
     def holds(self) -> int:
-        """Granted or not."""
+        """How many holds there are, granted or waiting."""
         return len(self._holds)
 
     def register_party(self, party: str, entrants: Mapping[str, tuple[str, ...]]) -> None:
-        """A party has started: these of its entrants may have appended something.
+        """A party has started and reports which of its holders may have appended something.
 
-        Of a party that is known already, those alone that had got in: who was waiting has
-        appended nothing, and will enter again.
+        If the party had reported before, only holders that are inside stay: one that was waiting
+        has appended nothing and will enter again.
         """
         if party in self._unknown:
             self._unknown.discard(party)
@@ -112,7 +113,7 @@ class CutLockRules:
                 self.leave(entrant)
 
     def enter(self, entrant: SharedHolder, vchannels: tuple[str, ...]) -> None:
-        """It is about to append. Who is under way already goes on; who waits stays in its place."""
+        """It is about to append. No change if it is inside or waits already."""
         if entrant in self._inside or entrant in self._waiting:
             return
         waiting = self._waiting[entrant] = _Waiting(vchannels)
@@ -121,14 +122,14 @@ class CutLockRules:
                 waiting.waits_for.add(id_)
 
     def leave(self, entrant: SharedHolder) -> None:
-        """It has landed everywhere, or gives up for now."""
+        """All its appends are durable, or it stops trying for now."""
         self._inside.pop(entrant, None)
         self._waiting.pop(entrant, None)
         for hold in self._holds.values():
             hold.waits_for.discard(entrant)
 
     def hold(self, targets: Iterable[str], now_s: float) -> int:
-        """A cut of these is to be taken; the id of the hold."""
+        """Request a hold for a cut of these channels; returns its id."""
         self._last_id += 1
         hold = _Hold(frozenset(targets), set(), now_s + self._wait_s)
         for entrant, vchannels in self._inside.items():
@@ -141,7 +142,7 @@ class CutLockRules:
         return self._last_id
 
     def release(self, id_: int) -> bool:
-        """The cut was taken, or given up; whether nobody concerned got in since it was granted."""
+        """End a hold; whether it was still granted, so that no conflicting holder has entered."""
         hold = self._holds.get(id_)
         if hold is None:
             return False
@@ -149,15 +150,15 @@ class CutLockRules:
         return hold.granted
 
     def is_inside(self, entrant: SharedHolder) -> bool:
-        """Whether it may append."""
+        """Whether the holder may append."""
         return entrant in self._inside
 
     def next_s(self) -> float | None:
-        """When the next hold ends by itself; None without any."""
+        """When the next hold times out or its lease ends; None without holds."""
         return min((hold.until_s for hold in self._holds.values()), default=None)
 
-    def turn(self, now_s: float) -> LockChanges:
-        """End what is over, and let in and grant what can be; each is told once."""
+    def advance(self, now_s: float) -> LockChanges:
+        """End holds that are over, admit holders, grant holds; reports each change once."""
         timed_out: dict[int, tuple[SharedHolder, ...]] = {}
         for id_, hold in list(self._holds.items()):
             if hold.until_s <= now_s:
@@ -177,7 +178,7 @@ class CutLockRules:
         return not (hold.granted or hold.waits_for or self._unknown)
 
     def _get_in(self, entrant: SharedHolder, vchannels: tuple[str, ...]) -> None:
-        """Without waiting: no hold can be granted yet."""
+        """Admit it at once: no hold is granted before all parties have reported."""
         self._waiting.pop(entrant, None)
         self._inside[entrant] = vchannels
         for hold in self._holds.values():

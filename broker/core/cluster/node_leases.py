@@ -1,8 +1,8 @@
-"""Who is a node of the cluster, and until when: the rules of a lease.
+"""Leases of cluster nodes: who may be the node of an id, and until when.
 
-Owns the decisions. A session is one process's time as the node of an id; its number is never used
-again. Never removes anybody by itself: a lease that is over is a fact to act on, and a renewal that
-comes a moment late, before anybody acted, still counts.
+A session is the time for which one process is the node of an id; session numbers are never reused.
+An expired lease removes nobody by itself: the coordinator acts on it, and a renewal that arrives
+late but before that still counts.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ from broker.model.ids import NodeId
 class NodeMember:
     """The process that is a node now; `until_s` is a time of the coordinator's clock.
 
-    `incarnation` is its own, made at its start; "" of an older program. Its pid is for people: in a
-    container each process has the same, at the same address.
+    `incarnation` is chosen by the process at its start; "" for an older program. The pid is for
+    people: in containers successive processes may have the same pid and address.
     """
 
     node: NodeId
@@ -30,10 +30,10 @@ class NodeMember:
 
 
 def admit(holder: NodeMember | None, newcomer: NodeMember, now_s: float) -> NodeMember | Refusal:
-    """The member that the id has from now on.
+    """The member that holds the node id from now on.
 
-    The same process asking again, because the answer was lost, gets the session it has. Another
-    one is refused (RESOURCE_ACQUIRED) until the lease of the first is over.
+    The same process asking again, because the answer was lost, keeps its session. Another process
+    is refused (RESOURCE_ACQUIRED) until the holder's lease has expired.
     """
     if holder is None:
         return newcomer
@@ -55,21 +55,21 @@ def _process(member: NodeMember) -> tuple[str, int, str]:
 def renewed(
     holder: NodeMember | None, session: int, until_s: float, *, stopping: bool
 ) -> NodeMember | Refusal:
-    """The member with its lease prolonged; once it is stopping it stays so."""
+    """The member with a renewed lease; `stopping` stays set once it was."""
     if holder is None or holder.session != session:
         return Refusal(
             StreamingCode.IGNORED_OPERATION,
-            f"session {session} is over: its lease ran out, or the node has left; register anew",
+            f"session {session} is over: its lease expired or the node left; register again",
         )
     return replace(holder, until_s=until_s, stopping=stopping or holder.stopping)
 
 
 @dataclass(frozen=True, slots=True)
 class StartupGrace:
-    """How long a cluster that starts waits for more nodes, lest the first one gets everything.
+    """How long a starting cluster waits for more nodes, so that the first one does not get all.
 
-    So many nodes are `expected`, for `expected_s` seconds from its start. 0: it is not known; then
-    for `grace_s` from the first node on, or until all are back that owned channels before.
+    With `expected` nodes: until so many are there, at most `expected_s` seconds from the start.
+    With 0 (unknown): until all former owners are back, at most `grace_s` after the first node.
     """
 
     expected: int = 0
@@ -84,10 +84,10 @@ def must_wait_for_nodes(
     started_s: float,
     first_s: float,
 ) -> bool:
-    """Whether nobody is given a channel yet.
+    """Whether to assign no channel yet.
 
-    `here` may take channels, `owned` have had some. `started_s` and `first_s`: seconds since the
-    start, and since a node has been here.
+    `here`: the nodes that may take channels; `owned`: the former owners. `started_s` and `first_s`:
+    seconds since the coordinator started, and since the first node joined.
     """
     if not here:
         return True
@@ -97,5 +97,5 @@ def must_wait_for_nodes(
 
 
 def expired(members: Iterable[NodeMember], now_s: float) -> tuple[NodeMember, ...]:
-    """Those whose lease is over."""
+    """The members whose lease has expired."""
     return tuple([member for member in members if member.until_s <= now_s])

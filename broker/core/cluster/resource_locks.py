@@ -1,13 +1,12 @@
-"""Who holds which resource, and who waits: shared and exclusive locks, first come, first served.
+"""Shared and exclusive locks on resource keys, granted first come, first served.
 
-Owns the order. A request names all its keys at once and gets them all at once, when none of them
-conflicts with a holder or with anybody who asked before. So nobody holds one key while waiting for
-another, and the oldest request can always go on: there is no deadlock, whatever the keys. Also
-nobody is overtaken by somebody it conflicts with, so that conflicting requests are served in the
-order they came in, while those that share nothing never wait for each other.
-Why not key by key in one order: that needs waiting with keys in hand, which serialises requests
-that do not conflict, behind one that does.
-Next: broker/coordinator/broadcast/broadcaster.py
+A request names all of its keys and gets them all at once, when none conflicts with a current holder
+or an earlier request. This is free of deadlocks, because nobody holds some keys while waiting for
+others and the oldest request never waits for a newer one. Conflicting requests are granted in order
+of arrival, and requests without a common key never wait for each other.
+
+Why not lock key by key in a fixed order: a request would hold its first keys while it waits for the
+next one, and so delay requests that do not conflict with the one it waits for.
 """
 
 from collections import OrderedDict
@@ -18,14 +17,15 @@ from typing import NewType
 from broker.model.broadcast import ResourceDomain, ResourceKey
 
 LockTicket = NewType("LockTicket", int)
-"""A request's place in the line; larger ones came later."""
+"""A request's place in the queue; later requests have larger tickets."""
 
 ANY_OF_CLUSTER = ResourceKey(ResourceDomain.CLUSTER, "", shared=True)
-"""What everybody holds who does not name the cluster: one who wants all of it waits for them."""
+"""Every request that does not name the cluster holds this, so that an exclusive lock of the whole
+cluster waits for all of them."""
 
 
 def locked_keys(keys: Iterable[ResourceKey]) -> tuple[ResourceKey, ...]:
-    """The keys that are locked for these: each once, exclusive if either way, in one order."""
+    """The keys to lock for a request: each once, exclusive if asked for both ways, sorted."""
     wanted: dict[tuple[ResourceDomain, str], bool] = {}
     for key in keys:
         name = (key.domain, key.key)
@@ -37,7 +37,7 @@ def locked_keys(keys: Iterable[ResourceKey]) -> tuple[ResourceKey, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """One place in the line, for people and tests to look at."""
+    """One request, waiting or granted."""
 
     ticket: LockTicket
     keys: tuple[ResourceKey, ...]
@@ -46,21 +46,21 @@ class LockRequest:
 
 @dataclass(slots=True)
 class _Line:
-    """Everybody who named one key, held or waiting, in order."""
+    """All requests that name one key, granted or waiting, in order of arrival."""
 
     waiting: "OrderedDict[LockTicket, None]" = field(default_factory=OrderedDict)
     exclusive: "OrderedDict[LockTicket, None]" = field(default_factory=OrderedDict)
     everybody: "OrderedDict[LockTicket, None]" = field(default_factory=OrderedDict)
 
     def lets(self, ticket: LockTicket, *, shared: bool) -> bool:
-        """Whether nobody before this ticket is in its way."""
+        """Whether no earlier request of this key conflicts with the ticket."""
         if not shared:
             return next(iter(self.everybody)) == ticket
         return not self.exclusive or next(iter(self.exclusive)) > ticket
 
 
 class ResourceLocks:
-    """See the module. `request` and `release` are all there is to it."""
+    """The lock table: `request` keys, `release` them."""
 
     def __init__(self) -> None:
         self._last = LockTicket(0)
@@ -71,15 +71,15 @@ class ResourceLocks:
         return len(self._requests)
 
     def requests(self) -> Sequence[LockRequest]:
-        """Everybody, in the order they came."""
+        """All requests in order of arrival."""
         return tuple(self._requests.values())
 
     def holds(self, ticket: LockTicket) -> bool:
-        """Whether the request has its keys now."""
+        """Whether the request is granted."""
         return ticket in self._requests and self._requests[ticket].held
 
     def request(self, keys: Iterable[ResourceKey]) -> LockTicket:
-        """Stand in line for these; ask `holds` whether they were free at once."""
+        """Queue a request for these keys; `holds` tells whether it was granted at once."""
         ticket = self._last = LockTicket(self._last + 1)
         request = LockRequest(ticket, locked_keys(keys), held=False)
         self._requests[ticket] = request
@@ -93,9 +93,9 @@ class ResourceLocks:
         return ticket
 
     def release(self, ticket: LockTicket) -> tuple[LockTicket, ...]:
-        """Let go, or stop waiting; gives those who got all of their keys by it, oldest first.
+        """Release the keys, or stop waiting; returns the requests granted by it, oldest first.
 
-        A ticket that is not known any more releases nothing.
+        An unknown ticket releases nothing.
         """
         request = self._requests.pop(ticket, None)
         if request is None:
@@ -112,7 +112,7 @@ class ResourceLocks:
         return self._grant(sorted(touched))
 
     def _next_in(self, line: _Line) -> Iterable[LockTicket]:
-        """Those who wait and whom this key does not stop: one, or all shared ones in front."""
+        """Waiting requests that this key allows: the first one, or the shared ones in front."""
         first_exclusive = next(iter(line.exclusive), None)
         for ticket in line.waiting:
             if first_exclusive is not None and ticket >= first_exclusive:

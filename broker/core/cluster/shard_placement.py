@@ -1,4 +1,4 @@
-"""Where new shards go: to the emptiest pchannels."""
+"""Places new shards on the least loaded pchannels."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ SHARDS_MAX = 1024
 def place_shards(loads: Mapping[PChannelName, int], shards: int) -> tuple[PChannelName, ...]:
     """A pchannel for each shard: the least loaded ones, ties by name.
 
-    `loads` counts the vchannels on each pchannel and is not empty. No pchannel is used twice
-    before each has been used once, whatever the loads are: a collection's speed is the number of
-    logs it is spread over.
+    `loads` counts the vchannels of each pchannel and is not empty. Each pchannel is used once
+    before any is used twice, whatever the loads: the throughput of a collection grows with the
+    number of logs it is spread over.
     """
     assert loads, "no pchannels to place shards on"
     counts = dict(loads)

@@ -1,8 +1,6 @@
-"""What one pchannel accepts now, and every reason to refuse a message that lies in the message.
+"""Which messages a pchannel accepts: all checks that need nothing but the message itself.
 
-It owns the order of these checks. What depends on transactions, collections or producers is asked
-by the sequencer, of whoever knows.
-Next: broker/core/log/sequencer.py
+Checks that depend on transactions, collections or producers are made by the sequencer.
 """
 
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from broker.model.message import (
 )
 
 APPENDABLE_TYPES = frozenset(KNOWN_TYPES - SELF_CONTROLLED_TYPES - {MessageType.TXN})
-"""What a client may append."""
+"""The message types that a client may append."""
 
 TXN_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
 _TXN_STEPS = frozenset({MessageType.BEGIN_TXN, PREPARE_TXN, *TXN_ENDS})
@@ -28,9 +26,9 @@ _TXN_STEPS = frozenset({MessageType.BEGIN_TXN, PREPARE_TXN, *TXN_ENDS})
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """What one pchannel accepts now. `closed`: the answer to everything, when it is not None.
+    """What one pchannel accepts. `closed`: if set, the refusal of every message.
 
-    A record's limits keep what a reader must hold at once small; one message may exceed them.
+    The limits of a record bound what a reader holds at once; a single message may exceed them.
     """
 
     pchannel: PChannelName
@@ -43,25 +41,25 @@ class AdmissionPolicy:
 def admission_refusal(
     message: NewMessage, first_tick: TimeTick, admission: AdmissionPolicy
 ) -> Refusal | None:
-    """Every reason to say no that lies in the message, in order."""
+    """Why the message itself cannot be appended, checked in this order; None if it can."""
     if admission.closed is not None:
         return admission.closed
     if message.size > admission.message_bytes_max and not _is_word(message):
         return _never(
-            f"a message of {message.size} bytes is over the limit of"
-            f" {admission.message_bytes_max}; split it"
+            f"message of {message.size} bytes exceeds the limit of"
+            f" {admission.message_bytes_max} bytes; split it"
         )
     if message.type not in APPENDABLE_TYPES and not _is_prepare(message):
         return _type_refusal(message.type)
     if message.txn is None and message.type in _TXN_STEPS:
-        return Refusal(StreamingCode.INVALID_ARGUMENT, "which transaction it is about is not said")
+        return Refusal(StreamingCode.INVALID_ARGUMENT, "transaction ID is missing")
     if message.vchannel and not belongs_to(message.vchannel, admission.pchannel):
         return _never(f"vchannel {message.vchannel!r} is not on pchannel {admission.pchannel!r}")
     if message.barrier_tick >= first_tick:
         return Refusal(
             StreamingCode.INVALID_ARGUMENT,
-            f"barrier tick {message.barrier_tick} lies ahead of the oracle, which is at"
-            f" {first_tick}; a barrier must be a tick that was given out",
+            f"barrier tick {message.barrier_tick} is ahead of the oracle, which is at"
+            f" {first_tick}; a barrier must be a tick that was issued",
         )
     return None
 
@@ -71,17 +69,17 @@ def _is_prepare(message: NewMessage) -> bool:
 
 
 def _is_word(message: NewMessage) -> bool:
-    """Only the coordinator's word on a staged transaction has a stage and is no begin.
+    """Whether this is a coordinator's command to a staged transaction: it has a stage, no begin.
 
-    Its size is no reason to refuse it: when the batch is decided, some of it may be visible.
+    Its size is not checked: refusing it could leave a batch visible in part.
     """
     return message.stage is not None and message.type != MessageType.BEGIN_TXN
 
 
 def _type_refusal(kind: int) -> Refusal:
     if kind in KNOWN_TYPES:
-        return _never(f"{MessageType(kind).name} messages are written by the log itself")
-    return Refusal(StreamingCode.INNER, f"message type {kind} is not known")
+        return _never(f"{MessageType(kind).name} messages are written by the log only")
+    return Refusal(StreamingCode.INNER, f"unknown message type {kind}")
 
 
 def _never(cause: str) -> Refusal:
@@ -89,7 +87,7 @@ def _never(cause: str) -> Refusal:
 
 
 def covers_pchannel(message: NewMessage, pchannel: PChannelName) -> bool:
-    """Whether an exclusive message concerns every vchannel."""
+    """Whether an exclusive message covers every vchannel of the pchannel."""
     return (
         message.pchannel_level
         or message.type in ALL_PCHANNEL_TYPES

@@ -1,12 +1,8 @@
-"""Puts transactions together for one reader: what is open, until its commit or rollback is read.
+"""Assembles transactions for one reader: buffers the bodies of each until its commit or rollback.
 
-It owns the records of open transactions. It never reads a log and never decides what is committed:
-the log says so. Its state depends on nothing but the records from a cursor's `open_id` to its
-`next_id`, so it is a cache that can be built again.
-
-What it holds is bounded by the writer's limit on open transactions, and is shared with the tail
-while that has it.
-Next: broker/core/log/txn_members.py
+The state is a cache: it depends only on the records from a position's `open_id` to its `next_id`,
+and can be rebuilt from them. Its size is bounded by the writer's limit on open transactions; the
+records are shared with the in-memory tail while that still holds them.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +16,7 @@ from broker.model.txn import TxnPart
 
 @dataclass(slots=True)
 class _Building:
-    """One open transaction; `members` is made at its commit, once."""
+    """One open transaction; `members` is built once, at its commit."""
 
     begin: Record
     bodies: list[Record] = field(default_factory=list)
@@ -29,12 +25,12 @@ class _Building:
 
 
 class Assembler:
-    """For one reader of one vchannel, or of a whole pchannel. Give it records in order.
+    """For one reader of one vchannel or of a whole pchannel; takes records in log order.
 
-    `since_id`: it has seen everything from there on. What began before and is committed is a loss,
-    unless it is `partial`: then that is none of its business.
-    `seen_tick`: no record with a tick up to it may come any more, but for the one at `seen_id`,
-    which may be read on.
+    `since_id`: it has seen every record from this id on. A commit of a transaction that began
+    earlier means lost data, unless the reader is `partial`: then the transaction is skipped.
+    `seen_tick`: records up to this tick must not appear again, except the one at `seen_id`, of
+    which the rest may still be read.
     """
 
     __slots__ = ("_open", "next_id", "partial", "seen_id", "seen_tick", "since_id")
@@ -53,17 +49,17 @@ class Assembler:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of bodies whose commit has not come."""
+        """Bytes of bodies of open transactions."""
         bodies = [record for each in self._open.values() for record in each.bodies]
         return sum([len(record.body) for record in bodies])
 
     def open_id(self, next_id: MessageId) -> MessageId:
-        """Where a reader who goes on at `next_id` must begin to look for open transactions."""
+        """Where a reader that resumes at `next_id` must start to find all open transactions."""
         oldest = next(iter(self._open.values()), None)
         return next_id if oldest is None else oldest.begin.base_id
 
     def absorb(self, record: Record) -> str:
-        """Take a record of a transaction in, other than a commit; what is wrong with it, or ""."""
+        """Take in a record of a transaction; returns what is wrong with it, or ""."""
         part = record.txn
         assert part is not None
         match record.kind:
@@ -79,9 +75,10 @@ class Assembler:
                 return self._absorb_bodies(part, record)
 
     def committed(self, record: Record, kinds: frozenset[int] | None) -> TxnMembers | str | None:
-        """The messages of a transaction whose commit this is; None when it is none of our business.
+        """The messages of the transaction that this record commits; None to skip it.
 
-        Stays known until `absorb` is given the commit. A text says what is missing.
+        A text says what is missing. The transaction is kept until `absorb` gets the commit, so
+        that a reader can take its messages in several steps.
         """
         part = record.txn
         assert part is not None
@@ -109,14 +106,14 @@ class Assembler:
             if self.partial or record.kind != MessageType.COMMIT_TXN:
                 return None
             return (
-                f"message {record.base_id} commits transaction {part.id}, of which everything"
-                f" from {part.begin_id} to {self.since_id - 1} was removed by retention"
+                f"message {record.base_id} commits transaction {part.id}, but retention removed"
+                f" its messages from {part.begin_id} to {self.since_id - 1}"
             )
-        return f"message {record.base_id} is of transaction {part.id}, whose begin was not read"
+        return f"message {record.base_id} is in transaction {part.id}, whose begin is missing"
 
 
 def _short(part: TxnPart, record: Record, count: int) -> str:
     return (
-        f"message {record.base_id} says that {part.bodies} bodies of transaction {part.id} lie"
-        f" before it, and {count} were read"
+        f"message {record.base_id} follows {part.bodies} bodies of transaction {part.id}, but"
+        f" {count} were read"
     )

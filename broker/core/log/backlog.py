@@ -1,13 +1,10 @@
-"""How many bytes wait to be appended on one pchannel, with a limit.
-
-It owns one number. It never waits and never refuses by itself: whoever brings a batch asks first.
-"""
+"""The number of bytes queued for appending on one pchannel, and its limit."""
 
 import sys
 
 
 class Backlog:
-    """Bytes on their way into one log; shared by everybody who appends to it."""
+    """Queued bytes of one log, shared by everybody who appends to it."""
 
     __slots__ = ("bytes_max", "bytes_waiting")
 
@@ -17,9 +14,9 @@ class Backlog:
         self.bytes_waiting = 0
 
     def admit(self, size_bytes: int) -> bool:
-        """Count the bytes in when they fit; one batch always fits an empty backlog.
+        """Count the bytes if they fit; an empty backlog takes a batch of any size.
 
-        Every True must be answered by one `release` of the same size, once the bytes are gone.
+        Each True must be followed by one `release` of the same size.
         """
         if self.bytes_waiting > 0 and self.bytes_waiting + size_bytes > self.bytes_max:
             return False
@@ -31,5 +28,5 @@ class Backlog:
         assert self.bytes_waiting >= 0, self.bytes_waiting
 
     def retire(self) -> None:
-        """The log is appended to elsewhere: let everybody through, to be told so."""
+        """The log has another owner: lift the limit, so that waiting appends get that refusal."""
         self.bytes_max = sys.maxsize

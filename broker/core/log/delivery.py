@@ -1,10 +1,8 @@
-"""From stored records to what one consumer sees: in tick order, each message exactly once.
+"""Turns stored records into what one consumer sees: in tick order, each message exactly once.
 
-It mirrors the sequencer: because ids and ticks were given in one order, reading by id is reading
-by tick, and nothing has to be reordered but transactions, which are handed over at their commit,
-in one piece. It never reads a log and keeps no position: a cursor comes in and the next one goes
-out, and the assembler beside it holds what the cursor implies.
-Next: broker/core/log/tail_window.py
+The sequencer assigns ids and ticks in the same order, so reading by id is reading by tick. Only
+transactions are reordered: they are delivered whole at their commit. Stateless: a read position
+comes in and the next one goes out; the assembler caches what the position implies.
 """
 
 from collections.abc import Sequence
@@ -26,8 +24,8 @@ DeliveredItem = Delivered | ClosedTick | RecordSlice
 class Selection:
     """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
 
-    `among`: of all vchannels only these. `whole`: a record comes as one Slice; without it only a
-    batch does, as far as it fits, and of the rest each message by itself.
+    `among`: of all vchannels only these. `whole`: each record comes as one RecordSlice; otherwise
+    only batches come as slices, cut to fit, and other messages come one by one.
     """
 
     vchannel: str
@@ -37,7 +35,7 @@ class Selection:
     whole: bool = False
 
     def passes(self, vchannel: str) -> bool:
-        """Whether what is on this vchannel is wanted; "" concerns everybody."""
+        """Whether the consumer wants messages of this vchannel; "" is for every consumer."""
         if not vchannel:
             return True
         if self.vchannel:
@@ -47,10 +45,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """`items` in tick order; `cursor` is where to go on.
+    """`items` in tick order; `cursor` is where to continue.
 
-    `broken` says what cannot be in a healthy log at the cursor; nothing beyond may be read.
-    `disordered`: that is a tick which does not grow, and not a transaction that does not add up.
+    `broken`: what contradicts itself in the log at the cursor; reading must not continue past it.
+    `disordered`: the contradiction is a tick that does not grow, and not an incomplete transaction.
     """
 
     items: tuple[DeliveredItem, ...]
@@ -60,7 +58,7 @@ class DeliveryResult:
 
 
 def selection_of(vchannel: str, filters: Sequence[DeliverFilter]) -> Selection:
-    """All filters hold at once. System types pass every type filter."""
+    """The selection where all filters hold. System messages pass every type filter."""
     floor, kinds = TimeTick(0), None
     for each in filters:
         match each:
@@ -85,9 +83,9 @@ def deliver(
 ) -> DeliveryResult:
     """What the consumer sees of consecutive records, the first of which holds `cursor.next_id`.
 
-    Stops at about `bytes_max`, inside a record or a transaction too, but gives one message at least
-    if there is one. Records of other vchannels cost one comparison each; those with vchannel "" go
-    to everybody. `assembler` must have been brought to the cursor (`catch_up`).
+    Stops at about `bytes_max`, even within a record or transaction, but delivers at least one
+    message if there is one. Records of other vchannels cost one comparison each; those with
+    vchannel "" go to every consumer. `assembler` must be at the cursor (see `catch_up`).
     """
     assert assembler.next_id == cursor.next_id, (assembler.next_id, cursor.next_id)
     delivery = _Delivery(cursor, selection, bytes_max, assembler)
@@ -108,10 +106,10 @@ def deliver(
 
 
 def catch_up(records: Sequence[Record], cursor: ReadPosition, assembler: Assembler) -> None:
-    """Bring an assembler nearer to a cursor: absorb what is open, hand nothing over.
+    """Advance an assembler towards a cursor: absorb open transactions, deliver nothing.
 
-    The records go on where the assembler is, or begin with the one that holds that id. Bodies are
-    absorbed a record at a time, so the assembler may come to stand beyond the cursor: go on there.
+    The records start at the assembler's `next_id`, or with the record that holds it. Bodies are
+    absorbed by whole records, so the assembler may end up past the cursor: continue from there.
     """
     for record in records:
         if record.base_id >= cursor.next_id or record.next_id <= assembler.next_id:
@@ -123,7 +121,7 @@ def catch_up(records: Sequence[Record], cursor: ReadPosition, assembler: Assembl
 
 
 class _Delivery:
-    """One walk over records: what it found, and where it stands."""
+    """One pass over records: the items found and the position reached."""
 
     __slots__ = (
         "_assembler", "_broken", "_disordered", "_floor", "_inside", "_items", "_next_id",
@@ -145,7 +143,7 @@ class _Delivery:
         self._disordered = False
 
     def follows(self, record: Record) -> bool:
-        """Whether ticks go on growing; a record that is being read on is no new one."""
+        """Whether ticks keep growing; the rest of a partly read record is not a new record."""
         assembler = self._assembler
         if record.base_tick <= assembler.seen_tick and record.base_id != assembler.seen_id:
             self._broken = (
@@ -161,7 +159,7 @@ class _Delivery:
         self._next_id = record.next_id
 
     def take(self, record: Record) -> bool:
-        """Hand over what fits of a record; False when that is not all of it."""
+        """Deliver what fits of a record; False if that is not all of it."""
         items = self._items
         first = max(0, self._next_id - record.base_id, self._floor - record.base_tick + 1)
         if self._selection.whole:
@@ -179,7 +177,7 @@ class _Delivery:
         return True
 
     def take_in_txn(self, record: Record) -> bool:
-        """Keep it for its commit; or, when this is the commit, hand over what fits."""
+        """Keep it for its commit; if this is the commit, deliver what fits."""
         wanted = self._inside > 0 or record.base_tick > self._floor
         if record.kind == MessageType.COMMIT_TXN and wanted and not self._take_committed(record):
             return False
@@ -214,7 +212,7 @@ class _Delivery:
 
 
 def announce(closed: ClosedTick, cursor: ReadPosition, selection: Selection) -> ClosedTick | None:
-    """The closed tick, for a consumer who has everything before it and does not know it yet."""
+    """The closed tick, unless the consumer has seen it already; call it when all before is read."""
     if closed.tick <= cursor.tick or closed.tick <= selection.floor:
         return None
     return closed

@@ -10,7 +10,7 @@ from broker.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the log goes on. `open_txn_id`: the begin of the oldest unresolved transaction."""
+    """Where the log continues. `open_txn_id`: the begin of the oldest open transaction."""
 
     term: Term
     next_id: MessageId
@@ -19,7 +19,7 @@ class LogEnd:
 
 
 def time_tick_record(tick: TimeTick, end: LogEnd) -> Record:
-    """The record that says: every tick up to `tick` is closed."""
+    """A time tick record: no message with a tick up to `tick` will follow."""
     assert tick > end.last_tick, (tick, end.last_tick)
     return Record(
         term=end.term,
@@ -34,7 +34,7 @@ def time_tick_record(tick: TimeTick, end: LogEnd) -> Record:
 
 
 def end_after(records: Sequence[Record], end: LogEnd) -> LogEnd:
-    """Where the log goes on after these records, which change no transaction."""
+    """Where the log continues after these records, which change no transaction."""
     if not records:
         return end
     last = records[-1]
@@ -42,7 +42,7 @@ def end_after(records: Sequence[Record], end: LogEnd) -> LogEnd:
 
 
 def closed_tick(tick: TimeTick, end: LogEnd) -> ClosedTick:
-    """What readers are told when `tick` is closed and no record of its own says so.
+    """The announcement that `tick` is closed, when no record says so.
 
     It carries the last confirmed id of the newest message as its id.
     """

@@ -1,14 +1,13 @@
-"""What one pchannel's log comes to: the state that a restart goes on from.
+"""Replays the log of one pchannel into the state that the next owner starts from.
 
-It owns the checkpoint, the vchannels and segments, what open transactions will do to them, the
-transactions that ended, and what producers have stored. It is fed with the records of a log in
-order, from wherever an earlier snapshot says, and gives snapshots. It never reads or writes.
+The state: a checkpoint, the vchannels and segments, the pending effects of open transactions, the
+transactions that ended recently, and the batches of numbered producers. It is fed with records in
+log order, starting where an earlier snapshot says, and produces snapshots.
 
-Why a replay from any snapshot ends in the same state, even from one that was only half written: a
-record counts once, because the checkpoint passes it; an object that was saved after the checkpoint
-knows by its own tick what it has seen; what a transaction will do is gathered again from its begin,
-which is never before the checkpoint's id.
-Next: broker/core/log/recovery_objects.py
+Why replay is idempotent, even from a snapshot that was written only in part: a record counts once,
+because the checkpoint moves past it; an object saved after the checkpoint carries the tick of the
+newest message it includes; the effects of a transaction are collected again from its begin, which
+is never before the checkpoint's id.
 """
 
 from collections.abc import Callable
@@ -41,10 +40,10 @@ from broker.model.snapshot import (
 )
 
 EffectOf = Callable[[int, bytes], Effect | str | None]
-"""What a message of this type and stored form means; a text says why it cannot be read."""
+"""Decodes the effect of a message from its type and stored form; a text is the error."""
 
 _OURS = frozenset({MessageType.CREATE_SEGMENT, MessageType.FLUSH})
-"""The log writes them for collections only."""
+"""Written by the log itself, for collections only."""
 
 _OF_COLLECTIONS = frozenset(
     {
@@ -59,16 +58,16 @@ _OF_COLLECTIONS = frozenset(
         MessageType.MANUAL_FLUSH,
     }
 )
-"""On a vchannel without a collection these are nobody's business: many use a log as just that."""
+"""Ignored on a vchannel without a collection: many programs use vchannels as plain logs."""
 
 _NEVER = WalCheckpoint(MessageId(0), TimeTick(0))
 
 _Pending = dict[SegmentId | None, Inserted | Deleted]
-"""What a transaction will do at its commit: rows by segment, and deletes."""
+"""The effects of a transaction at its commit: rows by segment, and deletes."""
 
 
 class RecoveryState:
-    """See the module. `dirty`: records observed since the last `take`; `wrong`: what cannot be."""
+    """The replayed state. `dirty`: records since the last `take`; `wrong`: contradictions found."""
 
     def __init__(
         self,
@@ -90,9 +89,9 @@ class RecoveryState:
         self._bury(self.checkpoint)
 
     def observe(self, record: Record) -> list[str]:
-        """Take in the next record of the log; gives what about it cannot be, for people to see.
+        """Apply the next record of the log; returns its contradictions, as texts for people.
 
-        Records up to the checkpoint are only looked at for transactions that end after it.
+        Of records up to the checkpoint only transactions that end after it are of interest.
         """
         known = record.last_tick <= self.checkpoint.tick
         self.producers.replay(record)
@@ -109,11 +108,11 @@ class RecoveryState:
         return wrong
 
     def pending(self) -> dict[TxnId, tuple[Inserted | Deleted, ...]]:
-        """What each transaction that is open will do at its commit; not in any snapshot."""
+        """The effects that open transactions have at their commit; not part of snapshots."""
         return {txn_id: tuple(effects.values()) for txn_id, effects in self._pending.items()}
 
     def snapshot(self) -> Snapshot:
-        """Everything, as of the checkpoint."""
+        """The whole state as of the checkpoint."""
         return Snapshot(
             checkpoint=self.checkpoint,
             vchannels=tuple(self.objects.vchannels.values()),
@@ -125,7 +124,7 @@ class RecoveryState:
         )
 
     def take(self) -> SnapshotChange:
-        """What a store needs to come up to here; the next one begins where this one ends."""
+        """The change since the last call, for the store."""
         objects, gone = self.objects, self._gone
         change = SnapshotChange(
             checkpoint=self.checkpoint,
@@ -147,11 +146,11 @@ class RecoveryState:
         return change
 
     def saved(self, change: SnapshotChange) -> None:
-        """The store has it: what is dropped or flushed, and known as such, leaves the memory."""
+        """The store has saved the change: forget objects that it knows as dropped or flushed."""
         self._bury(change.checkpoint)
 
     def renounce(self, snapshot: Snapshot) -> None:
-        """Whatever this snapshot holds is to leave the store: it is of another log."""
+        """Remove this snapshot's objects from the store: they belong to another log."""
         self._gone.vchannels += [each.name for each in snapshot.vchannels]
         self._gone.segments += [each.id for each in snapshot.segments]
         self.finished.changed = True
@@ -165,7 +164,7 @@ class RecoveryState:
             if record.kind in _OURS:
                 wrong.append(f"tick {record.base_tick}: {record.vchannel} has no collection")
             return wrong
-        if record.kind in BODY_TYPES:  # a record is saved whole or not at all: one step for all
+        if record.kind in BODY_TYPES:  # a record is stored whole or not at all, so apply it at once
             rows: _Pending = {}
             wrong = self._gather(record, rows)
             return wrong + self.objects.apply(
@@ -180,7 +179,7 @@ class RecoveryState:
         return wrong
 
     def _observe_txn(self, record: Record, txn_id: TxnId, *, known: bool) -> list[str]:
-        """A transaction whose begin was not met ended before the checkpoint, if at all."""
+        """A transaction whose begin was not replayed had ended before the checkpoint."""
         if record.kind == MessageType.BEGIN_TXN:
             self._pending[txn_id] = {}
             return []
@@ -208,10 +207,11 @@ class RecoveryState:
         return wrong
 
     def _concerns(self, record: Record) -> bool:
-        """Whether it may mean something here. Copies on the control channel are for others.
+        """Whether the record may affect collections or segments of this pchannel.
 
-        A flush of all concerns the whole pchannel, whatever vchannel it names.
-        Batches of the native protocol are payloads of programs, which no collection counts.
+        Copies on the control channel do not: they inform watchers of all collections. A FlushAll
+        covers the whole pchannel, whatever vchannel it names. Batches of the native protocol hold
+        payloads of programs, which no collection counts.
         """
         if record.batch is not None:
             return False
@@ -229,9 +229,9 @@ class RecoveryState:
         return None if self.producers.tick == self._saved_producers_tick else self.producers.runs()
 
     def _bury(self, saved: WalCheckpoint) -> None:
-        """Let go of what is at its end and stored as such; replays begin behind it."""
+        """Forget ended objects that are saved as such: replays begin after their end."""
         objects, gone = self.objects, self._gone
-        for name in self._dropped_long_ago(saved.tick):  # what changed since has a later tick
+        for name in self._dropped_long_ago(saved.tick):  # changed later: has a tick above it
             del objects.vchannels[name]
             gone.vchannels.append(name)
         for id, segment in list(objects.segments.items()):
@@ -241,7 +241,7 @@ class RecoveryState:
                 gone.segments.append(id)
 
     def _dropped_long_ago(self, tick: TimeTick) -> list[VChannelName]:
-        """A dropped vchannel is known for as long as rows may be late for it, if they are few."""
+        """A dropped vchannel is remembered while late rows may arrive for it, up to a number."""
         dropped = [
             (each.tick, each.name)
             for each in self.objects.vchannels.values()
@@ -255,7 +255,7 @@ class RecoveryState:
 
 @dataclass(slots=True)
 class _Removals:
-    """What the store still has and nobody needs."""
+    """Objects that the store still has and that are not needed any more."""
 
     vchannels: list[VChannelName] = field(default_factory=list)
     segments: list[SegmentId] = field(default_factory=list)

@@ -1,12 +1,11 @@
-"""How far each vchannel of a pchannel has data: the tick a reader must have seen to see all of it.
+"""The MVCC tick of each vchannel: a reader that has reached this tick has seen all of its data.
 
-It owns one tick for each vchannel with recent data, and a floor for all others. It never counts
-what a reader is not shown: begins, rollbacks, and bodies before their commit.
+Keeps one tick for each vchannel with recent data, and a common floor for all others. Messages that
+show readers nothing (begins, rollbacks, uncommitted bodies) do not count.
 
-A bounded number of vchannels is remembered. The one whose data is oldest is forgotten first, and
-the floor rises to its tick: an answer may then be too large, which makes a reader wait for a tick
-that is closed already, but never too small.
-Next: broker/node/directory.py
+The number of vchannels is bounded. The one with the oldest data is forgotten first and the floor
+rises to its tick. The answer for it may then be too large, which makes a reader wait for a tick
+that is already closed, but it is never too small.
 """
 
 from collections.abc import Iterable
@@ -16,27 +15,27 @@ from broker.model.message import MessageType
 from broker.model.record import Record
 
 VCHANNELS_MAX = 16_384
-"""About 2 MB for a pchannel that has more; a vchannel more or less costs nobody anything."""
+"""Takes about 2 MB when reached."""
 
 _SHOWS_NOTHING = frozenset({MessageType.BEGIN_TXN, MessageType.ROLLBACK_TXN})
 
 
 class MvccTicks:
-    """One pchannel's, from the tick on that its owner wrote first."""
+    """The ticks of one pchannel; `opened_tick` is the first that its owner wrote."""
 
     def __init__(self, opened_tick: TimeTick, vchannels_max: int = VCHANNELS_MAX) -> None:
         self.persisted_tick = opened_tick
-        """The newest tick that a record of its own says is closed."""
+        """The newest tick that a time tick record closed."""
         self._floor = opened_tick
         self._vchannels_max = vchannels_max
         self._newest: dict[str, TimeTick] = {}
 
     def of(self, vchannel: str) -> TimeTick:
-        """At least the tick of its newest durable data; of one without data, the pchannel's."""
+        """At least the tick of its newest durable data; without data, the floor."""
         return max(self._floor, self._newest.get(vchannel, self._floor))
 
     def stored(self, records: Iterable[Record]) -> None:
-        """These became durable, in this order."""
+        """Take note of records that became durable, in log order."""
         for record in records:
             if record.kind == MessageType.TIME_TICK:
                 self.persisted_tick = record.last_tick
@@ -44,7 +43,7 @@ class MvccTicks:
                 self._move(record.vchannel, record.last_tick)
 
     def _move(self, vchannel: str, tick: TimeTick) -> None:
-        if not vchannel:  # it is seen on every vchannel
+        if not vchannel:  # readers of every vchannel see it
             self._floor = tick
             self._newest.clear()
             return

@@ -1,10 +1,10 @@
-"""Which numbered batches a log has stored already, so that a repeat gets its first answer.
+"""Remembers which numbered batches a log has stored, so that a retry gets the first answer.
 
-It owns the window: how much of each producer is remembered, and for how long. It is fed with what
-was placed, in the order of the log, and never decides what a repeat is worth.
-Why a batch of an unknown producer must begin at 0: a larger number says that there was something
-before it which nobody here remembers, and then nobody can say whether this one is a repeat either.
-Next: broker/core/log/sequencer.py
+As with idempotent producers in Kafka, a producer numbers its messages. The log remembers the newest
+batches of each producer for a limited time.
+
+Why the first batch of an unknown producer must start at 0: a larger number means that there were
+earlier batches which the log has forgotten, so it cannot tell a new batch from a retry.
 """
 
 from collections import deque
@@ -22,19 +22,18 @@ PRODUCER_LENGTH_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class ProducerLimits:
-    """How much is remembered. Beyond `producers_max` the one longest silent is forgotten first."""
+    """How much is remembered. Beyond `producers_max` the longest silent producer is forgotten."""
 
     producers_max: int = 1024
     runs_max: int = 16
-    """Newest batches of each producer; a repeat of something older is refused."""
+    """Newest batches of each producer; a retry of an older one is refused."""
     silent_ms_max: int = 600_000
 
 
 class NumberedProducers:
-    """See the module. Learning the log again, from wherever, changes nothing.
+    """The remembered batches of one log. Learning records again changes nothing.
 
-    Not to be used any more once a write of what was learnt has failed. `tick`: everything up to it
-    was learnt.
+    Discard it if a write of learnt records fails. `tick`: all records up to it were learnt.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class NumberedProducers:
         remembered: Iterable[ProducedBatch] = (),
         tick: TimeTick = TimeTick(0),
     ) -> None:
-        """`remembered` and `tick`: what `runs` and `tick` gave before."""
+        """`remembered` and `tick`: the saved values of `runs` and `tick`."""
         self.tick = TimeTick(0)
         self._limits = limits or ProducerLimits()
         self._runs: dict[str, deque[ProducedBatch]] = {}
@@ -55,10 +54,10 @@ class NumberedProducers:
         return len(self._runs)
 
     def look_up(self, part: ProducerPart, count: int) -> Appended | Refusal | None:
-        """Where `count` messages numbered from `part.sequence` on landed; None: they are new.
+        """Where `count` messages numbered from `part.sequence` were stored; None if they are new.
 
-        OutOfSequence with `expected` above 0 and up to the sequence: numbers were left out, so it
-        was never stored. With any other: it is too old to tell.
+        OutOfSequence with 0 < `expected` <= sequence: numbers were skipped, so the batch was never
+        stored. With any other `expected`: the log does not remember whether it was.
         """
         runs = self._runs.get(part.producer)
         if runs is None:
@@ -66,20 +65,20 @@ class NumberedProducers:
         return _next_or_known(part, count, runs[-1].next_sequence, runs)
 
     def learn(self, run: ProducedBatch) -> None:
-        """It was stored. What was learnt before is passed over; a gap begins the producer anew."""
+        """The batch was stored. Earlier ones are skipped; after a gap the producer starts anew."""
         if run.last_tick > self.tick:
             self._add(run)
             self._forget(run.last_tick)
             self.tick = run.last_tick
 
     def replay(self, record: Record) -> None:
-        """Learn from a record of the log; from one without a producer there is nothing to learn."""
+        """Learn from a record of the log; one without a producer is skipped."""
         run = produced_by(record)
         if run is not None:
             self.learn(run)
 
     def runs(self) -> tuple[ProducedBatch, ...]:
-        """Everything that is remembered, the producer longest silent first."""
+        """All remembered batches, those of the longest silent producer first."""
         return tuple([run for runs in self._runs.values() for run in runs])
 
     def _add(self, run: ProducedBatch) -> None:
@@ -88,7 +87,7 @@ class NumberedProducers:
             runs = deque(maxlen=self._limits.runs_max)
         if not runs or run.next_sequence > runs[-1].next_sequence:
             runs.append(run)
-        self._runs[run.producer] = runs  # the one heard last comes last
+        self._runs[run.producer] = runs  # popped and inserted again: in order of last activity
 
     def _forget(self, tick: TimeTick) -> None:
         silent = tick - (self._limits.silent_ms_max << TICK_LOGICAL_BITS)
@@ -101,7 +100,7 @@ class NumberedProducers:
 
 
 class GroupSequences:
-    """The numbers of one group of appends, on top of what the log has: placed they are later."""
+    """The numbered batches of one group of appends, on top of those in the log."""
 
     def __init__(self, producers: NumberedProducers) -> None:
         self._producers = producers
@@ -109,7 +108,7 @@ class GroupSequences:
         self._next: dict[str, int] = {}
 
     def look_up(self, part: ProducerPart, count: int) -> Appended | Refusal | int | None:
-        """None: it is new. A number: it repeats that one of the group. Nothing is changed by it."""
+        """None: it is new. A number: it repeats that batch of the group. Changes nothing."""
         refusal = _ill_formed(part)
         if refusal is not None:
             return refusal
@@ -122,13 +121,13 @@ class GroupSequences:
         return None if part.sequence == expected else _gap(part, expected)
 
     def take(self, index: int, part: ProducerPart, count: int) -> None:
-        """What is new is let in, as number `index` of the group."""
+        """Admit a new batch as number `index` of the group."""
         self._first[part] = index, count
         self._next[part.producer] = part.sequence + count
 
 
 def produced_by(record: Record) -> ProducedBatch | None:
-    """What a record says of its producer, if it has one."""
+    """The producer's batch that a record stores, if it has a producer."""
     part = None if record.batch is None else record.batch.producer
     if part is None:
         return None
@@ -156,8 +155,8 @@ def _next_or_known(
             return _other_batch(part, run.count, count)
     return OutOfSequence(
         StreamingCode.INVALID_REQUEST_SEQ,
-        f"producer {part.producer!r} goes back to sequence {part.sequence}, of which nothing is"
-        f" remembered; the next is {expected}",
+        f"producer {part.producer!r}: sequence {part.sequence} is too old to be remembered;"
+        f" expected {expected}",
         expected,
     )
 
@@ -175,7 +174,7 @@ def _ill_formed(part: ProducerPart) -> Refusal | None:
 def _gap(part: ProducerPart, expected: int) -> Refusal:
     return OutOfSequence(
         StreamingCode.INVALID_REQUEST_SEQ,
-        f"producer {part.producer!r} jumps to sequence {part.sequence}, {expected} comes next;"
+        f"producer {part.producer!r}: gap before sequence {part.sequence}, expected {expected};"
         " nothing was stored",
         expected,
     )
@@ -184,8 +183,8 @@ def _gap(part: ProducerPart, expected: int) -> Refusal:
 def _unknown(part: ProducerPart) -> Refusal:
     return OutOfSequence(
         StreamingCode.INVALID_REQUEST_SEQ,
-        f"producer {part.producer!r} is not known, or was silent for too long: sequence"
-        f" {part.sequence} may be stored or not; begin at 0, best under a new name",
+        f"producer {part.producer!r} is unknown or was silent for too long: sequence"
+        f" {part.sequence} may or may not be stored; start at 0, best with a new name",
         0,
     )
 
@@ -193,6 +192,6 @@ def _unknown(part: ProducerPart) -> Refusal:
 def _other_batch(part: ProducerPart, had: int, count: int) -> Refusal:
     return Refusal(
         StreamingCode.INVALID_ARGUMENT,
-        f"producer {part.producer!r}: the batch with sequence {part.sequence} had {had} messages,"
-        f" this one has {count}; a repeat must be the same",
+        f"producer {part.producer!r}: the batch at sequence {part.sequence} had {had} messages,"
+        f" this one has {count}; a retry must be identical",
     )

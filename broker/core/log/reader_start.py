@@ -1,7 +1,6 @@
-"""Where a new consumer starts reading: a deliver policy against what the log holds.
+"""Where a new consumer starts: its deliver policy applied to what the log holds.
 
-It never reads. Data that retention removed is refused with the range, never skipped in silence.
-Next: broker/node/scanner.py
+A position that retention removed is refused with the range that is left, never skipped silently.
 """
 
 from typing import assert_never
@@ -20,7 +19,7 @@ from broker.model.position import (
 
 
 def start_position(policy: DeliverPolicy, offsets: ChannelOffsets) -> ReadPosition | Refusal:
-    """The cursor of the first Pull; UNRECOVERABLE below the range, INVALID_ARGUMENT above it."""
+    """The position of the first read; UNRECOVERABLE below the range, INVALID_ARGUMENT above it."""
     match policy:
         case FromAll():
             return ReadPosition(offsets.first_id, partial=True)

@@ -18,14 +18,14 @@ from broker.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """What a writer remembers of the log, and keeps up to date with what it places."""
+    """What a writer remembers of the log and updates with each record it places."""
 
     transactions: Transactions
     producers: NumberedProducers
 
 
 class RecordDraft:
-    """A record in the making: indexes into the group, and their bodies."""
+    """A record before it has ids and ticks: indexes of its messages in the group, their bodies."""
 
     __slots__ = ("batch", "bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
 
@@ -37,7 +37,7 @@ class RecordDraft:
         self.body_bytes = 0
 
     def takes(self, message: NewMessage, admission: AdmissionPolicy) -> bool:
-        """The key that it grows under sees to the transaction."""
+        """Whether the record can take the message too, which is of the same transaction."""
         return (
             message.type == self.kind
             and self.body_bytes + len(message.body) <= admission.record_bytes_max
@@ -51,7 +51,7 @@ class RecordDraft:
 
 
 def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
-    """The records that end transactions on our own account."""
+    """The rollback records of transactions that the log itself ends."""
     drafts = [RecordDraft(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
     for draft in drafts:
         draft.bodies.append(b"")
@@ -73,7 +73,7 @@ def place_drafts(
     messages: Sequence[NewMessage],
     outcomes: list[Appended | Refusal | None],
 ) -> tuple[tuple[Record, ...], LogEnd]:
-    """Give each draft its ids and ticks, in this order, and tell who remembers."""
+    """Assign ids and ticks to the drafts in this order, and update `state` and `outcomes`."""
     records: list[Record] = []
     transactions = state.transactions
     next_tick = first_tick
@@ -127,7 +127,7 @@ def _answer_in_txn(
     outcomes: list[Appended | Refusal | None],
 ) -> None:
     own, confirmed = record.base_id, record.last_confirmed_id
-    confirms_itself = confirmed == own  # a begin that no other one is open before
+    confirms_itself = confirmed == own  # a begin while no other transaction is open
     for offset, index in enumerate(draft.indexes):
         landed_id, tick = MessageId(own + offset), TimeTick(record.base_tick + offset)
         last_confirmed = landed_id if confirms_itself else confirmed

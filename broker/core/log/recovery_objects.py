@@ -1,11 +1,11 @@
-"""The vchannels and segments of one pchannel as its log tells them: what each effect does to them.
+"""The vchannels and segments of one pchannel, rebuilt from the effects of its messages.
 
-It owns the objects and which of them changed. It decides nothing: what the log says has happened.
-Why each object has a tick: what it knows already is passed over, so replaying from before the
-moment it was saved changes nothing. One call of `apply` is one message, or one whole transaction,
-whose members share a tick: all of them count, or none.
-What cannot be, such as rows for a segment that nobody created, is told and otherwise passed over.
-Next: broker/core/log/log_recovery.py
+Each object has the tick of the newest message it includes, and skips messages up to that tick. So
+replaying from an earlier place changes nothing. One `apply` call covers one message or one whole
+transaction, whose members share a tick: either all of them count or none.
+
+Contradictions in the log, such as rows for a segment that was never created, are reported and
+otherwise skipped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,14 +40,14 @@ from broker.model.snapshot import (
 )
 
 SCHEMA_KEPT_MS = 24 * 3600 * 1000
-"""A schema that was replaced longer ago is of no more use to anybody."""
+"""How long a replaced schema is kept, for rows that arrive late."""
 
 SCHEMAS_MAX = 256
-"""Of one vchannel, however often its schema changes: all are saved with each of its changes."""
+"""Schemas kept of one vchannel: each change of the vchannel saves all of them."""
 
 
 class RecoveryObjects:
-    """See the module. `changed_…`: what is not as it was when it was last saved."""
+    """The objects of one pchannel. `changed_…`: those that differ from what was last saved."""
 
     def __init__(
         self, vchannels: Iterable[VChannelSnapshot] = (), segments: Iterable[SegmentSnapshot] = ()
@@ -61,7 +61,7 @@ class RecoveryObjects:
         self.changed_segments: set[SegmentId] = set()
 
     def apply(self, vchannel: str, effects: Sequence[Effect], tick: TimeTick) -> list[str]:
-        """What happened at `tick`; gives what cannot be, one text for each."""
+        """Apply the effects at `tick`; returns contradictions, one text for each."""
         step = _Step(self, VChannelName(vchannel), tick)
         for effect in effects:
             step.take(effect)
@@ -78,7 +78,7 @@ class RecoveryObjects:
         self.changed_segments.add(changed.id)
 
     def forget_segment(self, id: SegmentId) -> None:
-        """It is of no more use."""
+        """Remove a segment."""
         gone = self.segments.pop(id)
         on = self._on[gone.vchannel]
         on.discard(id)
@@ -95,7 +95,7 @@ class RecoveryObjects:
 
 
 class _Step:
-    """One message, or all members of a transaction: it sees the objects as of before its tick."""
+    """Applies one message, or all members of one transaction, to the objects before its tick."""
 
     def __init__(self, objects: RecoveryObjects, vchannel: VChannelName, tick: TimeTick) -> None:
         self.wrong: list[str] = []
@@ -105,7 +105,7 @@ class _Step:
         self._touched: set[SegmentId] = set()
 
     def take(self, effect: Effect) -> None:
-        """Do what the effect says, unless the object knows it already."""
+        """Apply the effect, unless the object includes it already."""
         match effect:
             case CollectionCreated():
                 self._create(effect)
@@ -123,7 +123,7 @@ class _Step:
         if before is not None and before.tick >= self._tick:
             return
         if before is not None and before.state is VChannelState.NORMAL:
-            self._complain("is there already, and a collection is created on it")
+            self._complain("has a collection already, but another one is created on it")
             return
         first = SchemaStart(effect.schema_version, effect.schema, self._tick)
         self._objects.put_vchannel(
@@ -150,14 +150,16 @@ class _Step:
     ) -> None:
         before = self._objects.vchannels.get(self._name)
         if before is None:
-            self._complain(f"is not known, and there is a {type(effect).__name__} for it")
+            self._complain(f"has no collection, but a {type(effect).__name__} refers to it")
             return
         if before.collection_id != effect.collection_id:
             name, theirs = type(effect).__name__, effect.collection_id
-            self._complain(f"is collection {before.collection_id}'s, and has a {name} for {theirs}")
+            self._complain(
+                f"belongs to collection {before.collection_id}, but has a {name} for {theirs}"
+            )
             return
         if before.tick < self._tick and before.state is VChannelState.DROPPED:
-            self._complain(f"was dropped, and there is a {type(effect).__name__} for it")
+            self._complain(f"was dropped, but a {type(effect).__name__} refers to it")
             return
         if before.tick < self._tick:
             changed = self._changed(before, effect)
@@ -183,18 +185,18 @@ class _Step:
                 return replace(before, state=VChannelState.DROPPED, partition_ids=(), schemas=())
             case PartitionCreated(_, partition_id):
                 if partition_id in before.partition_ids:
-                    self._complain(f"has partition {partition_id} already, which is created")
+                    self._complain(f"has partition {partition_id} already, but it is created")
                     return before
                 return replace(before, partition_ids=(*before.partition_ids, partition_id))
             case PartitionDropped(_, partition_id):
                 if partition_id not in before.partition_ids:
-                    self._complain(f"has no partition {partition_id}, which is dropped")
+                    self._complain(f"has no partition {partition_id}, but it is dropped")
                     return before
                 left = [each for each in before.partition_ids if each != partition_id]
                 return replace(before, partition_ids=tuple(left))
             case SchemaChanged(_, schema, version):
                 newest = SchemaStart(version, schema, self._tick)
-                return replace(before, schemas=_still_of_use((*before.schemas, newest)))
+                return replace(before, schemas=_still_needed((*before.schemas, newest)))
             case _:
                 return before
 
@@ -212,14 +214,14 @@ class _Step:
             case SegmentFlushed(_, _, segment_id):
                 found = self._own(segment_id)
                 if found is None:
-                    self._complain(f"has no segment {segment_id}, which is flushed")
+                    self._complain(f"has no segment {segment_id}, but it is flushed")
                 else:
                     self._flush_one(found)
             case _:
                 assert_never(effect)
 
     def _count_deletes(self, effect: Deleted) -> None:
-        """Deletes name no segment: they belong to the one that gathers them, if there is one."""
+        """Deletes name no segment; they go to the segment for deletes, if there is one."""
         found = [
             segment
             for segment in self._objects.segments_on(self._name)
@@ -232,12 +234,12 @@ class _Step:
     def _grow(self, segment_id: SegmentId, rows: int, size_bytes: int) -> None:
         before = self._own(segment_id)
         if before is None:
-            self._complain(f"has no segment {segment_id}, and there are rows for it")
+            self._complain(f"has no segment {segment_id}, but there are rows for it")
             return
         if not self._new_to(before):
             return
         if before.state is not SegmentState.GROWING:
-            self._complain(f"has rows for segment {segment_id}, which was flushed before")
+            self._complain(f"has rows for segment {segment_id}, which was flushed earlier")
             return
         self._touched.add(segment_id)
         self._objects.put_segment(
@@ -254,10 +256,10 @@ class _Step:
         before = self._objects.segments.get(effect.segment_id)
         if before is not None:
             if self._new_to(before):
-                self._complain(f"has segment {effect.segment_id} already, which is created")
+                self._complain(f"has segment {effect.segment_id} already, but it is created")
             return
         if not self._was_open():
-            self._complain(f"has no collection, and segment {effect.segment_id} is created on it")
+            self._complain(f"has no collection, but segment {effect.segment_id} is created on it")
             return
         self._objects.put_segment(
             SegmentSnapshot(
@@ -279,7 +281,7 @@ class _Step:
         )
 
     def _was_open(self) -> bool:
-        """As of this tick, as far as that is still known: what is dropped later was there."""
+        """Whether a collection existed at this tick, as far as known: it may be dropped since."""
         found = self._objects.vchannels.get(self._name)
         if found is None or found.created_tick > self._tick:
             return False
@@ -295,7 +297,7 @@ class _Step:
             self._objects.put_segment(flushed)
 
     def _grew(self, segment: SegmentSnapshot) -> bool:
-        """As of this tick, as far as that is still known."""
+        """Whether the segment was growing at this tick, as far as known."""
         grows = segment.state is SegmentState.GROWING or segment.tick >= self._tick
         return grows and segment.created_tick < self._tick
 
@@ -310,9 +312,9 @@ class _Step:
         self.wrong.append(f"tick {self._tick}: {self._name or 'the pchannel'} {what}")
 
 
-def _still_of_use(schemas: tuple[SchemaStart, ...]) -> tuple[SchemaStart, ...]:
-    """Without those that were replaced too long before the newest one."""
+def _still_needed(schemas: tuple[SchemaStart, ...]) -> tuple[SchemaStart, ...]:
+    """The schemas without those replaced long before the newest one."""
     old = schemas[-1].start_tick - (SCHEMA_KEPT_MS << TICK_LOGICAL_BITS)
     ends = pairwise(schemas)
-    of_use = [each for each, following in ends if following.start_tick > old]
-    return (*of_use[1 - SCHEMAS_MAX :], schemas[-1])
+    needed = [each for each, following in ends if following.start_tick > old]
+    return (*needed[1 - SCHEMAS_MAX :], schemas[-1])

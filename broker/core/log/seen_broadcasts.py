@@ -1,8 +1,7 @@
-"""Which broadcasts were seen on a vchannel already: a copy that comes again is no news.
+"""Recognises repeated copies of a broadcast, so that each takes effect once on a vchannel.
 
-A coordinator that died between appending a copy and recording it appends it again. So one broadcast
-may lie twice in a log, with two message ids and ticks, and one broadcast id: the first copy counts.
-It owns the ids it was told, up to a bound. Next: broker/client/read/decoder.py
+A coordinator that dies between appending a copy and recording that it did appends it again. The two
+copies have the same broadcast id and different message ids; the first in the log counts.
 """
 
 from collections import OrderedDict
@@ -10,18 +9,18 @@ from collections import OrderedDict
 from broker.model.ids import BroadcastId
 
 REMEMBERED_MAX = 16_384
-"""Twice as many as a coordinator remembers: no copy comes so late that it is forgotten here."""
+"""Twice what a coordinator remembers, so that a repeated copy never comes too late to be known."""
 
 
 class SeenBroadcasts:
-    """For one applier or reader; ask once for each copy, in log order."""
+    """For one reader; call once for each copy, in log order."""
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._remembered_max = remembered_max
         self._places: OrderedDict[tuple[str, BroadcastId], int] = OrderedDict()
 
     def is_first(self, vchannel: str, broadcast_id: BroadcastId, message_id: int) -> bool:
-        """Whether this is the copy that counts; the same copy, read again, still does."""
+        """Whether this copy counts; the first one still does when it is read again."""
         key = (vchannel, broadcast_id)
         first = self._places.setdefault(key, message_id)
         if len(self._places) > self._remembered_max:

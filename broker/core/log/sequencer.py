@@ -1,15 +1,16 @@
-"""Admits a group of messages and gives them ids and time ticks, both in one order.
+"""Admits a group of messages and assigns their ids and time ticks, both in the same order.
 
-It owns the write path's decision and nothing else: ticks come in, records and outcomes go out.
-Why records: messages of one group that share vchannel, type and transaction are stored as one
-record, which makes storing and skipping cheap. Order within a vchannel is kept, and so is the
-order of an exclusive message with all of its scope; appends in flight together otherwise never had
-a promised order.
-Why ids and ticks in one order: the last confirmed id of a message is then the smaller of its own
-id and the begin of the oldest open transaction (facts, wire 4.2).
-Why no locks: a pchannel has one writer, which sequences one group after the other. An exclusive
-message overlaps nothing, neither on its vchannel nor, with the whole pchannel exclusive, anywhere.
-Next: broker/core/log/delivery.py
+Why records: messages of one group with the same vchannel, type and transaction are stored as one
+record, so storing them and skipping them is cheap. Messages of one vchannel keep their order, and
+so do an exclusive message and everything in its scope. Concurrent appends have no other order.
+
+Why one order for ids and ticks: the last confirmed id of a message is then the smaller of its own
+id and the begin of the oldest open transaction. A reader that starts there misses no message with
+a larger tick, and sees every transaction that is open there from its begin.
+
+Why no locks: a pchannel has one writer, which sequences one group after another. An exclusive
+message therefore never overlaps another append of its vchannel or, if it covers the whole pchannel,
+any other append.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ from broker.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Sequenced:
-    """`outcomes[i]` is for `messages[i]`; the Appended ones hold once `records` are durable."""
+    """`outcomes[i]` is that of `messages[i]`; Appended ones hold once `records` are durable."""
 
     records: tuple[Record, ...]
     outcomes: tuple[Appended | Refusal, ...]
@@ -94,12 +95,12 @@ def sequence(
 
 
 def barrier_of(messages: Sequence[NewMessage]) -> TimeTick:
-    """The tick that every tick given to the group must exceed; 0 when any will do."""
+    """The tick that all ticks of the group must exceed; 0 for no constraint."""
     return TimeTick(max([message.barrier_tick for message in messages], default=0))
 
 
 class _Group:
-    """Messages on their way through admission, in order, into drafts."""
+    """One group: admits its messages in order and collects them into drafts."""
 
     def __init__(
         self,
@@ -109,15 +110,15 @@ class _Group:
         state: WriterState,
         assigner: SegmentAssigner | None,
     ) -> None:
-        """`ticks`: the first that any of them may get, and one that all will be below."""
+        """`ticks`: the first tick of the group, and an exclusive upper bound of all."""
         self.messages = messages
         self.outcomes: list[Appended | Refusal | None] = [None] * len(messages)
         self.drafts: list[RecordDraft] = []
         self.begins: list[RecordDraft] = []
-        """Placed last: what is exclusive in the group must not lie behind them."""
+        """Placed last, so that no exclusive message of the group lies within a transaction."""
         self.repeats: list[tuple[int, TxnSession]] = []
         self.same_as: list[tuple[int, int]] = []
-        """Indexes of repeats, each with the batch of the same group that it repeats."""
+        """Indexes of repeated batches, each with the index of the first one in the group."""
         self._first_tick, self._latest_tick = ticks
         self._admission = admission
         self._transactions = state.transactions
@@ -126,7 +127,7 @@ class _Group:
         self._growing: dict[str | int, RecordDraft] = {}
 
     def admit(self, index: int, message: NewMessage) -> None:
-        """Closed, size, type, name, barrier; its collection; its transaction; then its scope."""
+        """Check the message itself, then its collection, transaction and scope; then place it."""
         refusal = admission_refusal(message, self._first_tick, self._admission)
         assigner = self._assigner
         if refusal is None and assigner is not None and index in assigner.effects:
@@ -143,10 +144,10 @@ class _Group:
             self._place_with(message.vchannel, index, message, None)
 
     def _admit_batch(self, index: int, batch: NewBatch) -> None:
-        """A record of its own, unless its producer has sent it before.
+        """Give the batch a record of its own, unless it repeats one that is stored.
 
-        A repeat gets its first answer whatever became of its transaction meanwhile. One that its
-        transaction refuses uses up no number.
+        A repeat gets the first answer, whatever happened to its transaction since. A batch refused
+        by its transaction consumes no sequence numbers.
         """
         numbered, session = batch.part.producer, None
         if numbered is not None:
@@ -175,7 +176,7 @@ class _Group:
     def _admit_in_txn(self, index: int, message: NewMessage) -> None:
         if message.stage is not None:
             self.drafts += rollback_drafts(self._transactions.supersede(message))
-        # By the last tick that it may get: so none that is let in lands beyond its lease.
+        # Judged by the largest tick it may get, so that no admitted message exceeds its lease.
         verdict = self._transactions.admit(message, self._latest_tick)
         assert message.txn is not None
         if isinstance(verdict, Refusal):
@@ -192,7 +193,7 @@ class _Group:
             self._place_with(key, index, message, session)
 
     def _admit_exclusive(self, index: int, message: NewMessage) -> None:
-        """In a record of its own, behind all that it ends and before all that comes after it."""
+        """Give it a record of its own, after the transactions it ends and before later messages."""
         whole = covers_pchannel(message, self._admission.pchannel)
         scope = "" if whole else message.vchannel
         prepared = self._transactions.prepared_in(scope)

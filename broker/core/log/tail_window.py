@@ -1,7 +1,7 @@
-"""The newest records of one pchannel, contiguous by id, within a limit of bytes and age.
+"""The newest records of one pchannel, contiguous by id, bounded in bytes and age.
 
-It owns the list and its eviction. It never reads a log: a reader that is behind the window is told
-so and reads the log instead. Why lists and a moving head: a reader needs bisection and slices.
+A reader that is behind the window reads the log instead. Why lists with a moving head and not a
+deque: reading needs bisection and slices.
 """
 
 from bisect import bisect_right
@@ -13,10 +13,10 @@ from broker.model.record import Record
 
 RECORD_OVERHEAD_BYTES = 400
 MESSAGE_OVERHEAD_BYTES = 40
-"""What a record and each of its sizes take beside the bodies, measured on CPython 3.11."""
+"""Memory of a record and of each of its messages beside the bodies, measured on CPython 3.11."""
 
 SLICE_RECORDS_MAX = 1024
-"""One read gives at most this many records, so that no reader holds the loop for long."""
+"""The most records of one read, so that no reader blocks the event loop for long."""
 
 _HEAD_MAX = 1024
 
@@ -40,7 +40,7 @@ class TailWindow:
         return self._base_ids[self._head] if self._groups else self.next_id
 
     def push(self, records: Sequence[Record], now_s: float) -> None:
-        """Add a durable group; it must go on where the window ends."""
+        """Add a durable group, which must continue at `next_id`."""
         size_bytes = 0
         for record in records:
             assert record.base_id == self.next_id, (record.base_id, self.next_id)
@@ -53,9 +53,9 @@ class TailWindow:
             self.size_bytes += size_bytes
 
     def read(self, from_id: MessageId) -> Sequence[Record] | None:
-        """Some records from the one that holds `from_id` on; None when it was evicted.
+        """Some records, from the one that holds `from_id`; None if that was evicted.
 
-        Empty when `from_id` is `next_id` or lies beyond it.
+        Empty if `from_id` is `next_id` or larger.
         """
         if from_id >= self.next_id:
             return ()
@@ -81,7 +81,7 @@ class TailWindow:
         _, count, size_bytes = self._groups.popleft()
         self.size_bytes -= size_bytes
         dropped_to = self._head + count
-        # Frees the bodies at once; the places themselves go when there are many of them.
+        # Free the bodies at once, but shift the lists only when many places are free: linear cost.
         self._records[self._head : dropped_to] = [self._records[-1]] * count
         self._head = dropped_to
         if self._head > _HEAD_MAX and self._head * 2 > len(self._records):

@@ -1,8 +1,6 @@
-"""A committed transaction as its readers get it: begin, bodies, commit, all at the commit's tick.
+"""The messages of a committed transaction as readers get them, all at the commit's tick.
 
-It owns how the members are counted, one for each message, and what of them fits where; a batch
-among the bodies stays one piece. It is made once, at the commit, and never changes.
-Next: broker/core/log/delivery.py
+The members are the begin, the bodies and the commit. A batch among the bodies stays in one piece.
 """
 
 from collections.abc import Sequence
@@ -13,15 +11,15 @@ from broker.model.record import Record, RecordSliceInTxn
 from broker.model.txn import TxnContext
 
 MESSAGE_OVERHEAD_BYTES = 64
-"""Counted for every message beside its body, so that a credit also bounds tiny messages."""
+"""Counted for every message beside its body, so that a credit in bytes bounds tiny messages too."""
 
 Part = RecordSliceInTxn | tuple[Delivered, ...]
-"""A batch, or messages that each stand for themselves."""
+"""A batch, or single messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenMembers:
-    """What fitted: so many members, as items for the reader, and the bytes they take."""
+    """The members that fit: as items for the reader, their number and their bytes."""
 
     items: tuple[Delivered | RecordSliceInTxn, ...]
     count: int
@@ -36,9 +34,9 @@ class TxnMembers:
     count: int
 
     def take(self, first: int, room: int, *, whole: bool, one_at_least: bool) -> TakenMembers:
-        """The members from `first` on, as many as fit into `room` bytes in one piece.
+        """The members from `first` on, as many as fit into `room` bytes.
 
-        `whole`: a batch travels as it is, so it fits as a whole or not at all.
+        `whole`: a batch is sent as it is stored, so it fits whole or not at all.
         """
         items: list[Delivered | RecordSliceInTxn] = []
         count = used = at = 0
@@ -65,7 +63,7 @@ class TxnMembers:
 def members_of(
     begin: Record, bodies: Sequence[Record], commit: Record, kinds: frozenset[int] | None
 ) -> TxnMembers:
-    """Of the bodies only those of these kinds; None for all."""
+    """The members of a transaction, with only the bodies of these kinds (None: all)."""
     part, (end,) = begin.txn, commit.messages()
     assert part is not None
     context = TxnContext(part.id, part.keepalive_ms)
@@ -95,7 +93,7 @@ def fitting(sizes: Sequence[int], first: int, room: int, *, one_at_least: bool) 
 
 
 def whole_record(record: Record, first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:
-    """All that is left of a record, or nothing; its body travels as it is."""
+    """The rest of a record, or nothing: its body is sent as it is stored."""
     left = max(0, len(record.sizes) - first)
     used = len(record.body) + MESSAGE_OVERHEAD_BYTES
     return (left, used) if used <= room or one_at_least else (0, 0)

@@ -1,13 +1,11 @@
-"""One group of messages on its way through the shard state: who is refused, and what is written.
+"""Assigns the rows of one group of messages to segments; says which segments to create and flush.
 
-It owns what the group does to collections and segments: which segment an insert goes to, the
-CreateSegment right before the first one, what an exclusive message flushes, and the Flush of what
-was sealed before. It changes the state as each message is placed, so that the next one sees it; a
-message that is refused changes nothing.
+It changes the table as each message is placed, so that the next message sees the change. A refused
+message changes nothing. A CreateSegment is placed right before the first rows of a new segment, and
+a message that ends segments (such as a dropped partition) names them.
 
-Why a Flush waits for the next group: whatever sealed the segment, its rows are durable by then, and
-so is the end of every transaction that held it.
-Next: broker/core/log/sequencer.py
+Why the Flush of a sealed segment waits for the next group: by then its rows are durable, and so is
+the end of every transaction that holds it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +36,7 @@ from broker.model.ids import PartitionId, SegmentId, TimeTick, TxnId
 from broker.model.message import MessageType, NewMessage
 
 FLUSHES_MAX = 1024
-"""In one group; the others wait for the next one."""
+"""Flush messages in one group; the rest wait for the next group."""
 
 DDL_TYPES = frozenset(
     {
@@ -57,11 +55,11 @@ ROW_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 _OPENS = frozenset({MessageType.CREATE_COLLECTION})
 
 DecodedEffect = Effect | Refusal | None
-"""What a message means, or why nobody can tell."""
+"""The decoded effect, or the decoding error; None: no effect."""
 
 
 class HeaderWriter(Protocol):
-    """How what is decided here gets into stored messages: the writing half of `ports.Headers`."""
+    """Writes decisions into stored messages: the writing half of `ports.Headers`."""
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes: ...
 
@@ -72,7 +70,7 @@ class HeaderWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InternalMessage:
-    """A message that the log writes on its own account."""
+    """A message that the log itself writes: a CreateSegment or a Flush."""
 
     vchannel: str
     kind: MessageType
@@ -81,14 +79,14 @@ class InternalMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """A message as it is stored, and what must lie before it and behind all that came earlier."""
+    """A message in its stored form, and the CreateSegment that must come right before it."""
 
     body: bytes
     before: InternalMessage | None = None
 
 
 class SegmentAssigner:
-    """See the module. One for each group, used once."""
+    """Made for one group of messages, used once."""
 
     def __init__(
         self,
@@ -97,11 +95,11 @@ class SegmentAssigner:
         headers: HeaderWriter,
         chances: Iterator[float],
     ) -> None:
-        """`effects`: of the messages that may concern the shard state, by their index."""
+        """`effects`: of the messages that may affect the table, by their index in the group."""
         self.flushed: dict[int, tuple[SegmentId, ...]] = {}
-        """What each message that flushes did flush, by its index; complete once all are placed."""
+        """The segments that each message flushed, by its index; complete once all are placed."""
         self.effects = effects
-        """Of the messages that concern the state; the others need not be asked about."""
+        """The messages that `refusal` and `place` are called for."""
         self._table, self._headers = table, headers
         self._chances = chances
         self._due = table.flushable()[:FLUSHES_MAX]
@@ -111,26 +109,26 @@ class SegmentAssigner:
 
     @property
     def records_due(self) -> int:
-        """At most so many records of our own go with the group."""
+        """An upper bound of the records that this adds to the group."""
         return len(self._due) + self._segments_max
 
     @property
     def ticks_needed(self) -> int:
-        """At most so many ticks are needed, for these records and for ids of segments."""
+        """An upper bound of the ticks needed for these records and for ids of segments."""
         return self.records_due + self._segments_max
 
     def begin(self, first_tick: TimeTick) -> TimeTick:
-        """The ticks from here on are ours; gives the first one that messages may get."""
+        """Take the ticks from here on; returns the first one left for messages."""
         self._next_id = first_tick
         self._tick = TimeTick(first_tick + self._segments_max)
         return self._tick
 
     def flushes(self) -> list[InternalMessage]:
-        """The Flush messages that are due; they come before everything else."""
+        """The Flush messages that are due; they go before all others of the group."""
         return [self._flush(segment) for segment in self._due]
 
     def refusal(self, index: int, message: NewMessage) -> Refusal | None:
-        """Why this message of `effects` cannot be placed now. Changes nothing."""
+        """Why this message of `effects` cannot be placed; changes nothing."""
         effect = self.effects[index]
         if message.type in ROW_TYPES:
             if not (self._table.required or self._table.is_ours(message.vchannel)):
@@ -139,7 +137,7 @@ class SegmentAssigner:
         return effect if isinstance(effect, Refusal) else None
 
     def place(self, index: int, message: NewMessage, txn_id: TxnId | None) -> PlacedMessage:
-        """A message of `effects` is placed now: the form in which it is stored."""
+        """Place a message of `effects`: update the table, return the form to store."""
         effect = self.effects[index]
         match effect:
             case None | Refusal():
@@ -166,14 +164,14 @@ class SegmentAssigner:
         return self._schema_refusal(message, effect) or self._size_refusal(message, effect)
 
     def _schema_refusal(self, message: NewMessage, effect: Inserted) -> Refusal | None:
-        """One that does not say its version comes from a producer that knows of none."""
+        """A producer that sends no schema version predates them and is accepted."""
         version = self._table.collections[message.vchannel].schema_version
         if effect.schema_version in (None, version):
             return None
         return Refusal(
             StreamingCode.SCHEMA_VERSION_MISMATCH,
-            f"the rows have schema version {effect.schema_version}, collection"
-            f" {effect.collection_id} is at {version}; read the schema again",
+            f"rows have schema version {effect.schema_version}, but collection"
+            f" {effect.collection_id} is at {version}; fetch the schema again",
         )
 
     def _size_refusal(self, message: NewMessage, effect: Inserted) -> Refusal | None:
@@ -182,8 +180,8 @@ class SegmentAssigner:
         if effect.rows > limits.insert_rows_max or size_bytes > limits.insert_bytes_max:
             return Refusal(
                 StreamingCode.UNRECOVERABLE,
-                f"{effect.rows} rows of {size_bytes} bytes do not fit into a segment, which takes"
-                f" {limits.insert_rows_max} rows and {limits.insert_bytes_max} bytes; split them",
+                f"insert of {effect.rows} rows, {size_bytes} bytes exceeds a segment's limit of"
+                f" {limits.insert_rows_max} rows, {limits.insert_bytes_max} bytes; split it",
             )
         return None
 
@@ -225,9 +223,9 @@ class SegmentAssigner:
     # ---- collections ------------------------------------------------------------------------
 
     def _change(self, vchannel: str, effect: Effect) -> tuple[SegmentId, ...] | None:
-        """Gives what was flushed; None when the message flushes nothing by what it is.
+        """Update the table; returns the flushed segments, None for messages that flush none.
 
-        What is there already, or is not there, changes nothing: such a message is stored as well.
+        Creating what exists or dropping what does not changes nothing; the message is still stored.
         """
         if isinstance(effect, AllFlushed):
             return self._table.flush()
@@ -276,9 +274,9 @@ def segment_assigner(
     headers: HeaderWriter,
     chances: Iterator[float],
 ) -> SegmentAssigner | None:
-    """The turn of these messages; None when they, and the state, are no concern of each other.
+    """The assigner for these messages; None if none of them can affect the table.
 
-    Costs next to nothing on a pchannel without collections.
+    Almost free on a pchannel without collections.
     """
     kinds = {message.type for message in messages}
     if table.idle and _OPENS.isdisjoint(kinds):
@@ -303,5 +301,5 @@ def _concerns(table: SegmentTable, message: NewMessage, known: set[str]) -> bool
         return ours or table.required
     if message.type == MessageType.FLUSH_ALL:
         return True
-    # The control channel's copies are for who watches all collections.
+    # Copies on the control channel inform watchers of all collections; they change no segment here.
     return message.type in DDL_TYPES and ours and not is_control_channel(message.vchannel)

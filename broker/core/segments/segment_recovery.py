@@ -1,8 +1,7 @@
-"""The shard state that a new owner begins with: what was saved, and what open transactions add.
+"""Rebuilds the segment table of a new owner from a snapshot and the effects of open transactions.
 
-It only translates. A segment that grew goes on growing; where an earlier owner had sealed one and
-created the next, the older one is sealed again, so each is flushed once.
-Next: broker/core/segments/segment_table.py
+A growing segment keeps growing. If an earlier owner had sealed a segment and created the next one,
+the older one is sealed again, so that each segment is flushed once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from broker.model.ids import SegmentId, TxnId
 from broker.model.snapshot import SegmentSnapshot, SegmentState, VChannelSnapshot, VChannelState
 
 PendingEffects = Mapping[TxnId, tuple[str, Iterable[Inserted | Deleted]]]
-"""Of each open transaction: its vchannel, and what it has added so far."""
+"""The vchannel and the effects so far of each open transaction."""
 
 
 def recovered_segments(
@@ -25,7 +24,7 @@ def recovered_segments(
     *,
     required: bool,
 ) -> SegmentTable:
-    """What `vchannels` and `segments`, which know of no open transaction, come to with them."""
+    """The segment table for a snapshot's `vchannels` and `segments` plus open transactions."""
     table = SegmentTable(limits, required=required)
     for each in vchannels:
         version = each.schemas[-1].version if each.schemas else 0
@@ -67,7 +66,7 @@ def _segment(saved: SegmentSnapshot) -> GrowingSegment:
 def _of(
     effect: Inserted | Deleted, vchannel: str, growing: Mapping[SegmentId, GrowingSegment]
 ) -> list[GrowingSegment]:
-    """Deletes name no segment: whichever gathers those of the vchannel may have got them."""
+    """Deletes name no segment: any segment for deletes of the vchannel may hold them."""
     if isinstance(effect, Inserted):
         found = growing.get(effect.segment_id)
         return [] if found is None else [found]

@@ -1,8 +1,6 @@
-"""When a segment is full, old or idle, and which ones go first when memory is short.
+"""When a segment is sealed (full, old, idle, or memory is short), and which segments go first.
 
-It owns the limits and the policies, as functions of what a segment holds and of a tick that tells
-the time. It never changes a segment.
-Next: broker/core/segments/segment_table.py
+The policies and their defaults are Milvus's. Ticks serve as the clock.
 """
 
 from collections.abc import Iterable
@@ -39,26 +37,26 @@ class SealReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentLimits:
-    """How much one segment gathers, and for how long. The defaults are Milvus's."""
+    """How much one segment holds, and for how long it grows. The defaults are Milvus's."""
 
     segment_bytes: int = 1024 * MIB
     seal_proportion: float = 0.12
     seal_jitter: float = 0.1
-    """Limits differ by up to this share, so that segments that began together do not end so."""
+    """Byte limits vary by this share, so that segments created together are not sealed together."""
     row_bytes_min: int = 16
-    """Every row has an id and a time tick, whatever its producer says of its size."""
+    """The size of a row's id and time tick, a lower bound whatever the producer reports."""
     binlogs_max: int = 32
     life_ms_max: int = 86_400_000
     idle_ms_max: int = 600_000
     idle_bytes_min: int = 16 * MIB
-    """A smaller one may be idle for as long as it lives."""
+    """A smaller segment is not sealed for being idle."""
     deletes_life_ms_max: int = 600_000
     deletes_rows_max: int = 500_000
     deletes_bytes_max: int = 32 * MIB
 
     @property
     def insert_bytes_max(self) -> int:
-        """What no insert may exceed: a whole segment."""
+        """The largest insert: a whole segment."""
         return int(self.segment_bytes * self.seal_proportion)
 
     @property
@@ -66,16 +64,16 @@ class SegmentLimits:
         return self.insert_bytes_max // self.row_bytes_min
 
     def drawn_bytes_max(self, chance: float) -> int:
-        """The limit of a new segment, by a chance in [0, 1]."""
+        """The byte limit of a new segment; `chance` in [0, 1] picks it."""
         return int(self.insert_bytes_max * (1 - self.seal_jitter * chance))
 
 
 @dataclass(slots=True)
 class GrowingSegment:
-    """What grows in one partition of one vchannel, or its deletes.
+    """The segment that takes the rows of one partition of one vchannel, or the vchannel's deletes.
 
-    `held_by`: open transactions with rows in it, and how many rows and bytes. `sealed`: why it
-    takes no more rows. `binlogs`: files that were made of it, as far as whoever makes them says so.
+    `held_by`: rows and bytes in it of each open transaction. `sealed`: why it takes no more rows.
+    `binlogs`: number of files written from it, as reported by their writer.
     """
 
     id: SegmentId
@@ -94,11 +92,11 @@ class GrowingSegment:
     held_by: dict[TxnId, tuple[int, int]] = field(default_factory=dict)
 
     def takes(self, rows: int, size_bytes: int) -> bool:
-        """Whether these fit in."""
+        """Whether these rows and bytes fit."""
         return self.rows + rows <= self.rows_max and self.size_bytes + size_bytes <= self.bytes_max
 
     def add(self, rows: int, size_bytes: int, txn_id: TxnId | None) -> None:
-        """They are in it; those of a transaction until it is known whether they stay."""
+        """Count rows and bytes in; those of a transaction may be taken out at its rollback."""
         self.rows += rows
         self.size_bytes += size_bytes
         if txn_id is not None:
@@ -107,7 +105,7 @@ class GrowingSegment:
 
 
 def overdue(segment: GrowingSegment, tick: TimeTick, limits: SegmentLimits) -> SealReason | None:
-    """Why a segment should be sealed at this tick, if it should."""
+    """Why a segment should be sealed at this tick; None if it should not."""
     deletes = segment.level is SegmentLevel.DELETES
     if segment.binlogs > limits.binlogs_max:
         return SealReason.BINLOGS
@@ -122,7 +120,7 @@ def overdue(segment: GrowingSegment, tick: TimeTick, limits: SegmentLimits) -> S
 
 @dataclass(frozen=True, slots=True)
 class MemoryShares:
-    """Shares of the node's memory. Above `…_high`: segments are sealed until below `low`."""
+    """Shares of the node's memory: above `…_high`, segments are sealed until below `low`."""
 
     growing_high: float = 0.2
     process_high: float = 0.6
@@ -132,7 +130,7 @@ class MemoryShares:
 def memory_pressure(
     growing_bytes: int, process_bytes: int, memory_bytes: int, shares: MemoryShares
 ) -> tuple[SealReason, int] | None:
-    """Why the node should seal, and down to how many growing bytes; None when there is room."""
+    """Why the node should seal segments, and down to how many growing bytes; None: no pressure."""
     if growing_bytes > shares.growing_high * memory_bytes:
         return SealReason.GROWING_BYTES, int(shares.low * memory_bytes)
     if process_bytes > shares.process_high * memory_bytes:
@@ -143,7 +141,7 @@ def memory_pressure(
 def largest_first(
     sizes: Iterable[tuple[int, SegmentId]], growing_bytes_max: int
 ) -> tuple[SegmentId, ...]:
-    """Which segments, given as `(size_bytes, id)`, to seal so that the others are below it."""
+    """The segments, given as `(size_bytes, id)`, to seal so that the rest is below the limit."""
     ordered = sorted(sizes, reverse=True)
     growing_bytes = sum([size_bytes for size_bytes, _ in ordered])
     chosen: list[SegmentId] = []

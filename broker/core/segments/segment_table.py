@@ -1,14 +1,12 @@
-"""The collections of one pchannel, and the segments that gather their rows: its shard state.
+"""The collections of one pchannel and their segments: Milvus's shard state.
 
-It owns which vchannel belongs to which collection, with its partitions and schema version; the one
-growing segment of each partition; and what is sealed and waits for its Flush. It changes with what
-is placed in the log, in the order of the log, and is not to be used any more once a write of that
-has failed. It never reads or writes a header.
+Holds which vchannel belongs to which collection, with its partitions and schema version; the one
+growing segment of each partition; and the sealed segments that wait for their Flush. It is updated
+as messages are placed, in log order. If a write of placed messages fails, discard it.
 
-Why no fence is kept: a pchannel has one writer, which places one message after the other. What a
-flush fences is gone from here when the next insert is placed, so that insert has a larger tick and
-another segment.
-Next: broker/core/segments/segment_assigner.py
+Why it keeps no fence ticks, as Milvus does: a pchannel has one writer, which places one message
+after another. A segment that a flush ends is gone from here before the next insert is placed, so
+that insert has a larger tick and another segment.
 """
 
 from collections import Counter
@@ -22,12 +20,12 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId
 
 DROPPED_MAX = 4096
-"""Vchannels whose collection was dropped are remembered, so that late inserts are refused."""
+"""Vchannels remembered after their collection was dropped, so that late inserts are refused."""
 
 
 @dataclass(slots=True)
 class CollectionSegments:
-    """One collection's part on one vchannel. `growing`: at most one segment for each partition."""
+    """One collection on one vchannel. `growing`: at most one segment for each partition."""
 
     id: CollectionId
     partition_ids: set[PartitionId]
@@ -37,7 +35,7 @@ class CollectionSegments:
 
 @dataclass(frozen=True, slots=True)
 class NewSegment:
-    """What a segment is made with: an id that was never given, when, and a chance in [0, 1]."""
+    """The inputs for a new segment: an unused id, the creation tick, a random number in [0, 1]."""
 
     id: SegmentId
     tick: TimeTick
@@ -45,26 +43,26 @@ class NewSegment:
 
 
 class SegmentTable:
-    """See the module."""
+    """The collections and segments of one pchannel."""
 
     def __init__(self, limits: SegmentLimits | None = None, *, required: bool = False) -> None:
         self.limits = limits or SegmentLimits()
         self.required = required
-        """Rows for a vchannel without a collection are refused."""
+        """Refuse rows for a vchannel without a collection."""
         self.collections: dict[str, CollectionSegments] = {}
         self.sealed: dict[SegmentId, GrowingSegment] = {}
-        """They wait for their Flush, in the order in which they were sealed."""
+        """Segments that wait for their Flush, in the order of sealing."""
         self.growing_bytes = 0
         self.created_count = 0
         self.flushed_by: Counter[SealReason] = Counter()
-        """Segments created, and flushed by what had them sealed, since this state was made."""
+        """Segments created, and flushed by reason of sealing, since this object was made."""
         self._dropped: dict[str, CollectionId] = {}
         self._held: dict[TxnId, list[GrowingSegment]] = {}
 
     # ---- what is known ----------------------------------------------------------------------
 
     def growing(self) -> list[GrowingSegment]:
-        """Every segment that takes rows, by vchannel and partition in the order they came."""
+        """Every growing segment, by vchannel and partition in order of creation."""
         return [
             segment
             for collection in self.collections.values()
@@ -72,35 +70,35 @@ class SegmentTable:
         ]
 
     def counts(self) -> SegmentCounts:
-        """How many there are, for people."""
+        """Totals for statistics."""
         growing = sum(len(each.growing) for each in self.collections.values())
         return SegmentCounts(growing, self.growing_bytes, len(self.sealed))
 
     def flushable(self) -> list[GrowingSegment]:
-        """What is sealed and held by no transaction."""
+        """The sealed segments that no open transaction holds."""
         return [segment for segment in self.sealed.values() if not segment.held_by]
 
     @property
     def idle(self) -> bool:
-        """Nothing is known here, and nothing is asked for: rows are nobody's business."""
+        """Whether there is no collection and none is required: rows need no check."""
         return not (self.collections or self.sealed or self._dropped or self.required)
 
     def is_ours(self, vchannel: str) -> bool:
-        """Whether rows on this vchannel concern a collection, be it one that was dropped."""
+        """Whether this vchannel has a collection, or had one that was dropped."""
         return vchannel in self.collections or vchannel in self._dropped
 
     def refusal(
         self, vchannel: str, collection_id: CollectionId, partition_id: PartitionId
     ) -> Refusal | None:
-        """Why no rows may be placed there; a vchannel without a collection is none of our business.
+        """Why no rows may be placed there; None if they may.
 
-        Not to be asked for one that is not ours, unless a collection is required.
+        Call it only if `is_ours(vchannel)`, or if a collection is `required`.
         """
         collection = self.collections.get(vchannel)
         if collection is None and vchannel in self._dropped:
             return _never(f"collection {self._dropped[vchannel]} of {vchannel!r} was dropped")
         if collection is None:
-            return _never(f"no collection was created on {vchannel!r}: append its CreateCollection")
+            return _never(f"{vchannel!r} has no collection; append its CreateCollection first")
         if collection.id != collection_id:
             return _never(
                 f"{vchannel!r} belongs to collection {collection.id}, not to {collection_id}"
@@ -118,7 +116,7 @@ class SegmentTable:
         partition_ids: Iterable[PartitionId],
         schema_version: int,
     ) -> None:
-        """Nothing happens where a collection lives already."""
+        """Add a collection; no change if the vchannel has one."""
         if vchannel not in self.collections:
             self._dropped.pop(vchannel, None)
             self.collections[vchannel] = CollectionSegments(
@@ -126,7 +124,7 @@ class SegmentTable:
             )
 
     def drop_collection(self, vchannel: str) -> tuple[SegmentId, ...]:
-        """Gives the segments that this flushes."""
+        """Drop it; returns the segments that this flushes."""
         flushed = self.flush(vchannel, why=SealReason.COLLECTION_REMOVED)
         self._dropped[vchannel] = self.collections.pop(vchannel).id
         if len(self._dropped) > DROPPED_MAX:
@@ -134,7 +132,7 @@ class SegmentTable:
         return flushed
 
     def drop_partition(self, vchannel: str, partition_id: PartitionId) -> tuple[SegmentId, ...]:
-        """Gives the segments that this flushes."""
+        """Drop it; returns the segments that this flushes."""
         self.collections[vchannel].partition_ids.discard(partition_id)
         return self.flush(vchannel, partition_id, why=SealReason.PARTITION_REMOVED)
 
@@ -143,7 +141,7 @@ class SegmentTable:
     def room(
         self, vchannel: str, partition_id: PartitionId, rows: int, size_bytes: int
     ) -> GrowingSegment | None:
-        """The growing segment, if it takes these; one that is full is sealed."""
+        """The growing segment if it has room for these; a full one is sealed."""
         segment = self.collections[vchannel].growing.get(partition_id)
         if segment is None or segment.takes(rows, size_bytes):
             return segment
@@ -153,7 +151,7 @@ class SegmentTable:
     def create_segment(
         self, vchannel: str, partition_id: PartitionId, new: NewSegment, first: tuple[int, int]
     ) -> GrowingSegment:
-        """An empty segment that takes at least the `first` rows and bytes, whatever its limits."""
+        """Create a segment; its limits are raised to the `first` rows and bytes if need be."""
         collection, limits = self.collections[vchannel], self.limits
         assert partition_id not in collection.growing, (vchannel, partition_id)
         deletes = partition_id == ALL_PARTITIONS
@@ -181,7 +179,7 @@ class SegmentTable:
         tick: TimeTick,
         txn_id: TxnId | None,
     ) -> None:
-        """Rows were placed in it; those of a transaction hold it until `release`."""
+        """Rows were placed in the segment; those of a transaction hold it until `release`."""
         if txn_id is not None and txn_id not in segment.held_by:
             self._held.setdefault(txn_id, []).append(segment)
         segment.add(rows, size_bytes, txn_id)
@@ -189,7 +187,7 @@ class SegmentTable:
         self.growing_bytes += size_bytes
 
     def release(self, txn_id: TxnId, *, committed: bool) -> None:
-        """The transaction is resolved, and that is durable; without a commit its rows are not."""
+        """The end of the transaction is durable; unless committed, its rows are subtracted."""
         for segment in self._held.pop(txn_id, ()):
             rows, size_bytes = segment.held_by.pop(txn_id)
             if not committed:
@@ -198,21 +196,21 @@ class SegmentTable:
                 self.growing_bytes -= 0 if segment.sealed else size_bytes
 
     def seal(self, segment: GrowingSegment, why: SealReason) -> None:
-        """It takes no more rows, and is flushed once no transaction holds it."""
+        """Stop adding rows to it; it is flushed once no transaction holds it."""
         segment.sealed = why
         self.growing_bytes -= segment.size_bytes
         del self.collections[segment.vchannel].growing[segment.partition_id]
         self.sealed[segment.id] = segment
 
     def seal_overdue(self, tick: TimeTick) -> None:
-        """Seal what is too old, or idle, at this tick."""
+        """Seal the segments that are too old or idle at this tick."""
         for segment in self.growing():
             why = overdue(segment, tick, self.limits)
             if why is not None:
                 self.seal(segment, why)
 
     def seal_some(self, ids: Sequence[SegmentId], why: SealReason) -> None:
-        """Seal those of them that still grow."""
+        """Seal those of these segments that still grow."""
         chosen = frozenset(ids)
         for segment in self.growing():
             if segment.id in chosen:
@@ -224,9 +222,9 @@ class SegmentTable:
         partition_id: PartitionId | None = None,
         why: SealReason = SealReason.FENCED,
     ) -> tuple[SegmentId, ...]:
-        """Everything of a scope is flushed by a message that is placed now; gives what it was.
+        """Flush all segments of a scope by a message that is placed now; returns their ids.
 
-        No transaction holds it any more: a message that flushes is exclusive in its scope.
+        No transaction holds them: a message that flushes is exclusive in its scope.
         """
         gone = [
             segment
@@ -239,11 +237,11 @@ class SegmentTable:
         return tuple(sorted([segment.id for segment in gone]))
 
     def flushed(self, segment: GrowingSegment) -> None:
-        """Its own Flush was placed."""
+        """The segment's own Flush was placed."""
         self._forget(segment)
 
     def restore(self, segment: GrowingSegment) -> None:
-        """One that an earlier owner created and did not flush, the oldest first."""
+        """Add a segment that an earlier owner created and did not flush; call it oldest first."""
         collection = self.collections[segment.vchannel]
         older = collection.growing.get(segment.partition_id)
         if older is not None:

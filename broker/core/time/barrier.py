@@ -1,17 +1,14 @@
-"""When many peers report time ticks: which tick may be passed on for all of them.
+"""Barriers: combine the time ticks that several peers report into ticks that hold for all of them.
 
-Owns the three rules of message streams, over a set of peers that changes:
-* soft: the smallest of the peers' newest ticks, at least an interval above the last one taken;
-* hard: the ticks that every single peer has reported, one by one;
-* hard minimum: as soft, without the interval and without leaving out any.
+Three rules, over a set of peers that may change:
+* soft: the minimum of the peers' newest ticks (a low watermark), at least an interval apart;
+* hard: exactly the ticks that every peer has reported, one by one;
+* hard minimum: as soft, without the interval, and without skipping a minimum.
 
-Pure: who is silent is judged in `peers.py`, and whoever calls hands the passed ticks on.
-
-What is different from the rules as they were first written down, and why: nothing is passed while
-a peer has reported nothing (it would be 0); a minimum that falls because somebody joined is held
-back; regressions are dropped by all three; the soft rule keeps one newest tick instead of a queue
-that a slow reader would fill, and the hard one keeps a limited number for each peer that is ahead.
-Next: broker/core/time/barrier_peers.py
+These are the message stream barriers of early Milvus, with fixes: nothing passes while some peer
+has reported nothing (the minimum was 0); a minimum that falls because a peer joined is held back;
+all three drop regressions; the soft rule keeps the newest tick only, instead of a queue that a slow
+reader would fill; the hard rule keeps a limited number of ticks of each peer that is ahead.
 """
 
 from collections import Counter, deque
@@ -23,56 +20,56 @@ from broker.model.ids import TimeTick
 
 NO_TICK = TimeTick(0)
 AHEAD_MAX = 1024
-"""Ticks of one peer that may wait for the others; then the oldest is skipped."""
+"""Ticks of one peer that may wait for the other peers; beyond it the oldest is skipped."""
 
 
 class ReportVerdict(Enum):
-    """What became of a report."""
+    """The outcome of a report."""
 
     TAKEN = auto()
     LATE = auto()
-    """Not above what the peer reported before, or what was passed already: dropped."""
+    """Dropped: not above the peer's previous report, or not above a tick that has passed."""
     UNKNOWN = auto()
-    """Not from a peer: dropped."""
+    """Dropped: the sender is not a peer."""
 
 
 class Barrier(Protocol):
-    """What the three rules share. `join`, `report` and `leave` may make ticks pass: `take` them."""
+    """The interface of the three rules. After `join`, `report` or `leave`, `take` passed ticks."""
 
     @property
     def passed(self) -> TimeTick:
-        """The newest tick that passed, taken or not; 0 for none. It never falls."""
+        """The newest tick that passed, taken or not; 0 for none. Monotonic."""
         ...
 
     def join(self, peer: str) -> None:
-        """Nothing passes any more before this peer has reported; one that was there starts anew."""
+        """Add a peer; nothing passes until it has reported. An existing peer starts anew."""
         ...
 
     def report(self, peer: str, tick: TimeTick) -> ReportVerdict:
-        """The peer has come to `tick`."""
+        """The peer has reached `tick`."""
         ...
 
     def leave(self, peer: str) -> None:
-        """The others go on without it; nothing happens when it is no peer."""
+        """Remove a peer; the others continue without it. No-op for an unknown peer."""
         ...
 
     def take(self) -> tuple[TimeTick, ...]:
-        """What passed since the last call, in order."""
+        """The ticks that passed since the last call, in order."""
         ...
 
     def newest(self, peer: str) -> TimeTick:
-        """The newest tick taken from a peer that is there; 0 for none."""
+        """The newest tick accepted from a peer; 0 for none. KeyError for an unknown peer."""
         ...
 
     def waits_for(self) -> tuple[str, ...]:
-        """The peers whose next report is needed for the next tick; empty when nobody is there."""
+        """The peers whose next report is needed for the next tick; empty without peers."""
         ...
 
 
 class SoftMinimum:
-    """Nothing up to `passed` is still to come from any peer.
+    """The low watermark: no peer will report a tick up to `passed` any more.
 
-    `interval`: two ticks taken one after the other are at least so far apart.
+    `interval`: the minimum distance of two ticks that are taken.
     """
 
     def __init__(self, peers: Iterable[str], interval: int) -> None:
@@ -98,7 +95,7 @@ class SoftMinimum:
         self._look()
 
     def take(self) -> tuple[TimeTick, ...]:
-        """The newest only, and none twice."""
+        """The newest tick only, and no tick twice."""
         if self._pending <= self._taken:
             return ()
         self._taken = self._pending
@@ -119,9 +116,9 @@ class SoftMinimum:
 
 
 class HardMinimum:
-    """Every peer has reported a tick that is not below any that passed.
+    """Passes each new minimum: every peer has reported a tick that is not below it.
 
-    `ahead` counts reports of peers that others have not caught up with.
+    `ahead` counts reports of peers that were already ahead of the others.
     """
 
     def __init__(self, peers: Iterable[str]) -> None:
@@ -166,10 +163,10 @@ class HardMinimum:
 
 
 class HardList:
-    """Every peer has reported exactly the ticks that pass.
+    """Passes exactly the ticks that every peer has reported.
 
-    A tick that a peer left out passes for nobody: `skipped` counts, for each peer that did report
-    such ticks, how many of its were dropped. What passes is true all the same: everybody is there.
+    A tick that some peer left out does not pass; `skipped` counts such ticks for each peer that
+    reported them. All peers have reached every tick that passes.
     """
 
     def __init__(self, peers: Iterable[str], ahead_max: int = AHEAD_MAX) -> None:
@@ -216,7 +213,7 @@ class HardList:
         return tuple([peer for peer, ticks in self._waiting.items() if not ticks])
 
     def _look(self) -> None:
-        """As long as every peer has something waiting, the largest of the first ones decides."""
+        """Pass ticks while every peer has one waiting; ticks below the largest head are skipped."""
         while self._waiting and all(self._waiting.values()):
             largest = max(ticks[0] for ticks in self._waiting.values())
             behind = [peer for peer, ticks in self._waiting.items() if ticks[0] < largest]
@@ -234,7 +231,7 @@ class HardList:
 
 
 def _founders(peers: Iterable[str]) -> dict[str, TimeTick]:
-    """A set, whatever is repeated. ValueError without a single peer: it could never pass a tick."""
+    """The first peers, without repeats. ValueError without a peer: no tick could ever pass."""
     last = dict.fromkeys(peers, NO_TICK)
     if not last:
         raise ValueError("a barrier needs at least one peer")

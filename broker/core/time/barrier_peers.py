@@ -1,19 +1,19 @@
-"""Who takes part in a barrier, and who has not been heard of for too long.
+"""The peers of a barrier and their leases.
 
-Owns the leases: a peer that stays silent for half of its lease is named, and past all of it it is
-to be removed, because one dead peer must not hold up the others for ever. Never reads a clock, and
-never removes anybody by itself. Next: broker/core/time/barrier.py
+A peer that is silent for half of its lease counts as late, and for all of it as overdue: the caller
+removes it, because one dead peer must not block the others for ever.
 """
 
 from dataclasses import dataclass, replace
 
 SILENT_SHARE = 0.5
-"""Of the lease. Who renews it three times as often as needed is late after one lost renewal."""
+"""Share of the lease after which a peer is late. A peer that renews three times per lease is late
+after one lost renewal."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLease:
-    """`id` belongs to one joining: a peer that joined again has another."""
+    """The lease of one peer. `id` changes when the peer joins again."""
 
     id: int
     lease_s: float
@@ -29,7 +29,7 @@ class PeerLease:
 
 
 class BarrierPeers:
-    """The members of one barrier, in the order of joining."""
+    """The peers of one barrier, in order of joining."""
 
     def __init__(self) -> None:
         self._leases: dict[str, PeerLease] = {}
@@ -41,29 +41,29 @@ class BarrierPeers:
         return name in self._leases
 
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """The names of all peers."""
         return tuple(self._leases)
 
     def join(self, name: str, lease: PeerLease) -> None:
-        """From now on a member, under this lease only."""
+        """Add a peer, or replace its lease."""
         self._leases[name] = lease
 
     def hear(self, name: str, now_s: float) -> None:
-        """A member has said something: its lease begins again."""
+        """Renew the lease of a peer that was heard from."""
         self._leases[name] = replace(self._leases[name], heard_s=now_s)
 
     def leave(self, name: str) -> None:
-        """No member any more; nothing happens when it is none."""
+        """Remove a peer; no-op for an unknown one."""
         self._leases.pop(name, None)
 
     def lease_of(self, name: str) -> PeerLease | None:
-        """The lease of a member."""
+        """The lease of a peer; None if it is unknown."""
         return self._leases.get(name)
 
     def silent(self, now_s: float) -> tuple[str, ...]:
-        """Members that are late, those to be removed included."""
+        """The peers that are late, overdue ones included."""
         return tuple([name for name, lease in self._leases.items() if lease.silent(now_s)])
 
     def overdue(self, now_s: float) -> tuple[str, ...]:
-        """Members to be removed."""
+        """The peers to remove."""
         return tuple([name for name, lease in self._leases.items() if lease.over(now_s)])

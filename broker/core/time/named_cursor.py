@@ -1,8 +1,4 @@
-"""When a named cursor may move, and how far it is behind.
-
-Pure: what is stored, what is closed and what time it is are arguments.
-Next: broker/timesync/cursors.py
-"""
+"""When a named cursor may move, and how far it lags."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -19,16 +15,17 @@ CHANNEL_LENGTH_MAX: Final = 255
 CHANNELS_MAX: Final = 4096
 CURSORS_MAX: Final = 1024
 ALL_CHANNELS_MAX: Final = 65_536
-"""Over all cursors, so that they can be shown in one answer."""
+"""Over all cursors, so that one response can list them."""
 
 AHEAD_MS_MAX: Final = 10_000
-"""What is closed may be so much older than what will be, soon: after a change of owner."""
+"""How far a tick may be ahead of the newest closed one and still be closed soon, for instance right
+after a change of owner."""
 
 ClosedByPChannel = Mapping[PChannelName, TimeTick]
 
 
 def name_refusal(name: str) -> Refusal | None:
-    """Why no cursor can have this name; None when one can."""
+    """Why this cannot name a cursor; None if it can."""
     if 0 < len(name) <= NAME_LENGTH_MAX and name.isprintable():
         return None
     shown = repr(name[:40])
@@ -44,12 +41,13 @@ def move_refusal(
     tick: int,
     known: Collection[PChannelName],
 ) -> Refusal | None:
-    """Why the cursor may not go to `tick` on `channels` (none: as before), as far as it shows.
+    """Why the request cannot move the cursor to `tick` on `channels` (none: as before).
 
-    CHANNEL_NOT_EXIST: no such cursor, or no such pchannel; INVALID_REQUEST_SEQ: backwards.
+    CHANNEL_NOT_EXIST: unknown cursor or pchannel; INVALID_REQUEST_SEQ: the cursor would move back.
+    Whether the tick is closed is checked by `future_refusal`.
     """
     if before is None and not channels:
-        cause = f"there is no cursor {name!r}; name the channels it is about to make it"
+        cause = f"no cursor {name!r}; pass the channels to create it"
         return Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)
     if len(channels) > CHANNELS_MAX:
         return invalid_argument(
@@ -58,15 +56,15 @@ def move_refusal(
     for channel in channels:
         if len(channel) > CHANNEL_LENGTH_MAX:
             return invalid_argument(
-                f"a channel's name has more than {CHANNEL_LENGTH_MAX} characters"
+                f"a channel name is longer than {CHANNEL_LENGTH_MAX} characters"
             ).refusal
         if pchannel_of(channel) not in known:
-            cause = f"channel {channel!r} is on no pchannel of this cluster"
+            cause = f"channel {channel!r} belongs to no pchannel of this cluster"
             return Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)
     if tick <= 0:
-        return invalid_argument(f"a cursor moves to a time tick, not to {tick}").refusal
+        return invalid_argument(f"cursor tick {tick} must be positive").refusal
     if before is not None and tick < before.tick:
-        cause = f"cursor {name!r} is at tick {before.tick} and never goes back, not to {tick}"
+        cause = f"cursor {name!r} is at tick {before.tick} and cannot move back to {tick}"
         return Refusal(StreamingCode.INVALID_REQUEST_SEQ, cause)
     return None
 
@@ -74,10 +72,10 @@ def move_refusal(
 def future_refusal(
     channels: tuple[str, ...], tick: int, closed: ClosedByPChannel
 ) -> Refusal | None:
-    """Why `tick` cannot be processed on all channels yet; None when it is closed on each.
+    """Why `tick` cannot be processed on all channels yet; None if it is closed on each.
 
-    INVALID_ARGUMENT: it lies ahead of everything. INNER: it may be closed soon, or nobody serves a
-    channel now that could tell; ask again.
+    INVALID_ARGUMENT: it is ahead of every pchannel. INNER: it may be closed soon, or a channel has
+    no owner now; ask again.
     """
     names = dict.fromkeys(map(pchannel_of, channels))
     late = [name for name in names if closed.get(name, 0) < tick]
@@ -86,17 +84,17 @@ def future_refusal(
     newest = max(closed.values(), default=TimeTick(0))
     if closed and tick > newest + tso.compose(AHEAD_MS_MAX, 0):
         return invalid_argument(
-            f"tick {tick} lies ahead of every pchannel; they are at {newest}"
+            f"tick {tick} is ahead of every pchannel; the newest closed one is {newest}"
         ).refusal
     at = closed.get(late[0])
-    why = "which nobody serves now" if at is None else f"which is closed up to {at}"
+    why = "which has no owner now" if at is None else f"which is closed up to {at}"
     return Refusal(StreamingCode.INNER, f"tick {tick} is not closed yet on {late[0]}, {why}")
 
 
 def moved(
     name: str, before: NamedCursor | None, channels: tuple[str, ...], tick: TimeTick, now_ms: int
 ) -> NamedCursor:
-    """The cursor after a move that is not refused; the same when it changes nothing."""
+    """The cursor after an accepted move; equal to `before` if nothing changes."""
     wanted = tuple(dict.fromkeys(channels))
     if before is None:
         return NamedCursor(name, tick, wanted, now_ms)
@@ -105,7 +103,7 @@ def moved(
 
 
 def room_refusal(others: Collection[NamedCursor], after: NamedCursor) -> Refusal | None:
-    """Why there is no room for a cursor beside the others; None when there is."""
+    """Why the cursor would exceed the limits, given the others; None if it does not."""
     if len(others) >= CURSORS_MAX:
         return Refusal(StreamingCode.INNER, f"there are {CURSORS_MAX} cursors already; drop one")
     if sum(len(it.channels) for it in others) + len(after.channels) > ALL_CHANNELS_MAX:
@@ -115,7 +113,7 @@ def room_refusal(others: Collection[NamedCursor], after: NamedCursor) -> Refusal
 
 
 def view(cursor: NamedCursor, closed: ClosedByPChannel, now_ms: int) -> CursorView:
-    """The cursor beside what is closed now."""
+    """The cursor with its lag behind the clock and behind the closed ticks."""
     ticks = [closed.get(name, TimeTick(0)) for name in map(pchannel_of, cursor.channels)]
     closed_tick = min(ticks)
     at_ms = tso.physical_ms_of(cursor.tick)

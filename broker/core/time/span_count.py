@@ -1,9 +1,8 @@
-"""Counts what lies on some channels of a log in a span of ticks, from the heads of its records.
+"""Counts the messages of some channels in a span of ticks, from record heads alone.
 
-One walk in the order of the log. The bodies of a transaction count where readers get them, at the
-tick of its commit, and never when it was rolled back. A message that readers pass over as the
-second copy of a broadcast counts, so rows are an upper bound there.
-Next: broker/core/time/tick_choice.py
+One pass in log order. The bodies of a transaction count at the tick of its commit, and not at all
+if it is rolled back. Repeated copies of a broadcast count too, although readers skip them, so the
+row count is an upper bound there.
 """
 
 from collections.abc import Sequence
@@ -16,8 +15,8 @@ from broker.model.message import PREPARE_TXN, SYSTEM_TYPES, MessageType
 
 @dataclass(frozen=True, slots=True)
 class StepSize:
-    """A step ends when it has so many rows or bytes; when there would be more than `steps_max` of
-    a channel, two become one. 0 bytes: whatever they take."""
+    """A step ends at so many rows or bytes (0 bytes: no limit). When a channel would have more than
+    `steps_max` steps, neighbours are merged in pairs."""
 
     rows: int
     bytes: int = 0
@@ -26,17 +25,17 @@ class StepSize:
 
 @dataclass(frozen=True, slots=True)
 class SpanLimit:
-    """Stop behind the record with which there are more rows or bytes than these; 0: no limit."""
+    """Counting stops after the record that exceeds so many rows or bytes; 0: no limit."""
 
     rows: int = 0
     bytes: int = 0
 
 
 class SpanCount:
-    """For the channels of one pchannel, which may be named itself and then counts as a whole.
+    """Counts for some channels of one pchannel; the pchannel itself may be one, counted as a whole.
 
-    Give it the heads from a place on that has every open transaction, in order; `take` says when
-    there is no need to go on.
+    Takes record heads in log order, starting no later than the begin of any transaction that is
+    open at the start of the span. `take` says when to stop.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class SpanCount:
         return self._after, self._until
 
     def wants(self, vchannel: str) -> bool:
-        """Whether anything on this vchannel counts."""
+        """Whether messages of this vchannel count."""
         return not vchannel or vchannel in self._steps or self._whole is not None
 
     def take(self, head: RecordHead) -> bool:
-        """Count a record; False when nothing behind it matters."""
+        """Count a record; False if later records do not matter."""
         if head.base_tick > self._until:
             self.exact = self._until
             return False
@@ -77,11 +76,11 @@ class SpanCount:
         return not (0 < enough.rows < self._rows or 0 < enough.bytes < self._bytes)
 
     def finish(self) -> None:
-        """The log holds nothing more with ticks up to the end of the span."""
+        """The log has no more records with ticks up to the end of the span."""
         self.exact = self._until
 
     def channels(self) -> dict[str, MeasuredChannel]:
-        """What was counted."""
+        """The counts so far."""
         return {name: it.measured(self.exact) for name, it in self._steps.items()}
 
     def _count(self, head: RecordHead) -> None:
@@ -122,7 +121,7 @@ class SpanCount:
 
 
 class _Steps:
-    """The steps of one channel; the last one may be growing yet."""
+    """The steps of one channel; the last one may still grow."""
 
     def __init__(self, grain: StepSize) -> None:
         self._grain_rows, self._grain_bytes = grain.rows, grain.bytes
@@ -131,7 +130,7 @@ class _Steps:
         self._closed = True
 
     def add(self, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
-        """`rows` messages at ticks in [first, last]: one at each, or all at one."""
+        """Count `rows` messages at ticks in [first, last]: one at each tick, or all at one tick."""
         if first == last:
             self._grow(first, last, rows, size)
             return
@@ -147,7 +146,7 @@ class _Steps:
         return MeasuredChannel(tuple(self._steps), exact)
 
     def _room(self, size: int, rows: int) -> int:
-        """How many rows of a batch fill the growing step."""
+        """How many rows of a batch of `rows` rows and `size` bytes fit into the growing step."""
         grown_rows, grown_bytes = (0, 0) if self._closed else self._grown()
         room = self._grain_rows - grown_rows
         if self._grain_bytes and size:
@@ -165,7 +164,7 @@ class _Steps:
             self._coarsen()
 
     def _grown(self) -> tuple[int, int]:
-        """Rows and bytes of the last step alone."""
+        """Rows and bytes of the last step; steps hold cumulative counts."""
         last = self._steps[-1]
         if len(self._steps) == 1:
             return last.rows, last.bytes

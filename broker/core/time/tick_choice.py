@@ -1,8 +1,7 @@
-"""Chooses the tick at which to stop on many channels at once, and parts a channel for readers.
+"""Chooses the tick at which a micro-batch ends on many channels, and splits a channel for readers.
 
-Pure. What it knows of the channels are coarse steps, so it counts a step that it would stop inside
-of as a whole: more than the limits is never chosen while there is another choice.
-Next: broker/client/cluster/measurement.py
+Channels are known in coarse steps only. A tick inside a step counts the whole step, so the choice
+stays within the limits whenever any possible choice does.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,10 +18,9 @@ Interval = tuple[TimeTick, TimeTick]
 def choose(measured: MeasuredSpan, rows_max: int, bytes_max: int) -> TickChoice | None:
     """The largest tick with at most so many rows and bytes up to it (0: no limit).
 
-    It splits no broadcast and no batch of staged rows: of each all copies, or commits, lie up to
-    the tick, or none. When every such tick is
-    beyond the limits, the smallest, so that a reader always goes on. None when it takes a look
-    beyond `measured.exact` to find one.
+    The tick splits no broadcast and no batch of staged rows: either all of its copies, or commits,
+    lie up to the tick, or none. If every such tick exceeds the limits, the smallest one, so that a
+    reader always makes progress. None if there is none up to `measured.exact`: measure further.
     """
     exact, after = measured.exact, measured.after
     forbidden = _joined(splitting(measured))
@@ -36,10 +34,11 @@ def choose(measured: MeasuredSpan, rows_max: int, bytes_max: int) -> TickChoice 
 
 
 def splitting(measured: MeasuredSpan) -> list[Interval]:
-    """Where a cut has some copies of a broadcast and not the others, for each broadcast.
+    """For each broadcast or batch, the ticks at which a cut would split it.
 
-    One that is not seen whole goes on beyond what was looked at. If all was looked at, the rest of
-    it lies before the span: that is a copy which its coordinator appended twice.
+    If some copies were not seen, they may lie beyond what was measured, so the interval extends to
+    the end. If all was measured, they lie before the span: then the copy that was seen is one that
+    the coordinator appended twice.
     """
     firsts: dict[BroadcastId, dict[str, AtomicMember]] = {}
     for copy in sorted(measured.copies, key=lambda it: it.tick):
@@ -55,9 +54,9 @@ def splitting(measured: MeasuredSpan) -> list[Interval]:
 
 
 def split(channel: MeasuredChannel, span: Interval, parts: int) -> list[Interval]:
-    """At most so many spans (after, until] of about as many rows each, which make up `span`.
+    """Split `span` into at most `parts` spans (after, until] with about equally many rows.
 
-    They end where steps do; a step is never parted.
+    They end at ends of steps: a step is never split.
     """
     after, until = span
     before = _rows_to(channel.steps, after)
@@ -72,7 +71,7 @@ def split(channel: MeasuredChannel, span: Interval, parts: int) -> list[Interval
 
 
 def extended(before: MeasuredSpan, more: MeasuredSpan) -> MeasuredSpan:
-    """Both as one: on each of its channels `more` begins where `before` ends being exact."""
+    """Join two measurements; on each of its channels `more` starts where `before` was exact."""
     channels = dict(before.channels)
     for name, further in more.channels.items():
         known = channels[name]
@@ -98,7 +97,7 @@ def _choice(tick: TimeTick, steps: Sequence[Sequence[SpanStep]]) -> TickChoice:
 
 
 def _reached(steps: Sequence[SpanStep], tick: TimeTick) -> SpanStep | None:
-    """The last step that has anything up to the tick."""
+    """The last step that begins at or before the tick."""
     at = bisect_right(steps, tick, key=lambda it: it.first_tick)
     return steps[at - 1] if at else None
 

@@ -1,16 +1,14 @@
-"""The tick oracle's rules: hybrid time that never repeats, over restarts and clock steps.
+"""The timestamp oracle: hybrid ticks that are never issued twice, across restarts and clock steps.
 
-Owns the arithmetic of one durable window. Never saves it, never reads a clock: `now_ms` is an
-argument, and a reservation that needs a larger window says which bound to save first.
-
-Rules (hybrid logical clock; window as in Milvus's master):
-* a tick is `physical_ms << 18 | logical`; physical never goes back, whatever the clock does;
-* every tick handed out has a physical part below `bound_ms`, which was durable before;
-* whoever starts, starts above the last durable bound: at most a window is lost, nothing repeats;
+A hybrid logical clock (Kulkarni et al., 2014) with a durable window, as in the oracles of TiKV and
+Milvus:
+* a tick is `physical_ms << 18 | logical`; the physical part never goes back, though clocks may;
+* every issued tick has a physical part below `bound_ms`, which was made durable before;
+* a new holder starts above the last durable bound: at most one window is skipped, nothing repeats;
 * when the logical part is used up, a millisecond is borrowed from the future.
 
-Why there is no "wait" besides "save first": borrowing is bounded by the window, and a clock that
-stepped back must not stop the broker, so being ahead of the clock is no reason to wait.
+Pure: a reservation that needs a larger window returns the bound to save first. There is no result
+"wait": borrowing is bounded by the window, and a clock that stepped back must not stop the broker.
 """
 
 from dataclasses import dataclass, replace
@@ -18,18 +16,19 @@ from dataclasses import dataclass, replace
 from broker.model.ids import TICK_LOGICAL_BITS, TICK_LOGICAL_MAX, TimeTick
 
 WINDOW_MS = 3_000
-"""How far ahead a bound is saved: one save in about half of this time, and the largest gap."""
+"""How far ahead a bound is saved. A save happens about every half of it; a restart skips at most
+this much."""
 
 GUARD_MS = 1
-"""A new holder stays this far above the old bound."""
+"""A new holder starts this far above the old bound."""
 
 COUNT_MAX = 65_536
-"""The most ticks of one reservation; four fit a millisecond."""
+"""The most ticks of one reservation; four such reservations fit into a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class HybridClock:
-    """The newest millisecond, its next logical value, and the durable bound (exclusive)."""
+    """The newest millisecond issued, its next logical value, and the durable bound (exclusive)."""
 
     physical_ms: int
     next_logical: int
@@ -38,7 +37,7 @@ class HybridClock:
 
 @dataclass(frozen=True, slots=True)
 class ReservedTicks:
-    """`first`, `first + 1`, … are the caller's; `after` is the state to keep."""
+    """`first`, `first + 1`, … belong to the caller; `after` is the new state."""
 
     after: HybridClock
     first: TimeTick
@@ -46,7 +45,7 @@ class ReservedTicks:
 
 @dataclass(frozen=True, slots=True)
 class SaveFirst:
-    """Nothing was handed out: make `bound_ms` durable, then `granted`, then ask again."""
+    """Nothing was issued: make `bound_ms` durable, call `granted`, then `reserve` again."""
 
     bound_ms: int
 
@@ -54,7 +53,7 @@ class SaveFirst:
 def started(saved_ms: int, bound_ms: int) -> HybridClock:
     """The state of a new holder whose `bound_ms` is durable.
 
-    `saved_ms` is the bound that was durable before, 0 when there was none.
+    `saved_ms` is the bound that was durable before; 0 for none.
     """
     assert bound_ms > saved_ms + GUARD_MS, (saved_ms, bound_ms)
     return HybridClock(physical_ms=saved_ms + GUARD_MS, next_logical=0, bound_ms=bound_ms)
@@ -66,9 +65,9 @@ def first_bound(saved_ms: int, now_ms: int) -> int:
 
 
 def granted(hybrid: HybridClock, saved_ms: int, bound_ms: int) -> HybridClock:
-    """The state when `bound_ms` has become durable over `saved_ms`.
+    """The state after `bound_ms` has replaced `saved_ms` durably.
 
-    When somebody else saved `saved_ms` meanwhile, the rest of the old window is given up.
+    If somebody else saved `saved_ms` in the meantime, the rest of the old window is discarded.
     """
     if saved_ms == hybrid.bound_ms:
         return replace(hybrid, bound_ms=max(bound_ms, hybrid.bound_ms))
@@ -77,7 +76,7 @@ def granted(hybrid: HybridClock, saved_ms: int, bound_ms: int) -> HybridClock:
 
 
 def reserve(hybrid: HybridClock, count: int, now_ms: int) -> ReservedTicks | SaveFirst:
-    """`count` contiguous ticks, 1 <= count <= COUNT_MAX, at `now_ms` or as near above as can be."""
+    """Reserve `count` contiguous ticks, 1 <= count <= COUNT_MAX, at `now_ms` or soon above it."""
     assert 1 <= count <= COUNT_MAX, count
     physical_ms, logical = hybrid.physical_ms, hybrid.next_logical
     if now_ms > physical_ms:
@@ -93,7 +92,7 @@ def reserve(hybrid: HybridClock, count: int, now_ms: int) -> ReservedTicks | Sav
 
 
 def bound_due(hybrid: HybridClock, now_ms: int) -> int | None:
-    """The bound to save now, ahead of need; None while more than half of the window is left."""
+    """The bound to save now, ahead of time; None while more than half of the window is left."""
     ahead_ms = max(now_ms, hybrid.physical_ms)
     if hybrid.bound_ms - ahead_ms > WINDOW_MS // 2:
         return None
@@ -101,7 +100,7 @@ def bound_due(hybrid: HybridClock, now_ms: int) -> int | None:
 
 
 def compose(physical_ms: int, logical: int) -> TimeTick:
-    """The tick of a millisecond and a logical value."""
+    """The tick of a Unix millisecond and a logical value."""
     return TimeTick((physical_ms << TICK_LOGICAL_BITS) + logical)
 
 

@@ -1,8 +1,7 @@
-"""The transactions of a log that have ended, and how: for who asks again after a restart.
+"""The transactions of a log that ended recently, to answer a repeated commit after a restart.
 
-It owns how many are remembered and for how long. It is fed with the records of a log in their
-order; each commit or rollback says all there is to know, so what came before it is not needed.
-Next: broker/core/txn/transactions.py
+Fed with records in log order. A commit or rollback record carries everything needed, so earlier
+records of the transaction need not be seen.
 """
 
 from collections.abc import Iterable
@@ -18,9 +17,9 @@ _ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
 
 
 class FinishedTxns:
-    """See the module. `tick`: whatever ended up to it was learnt; learning it again does nothing.
+    """The remembered transactions. `tick`: all ends up to it were learnt; repeats are skipped.
 
-    `changed`: something ended since this was last set to False.
+    `changed`: a transaction ended since this was last set to False.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class FinishedTxns:
         remembered: Iterable[FinishedTxn] = (),
         tick: TimeTick = TimeTick(0),
     ) -> None:
-        """`remembered` and `tick`: what `all` and `tick` gave before."""
+        """`remembered` and `tick`: the saved values of `all` and `tick`."""
         self.tick = tick
         self.changed = False
         self._limits = limits
@@ -38,11 +37,11 @@ class FinishedTxns:
             self._ended[each.outcome.txn.id] = each
 
     def all(self) -> tuple[FinishedTxn, ...]:
-        """Those that are remembered, in the order of their ends."""
+        """The remembered transactions, in order of their ends."""
         return tuple(self._ended.values())
 
     def learn(self, record: Record) -> None:
-        """Take in a stored record; only one that ends a transaction says something."""
+        """Learn from a stored record; only commits and rollbacks matter."""
         if record.kind not in _ENDS or record.txn is None or record.last_tick <= self.tick:
             return
         self._ended[record.txn.id] = finished_by(record)
@@ -60,7 +59,7 @@ class FinishedTxns:
 
 
 def finished_by(record: Record) -> FinishedTxn:
-    """What a commit or a rollback says of its transaction. A rollback of our own is empty."""
+    """The end of a transaction by its record; a rollback that the log itself wrote has no body."""
     part = record.txn
     assert part is not None
     end = TxnEnd.ROLLED_BACK if record.body else TxnEnd.EXPIRED

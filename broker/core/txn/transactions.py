@@ -1,13 +1,12 @@
-"""The transactions of one pchannel as its writer knows them: who is open, who ended, and how.
+"""The transactions of one pchannel as its writer knows them: admission, leases and limits.
 
-It owns admission to a transaction, its lease and its limits; it never gives ids or ticks. It is
-told what was placed and what became durable, and says which transactions must be rolled back.
+It never assigns ids or ticks. The writer reports what was placed and what became durable, and asks
+which transactions must be rolled back.
 
-Why every end is a record: a transaction that expired, or that an exclusive message failed, gets a
-rollback record like one that was rolled back. So a transaction is open exactly until the log has
-its commit or its rollback, for readers and for a writer that takes over alike, and nobody else has
-to know what a lease is.
-Next: broker/core/log/sequencer.py
+Why every end is a record: a transaction that expired, or that an exclusive message ended, gets a
+rollback record like one that its client rolled back. So a transaction is open exactly until the log
+has its commit or rollback, for readers and for the next owner alike, and only the writer needs to
+know about leases.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +41,7 @@ from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
 StageOf = Callable[[bytes], StageName | None]
-"""The stage that a stored begin is of, if any."""
+"""Decodes the stage of a stored begin; None if it is not staged."""
 
 
 def _no_stage(_: bytes) -> StageName | None:
@@ -57,13 +56,13 @@ _EVENT_OF = {
 
 
 class Transactions:
-    """See the module. Not to be used any more once a write of what it admitted has failed."""
+    """The transactions of one pchannel. Discard it if a write of what it admitted fails."""
 
     def __init__(self, limits: TxnLimits | None = None, stage_of: StageOf = _no_stage) -> None:
         self.limits = limits or TxnLimits()
         self._stage_of = stage_of
         self.closing = False
-        """No transaction begins any more; those that are open go on."""
+        """Refuse new transactions; open ones continue."""
         self._open: dict[TxnId, TxnSession] = {}
         self._prepared: dict[TxnId, TxnSession] = {}
         self._ended: dict[TxnId, TxnSession] = {}
@@ -82,26 +81,26 @@ class Transactions:
 
     @property
     def prepared_count(self) -> int:
-        """Of the open ones, those that only the coordinator's word can end."""
+        """Open transactions that are prepared: only the coordinator's decision ends them."""
         return len(self._prepared)
 
     @property
     def open_bytes(self) -> int:
-        """Bytes of bodies whose transaction is not resolved."""
+        """Bytes of bodies of open transactions."""
         return self._open_bytes
 
     @property
     def remembered_count(self) -> int:
-        """Ended ones that are remembered, for a commit that is repeated."""
+        """Ended transactions that are remembered, to answer a repeated commit."""
         return len(self._ended)
 
     @property
     def oldest_begin_id(self) -> MessageId | None:
-        """Where the oldest transaction begins that the log does not see resolved."""
+        """The begin of the oldest open transaction; None without one."""
         return next((session.begin_id for session in self._open.values()), None)
 
     def find(self, txn_id: TxnId) -> TxnSession | None:
-        """A transaction that is open or remembered."""
+        """An open or remembered transaction; None if unknown."""
         return self._open.get(txn_id) or self._ended.get(txn_id)
 
     def views(self) -> tuple[TxnView, ...]:
@@ -111,17 +110,17 @@ class Transactions:
     # ---- admission --------------------------------------------------------------------------
 
     def admit(self, message: NewMessage, tick: TimeTick) -> Refusal | TxnSession | None:
-        """Let a message of a transaction in, as of `tick`; a refusal leaves everything as it was.
+        """Admit a message of a transaction as of `tick`; a refusal changes nothing.
 
-        None: place it. A Session: it is a repetition, whose answer is the session's `outcome`, once
-        it is there.
+        None: place the message. A TxnSession: the message is a repeat, and its answer is that of
+        `TxnSession.answer_to`, once the first one is placed.
         """
         assert message.txn is not None
         if message.type == MessageType.BEGIN_TXN:
             return self._admit_begin(message.vchannel, message.txn.keepalive_ms)
         session = self.find(message.txn.id)
         if session is None:
-            return unknown_txn(message.txn.id, "is not known: it ended, or never began here")
+            return unknown_txn(message.txn.id, "is unknown: it ended, or never began here")
         if session.vchannel != message.vchannel:
             return _bad(
                 f"transaction {message.txn.id} is on vchannel {session.vchannel!r},"
@@ -135,17 +134,18 @@ class Transactions:
         return self._admit_command(session, message, event)
 
     def prepared_in(self, vchannel: str) -> TxnSession | None:
-        """One that waits for the coordinator's word in this scope ("": all), if there is any.
+        """A prepared transaction in this scope ("": the pchannel); None without one.
 
-        What is exclusive may not come before that word, and not between the bodies and the commit.
+        An exclusive message must wait for the coordinator's decision: it may not lie between the
+        bodies of a transaction and its commit.
         """
         waiting = (it for it in self._prepared.values() if it.state is TxnState.PREPARED)
         return next((it for it in waiting if vchannel in ("", it.vchannel)), None)
 
     def exclude(self, vchannel: str) -> list[TxnSession]:
-        """An exclusive message was admitted: fail what is in flight in its scope ("": all).
+        """An exclusive message was admitted: end the transactions in flight in its scope ("": all).
 
-        Their rollback records belong right before the message.
+        Their rollback records go right before the message.
         """
         failed = [it for it in self._in_flight() if vchannel in ("", it.vchannel)]
         for session in failed:
@@ -153,10 +153,10 @@ class Transactions:
         return failed
 
     def supersede(self, begin: NewMessage) -> list[TxnSession]:
-        """Fail what an app has staged in vain for what it stages anew.
+        """End the transactions that an app staged in an earlier attempt at what it stages now.
 
-        Nobody commits it any more: who has decided to commit has prepared all of it. Their rollback
-        records belong before the begin.
+        They are never committed: a batch that is being committed is prepared, and those in flight
+        are not. Their rollback records go before the begin.
         """
         superseded = self._superseded(begin)
         for session in superseded:
@@ -164,17 +164,17 @@ class Transactions:
         return superseded
 
     def expire(self, tick: TimeTick) -> None:
-        """End what is overdue at this tick."""
+        """End the transactions whose lease is over at this tick."""
         for session in self._in_flight():
             if self._overdue(session, tick):
                 self._expire(session)
 
     def rollbacks_due(self, messages: Sequence[NewMessage]) -> int:
-        """At most so many rollback records of our own go with these messages.
+        """An upper bound of the rollback records that the log adds to these messages.
 
-        What an exclusive message fails must end in the same group. So must what is found to have
-        expired by a message of its own: the refusal holds, whoever owns the log tomorrow. And so
-        does what a begin supersedes, so that there is room for its bodies.
+        Transactions that an exclusive message ends must be rolled back in the same group. So must
+        those that one of these messages finds expired, because its refusal must hold for the next
+        owner of the log too, and those that a begin supersedes, to make room for its bodies.
         """
         if not self._open:
             return 0
@@ -185,7 +185,7 @@ class Transactions:
         return min(len(self._open), len(self._expired) + len(of_txns) + len(superseded))
 
     def take_expired(self, count_max: int) -> list[TxnSession]:
-        """Those that get a rollback record now; they stay open until it is placed."""
+        """The expired transactions to roll back now; they stay open until the record is placed."""
         dead = self._expired[:count_max]
         del self._expired[:count_max]
         return dead
@@ -193,7 +193,7 @@ class Transactions:
     # ---- placement and durability -----------------------------------------------------------
 
     def begun(self, message: NewMessage, id: MessageId, tick: TimeTick) -> TxnSession:
-        """A begin that was let in got its place; its tick is the transaction's id."""
+        """An admitted begin was placed; its tick becomes the transaction's id."""
         assert message.txn is not None
         asked_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
         keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
@@ -206,19 +206,19 @@ class Transactions:
         return session
 
     def grown(self, session: TxnSession, bodies: int, tick: TimeTick) -> None:
-        """Bodies that were let in got their places, the last of them at `tick`."""
+        """Admitted bodies were placed, the last of them at `tick`."""
         session.bodies += bodies
         session.last_tick = tick
         self._grown[session.context.id] = session
 
     def prepared(self, session: TxnSession, outcome: AppendedInTxn) -> None:
-        """The prepare that was let in got its place."""
+        """The admitted prepare was placed."""
         session.prepared = outcome
         session.last_tick = outcome.tick
         self._grown[session.context.id] = session
 
     def ended(self, session: TxnSession, outcome: AppendedInTxn) -> None:
-        """The commit or the rollback got its place: the transaction is resolved."""
+        """The commit or rollback was placed: the transaction is not open any more."""
         session.outcome = outcome
         session.last_tick = outcome.tick
         del self._open[session.context.id]
@@ -230,7 +230,7 @@ class Transactions:
         self._forget(outcome.tick)
 
     def stored(self) -> tuple[TxnSession, ...]:
-        """What was placed is durable; the transactions that are resolved by it."""
+        """What was placed is durable; returns the transactions that it ended."""
         resolved, self._placed = self._placed, []
         for session in resolved:
             session.state = after(session.state, TxnEvent.STORED)
@@ -293,7 +293,7 @@ class Transactions:
         return None
 
     def _no_room(self, session: TxnSession) -> Refusal:
-        """What is staged ends when all of its batch is, so that waiting may help nobody."""
+        """A staged transaction ends only with its whole batch, so waiting may never make room."""
         cause = f"open transactions hold {self._open_bytes} of {self.limits.open_bytes_max} bytes"
         if session.stage is None:
             return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
@@ -325,7 +325,7 @@ class Transactions:
         return (it for it in self._open.values() if it.state is TxnState.IN_FLIGHT)
 
     def _forget(self, tick: TimeTick) -> None:
-        """What ended at `tick` itself stays."""
+        """Forget old ends; a transaction that ended at `tick` itself stays."""
         ended, limits = self._ended, self.limits
         while True:
             oldest = next(iter(ended.values()))
@@ -337,9 +337,9 @@ class Transactions:
     # ---- taking over ------------------------------------------------------------------------
 
     def replay(self, record: Record) -> None:
-        """Learn from a durable record what an earlier writer did. In the order of the log.
+        """Learn from a durable record of an earlier writer; call it in log order.
 
-        Bodies and ends of a transaction whose begin was not replayed are passed over.
+        Bodies and ends of a transaction whose begin was not replayed are skipped.
         """
         part = record.txn
         if part is None:
@@ -369,15 +369,15 @@ class Transactions:
             self.ended(session, outcome_of(record, session))
 
     def remember(self, finished: Iterable[FinishedTxn]) -> None:
-        """Exactly these have ended, as far as anybody remembers, in this order."""
+        """Replace the remembered ended transactions with these, in this order."""
         self._ended = {each.outcome.txn.id: finished_session(each) for each in finished}
         self._begun_or_ended.clear()
 
     def abort(self, txn_ids: Iterable[TxnId]) -> None:
-        """These may have lost bodies: whichever is in flight is rolled back, and soon.
+        """Abort those that are in flight, because they may have lost bodies.
 
-        One that is prepared is not ours to end. If it has lost something, its readers will see that
-        its commit says more than they have read.
+        A prepared one is left to the coordinator. If it lost bodies, its readers notice that its
+        commit counts more bodies than they have read.
         """
         for txn_id in txn_ids:
             session = self._open.get(txn_id)
@@ -385,7 +385,7 @@ class Transactions:
                 self._expire(session)
 
     def renew(self, tick: TimeTick) -> None:
-        """Whoever is open gets a whole lease from `tick` on: nobody could reach the log before."""
+        """Restart every lease at `tick`: clients could not reach the log before."""
         self._placed.clear()
         for session in self._open.values():
             session.last_tick = tick

@@ -1,4 +1,4 @@
-"""How long a transaction lives, in ticks: its keepalive after its newest message, and its age."""
+"""The lifetime of a transaction in ticks: keepalive after its newest message, and maximum age."""
 
 from broker.core.txn.txn_state import TxnState
 from broker.core.txn.txn_view import TxnView
@@ -11,12 +11,12 @@ _TICKS_PER_MS = 1 << TICK_LOGICAL_BITS
 
 
 def tick_after(tick: TimeTick, ms: int) -> int:
-    """The tick so many milliseconds after another."""
+    """The tick `ms` milliseconds later."""
     return tick + (ms << TICK_LOGICAL_BITS)
 
 
 def lease_end(context: TxnContext, last_tick: TimeTick, age_ms_max: int) -> int:
-    """The first tick at which a transaction is over whose newest message is at `last_tick`."""
+    """The first tick after the lease of a transaction whose newest message is at `last_tick`."""
     oldest = tick_after(TimeTick(context.id), age_ms_max)
     if context.keepalive_ms < 0:
         return oldest
@@ -24,14 +24,14 @@ def lease_end(context: TxnContext, last_tick: TimeTick, age_ms_max: int) -> int:
 
 
 def is_over(context: TxnContext, last_tick: TimeTick, tick: TimeTick, age_ms_max: int) -> bool:
-    """Whether it is over at `tick`."""
+    """Whether the lease is over at `tick`."""
     return tick >= lease_end(context, last_tick, age_ms_max)
 
 
 def lease_left_ms(view: TxnView, tick: TimeTick, age_ms_max: int) -> int:
-    """Milliseconds of ticks that a transaction in flight still has at this tick; 0: it is over.
+    """Milliseconds left of a transaction's lease at this tick, rounded up; 0: it is over.
 
-    One that is prepared has no lease: how soon it is worth a look.
+    A prepared transaction has no lease; the result is when to look at it again.
     """
     if view.state is TxnState.PREPARED:
         return PREPARED_LOOK_MS

@@ -1,7 +1,4 @@
-"""How much the transactions of one pchannel may hold, and for how long.
-
-It owns the numbers and nothing else. Next: broker/core/txn/transactions.py
-"""
+"""How much the transactions of one pchannel may hold, and for how long."""
 
 from dataclasses import dataclass
 
@@ -12,9 +9,9 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TxnLimits:
-    """How much the transactions of one pchannel may hold, and for how long.
+    """Limits of the transactions of one pchannel.
 
-    `open_bytes_max` also bounds what one reader holds of transactions that are not committed yet.
+    `open_bytes_max` also bounds what one reader buffers of uncommitted transactions.
     """
 
     open_max: int = 1024
@@ -22,16 +19,16 @@ class TxnLimits:
     open_bytes_max: int = 128 * MIB
     keepalive_default_ms: int = 10_000
     keepalive_max_ms: int = 600_000
-    """Who asks for more is granted this."""
+    """A longer requested keepalive is reduced to this."""
     age_ms_max: int = 600_000
-    """Whatever its keepalive: an open transaction holds back what is confirmed, and truncation."""
+    """Maximum age, whatever the keepalive: an open transaction delays truncation and recovery."""
     finished_max: int = 4096
     finished_ms: int = 60_000
-    """How long, and how many, ended ones are remembered for a repeated commit."""
+    """How long, and how many, ended transactions are remembered to answer a repeated commit."""
     stage_idle_ms: int = 600_000
     """The keepalive of every staged transaction: its commit comes when all parts are staged."""
     stage_age_ms_max: int = 3_600_000
 
     def age_of(self, stage: StageName | None) -> int:
-        """How long one may be open that nobody has prepared."""
+        """The maximum age of a transaction that is not prepared."""
         return self.age_ms_max if stage is None else self.stage_age_ms_max

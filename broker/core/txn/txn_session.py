@@ -1,8 +1,7 @@
-"""One transaction as the writer of its pchannel knows it, and how it is known again from the log.
+"""One transaction in the writer's memory, and who may end it.
 
-It owns these values, and who may have the last word on a transaction: its own client, or, when it
-is staged, the coordinator. It admits nothing by itself.
-Next: broker/core/txn/transactions.py
+A client ends its own transaction. A staged one is ended by the coordinator, except that its client
+may abort it before it is prepared.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ _UNDECIDED = (TxnState.IN_FLIGHT, TxnState.PREPARED)
 
 @dataclass(slots=True)
 class TxnSession:
-    """One transaction. `outcome` is where its commit or rollback landed, `prepared` its prepare."""
+    """One transaction. `outcome`: where its commit or rollback is, `prepared`: its prepare."""
 
     context: TxnContext
     vchannel: str
@@ -42,19 +41,19 @@ class TxnSession:
     prepared: AppendedInTxn | None = None
 
     def part(self) -> TxnPart:
-        """What the next record of it says."""
+        """The transaction's part of its next record."""
         return TxnPart(self.context.id, self.context.keepalive_ms, self.begin_id, self.bodies)
 
     def overdue(self, tick: TimeTick, age_ms_max: int) -> bool:
-        """Whether its lease, or its life, is over at this tick."""
+        """Whether its keepalive or maximum age is over at this tick."""
         return is_over(self.context, self.last_tick, tick, age_ms_max)
 
     def answer_to(self, message: NewMessage) -> AppendedInTxn | None:
-        """Where the first of what is being repeated has landed, once it has a place."""
+        """The answer to a repeated message: where the first one was placed; None: not yet."""
         return self.prepared if message.type == PREPARE_TXN else self.outcome
 
     def view(self) -> TxnView:
-        """As it is now, for who watches it."""
+        """The transaction as watchers see it."""
         return TxnView(
             self.context,
             self.vchannel,
@@ -67,46 +66,46 @@ class TxnSession:
 
 
 def state_refusal(session: TxnSession, event: TxnEvent) -> Refusal | None:
-    """What the table of states has against this event."""
+    """Why the state table refuses this event; None if it does not."""
     code = NEXT[session.state][event]
     if not isinstance(code, StreamingCode):
         return None
     name = f"transaction {session.context.id}"
-    return Refusal(code, f"{name} is {session.state.value}: {event.value} cannot follow")
+    return Refusal(code, f"{name} is {session.state.value}; {event.value} is not possible")
 
 
 def sender_refusal(session: TxnSession, message: NewMessage) -> Refusal | None:
-    """Why whoever sent this may not prepare or end the transaction.
+    """Why the sender of this message may not prepare or end the transaction; None if it may.
 
-    Of one that has ended the table of states says all there is to say.
+    For an ended transaction the state table decides alone.
     """
     plain = session.stage is None and message.stage is None
     if plain or session.state not in _UNDECIDED:
         return None
     name = f"transaction {session.context.id}"
     if session.stage is None:
-        return _bad(f"{name} is no stage's: its own client commits it")
+        return _bad(f"{name} is not staged: its own client commits it")
     if message.stage is None:
         return _client_refusal(session, message)
     if session.stage != message.stage:
-        return _bad(f"{name} is of {session.stage}, not of {message.stage}")
+        return _bad(f"{name} belongs to {session.stage}, not to {message.stage}")
     if message.type == MessageType.COMMIT_TXN and session.state is not TxnState.PREPARED:
-        return _wrong(f"{name} was not prepared: a commit cannot follow")
+        return _wrong(f"{name} is not prepared; a commit is not possible")
     return None
 
 
 def _client_refusal(session: TxnSession, message: NewMessage) -> Refusal | None:
-    """A client may give up what it has staged, as long as no commit has taken hold of it."""
+    """A client may abort what it staged until the batch is prepared."""
     name = f"transaction {session.context.id} of {session.stage}"
     if message.type != MessageType.ROLLBACK_TXN:
-        return _bad(f"{name} is staged: only a commit of the whole batch makes it visible")
+        return _bad(f"{name} is staged; only the commit of the whole batch commits it")
     if session.state is TxnState.PREPARED:
-        return _wrong(f"{name} is being committed with its batch: a rollback cannot follow")
+        return _wrong(f"{name} is being committed with its batch; a rollback is not possible")
     return None
 
 
 def undecided_refusal(session: TxnSession) -> Refusal:
-    """Why an exclusive message may not come now."""
+    """The refusal of an exclusive message while a prepared transaction awaits its decision."""
     return Refusal(
         StreamingCode.RESOURCE_ACQUIRED,
         f"transaction {session.context.id} on {session.vchannel} is being committed with its batch;"
@@ -115,7 +114,7 @@ def undecided_refusal(session: TxnSession) -> Refusal:
 
 
 def finished_session(txn: FinishedTxn) -> TxnSession:
-    """One that ended, as a snapshot remembers it."""
+    """An ended transaction from a snapshot."""
     return TxnSession(
         context=txn.outcome.txn,
         vchannel=txn.vchannel,
@@ -128,21 +127,21 @@ def finished_session(txn: FinishedTxn) -> TxnSession:
 
 
 def outcome_of(record: Record, session: TxnSession) -> AppendedInTxn:
-    """What was answered to whoever appended the one message of this record."""
+    """The answer to the append of the single message of this record."""
     return AppendedInTxn(
         record.base_id, record.base_tick, record.last_confirmed_id, session.context
     )
 
 
 def replayed_end(record: Record) -> TxnState:
-    """A rollback of our own has no message in it."""
+    """The state by an end record; a rollback that the log itself wrote has no body."""
     if record.kind == MessageType.COMMIT_TXN:
         return TxnState.COMMITTED
     return TxnState.ROLLED_BACK if record.body else TxnState.EXPIRED
 
 
 def unknown_txn(txn_id: TxnId, why: str) -> Refusal:
-    """It cannot be committed any more, or was long ago."""
+    """The refusal for a transaction that is not known here."""
     return Refusal(StreamingCode.TRANSACTION_EXPIRED, f"transaction {txn_id} {why}")
 
 

@@ -1,7 +1,4 @@
-"""The states of one transaction, and what each event leads to: a table, and nothing else.
-
-Next: broker/core/txn/transactions.py
-"""
+"""The state table of a transaction."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -10,9 +7,9 @@ from broker.model.failure import StreamingCode
 
 
 class TxnState(Enum):
-    """Where a transaction is. ON_COMMIT and ON_ROLLBACK hold until the end's record is durable.
+    """The state of a transaction. ON_COMMIT and ON_ROLLBACK last until the end record is durable.
 
-    PREPARED is of staged transactions: neither time nor an exclusive message ends it any more.
+    Only staged transactions become PREPARED: then no timeout or exclusive message ends them.
     """
 
     IN_FLIGHT = "in flight"
@@ -26,7 +23,7 @@ class TxnState(Enum):
 
 
 class TxnEvent(Enum):
-    """What can happen to a transaction."""
+    """What happens to a transaction."""
 
     BODY = "a body"
     PREPARE = "a prepare"
@@ -87,15 +84,14 @@ NEXT: Mapping[TxnState, _Follows] = {
     _S.EXPIRED: _LOST,
     _S.FAILED: _LOST,
 }
-"""What each event leads to: a state, the code that refuses it, or None where it changes nothing.
+"""The result of each event: the next state, the code that refuses it, or None for no change.
 
-A commit after a commit, and a rollback after a rollback, are answered like the first one: the
-reply to that may have been lost.
+A repeated commit or rollback gets the answer of the first one, whose response may be lost.
 """
 
 
 def after(state: TxnState, event: TxnEvent) -> TxnState:
-    """The state that follows; the same one when the event changes nothing. Not for a refusal."""
+    """The next state; the same one if the event changes nothing. Not for refused events."""
     follows = NEXT[state][event]
     assert not isinstance(follows, StreamingCode), (state, event)
     return state if follows is None else follows

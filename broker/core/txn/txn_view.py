@@ -1,4 +1,4 @@
-"""One transaction of a pchannel as it stands, for whoever watches it, and sums over several."""
+"""One transaction of a pchannel as it stands, for watchers, and totals over several."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from broker.model.txn import TxnContext
 
 @dataclass(frozen=True, slots=True)
 class TxnView:
-    """One transaction as it is now, for who watches it."""
+    """One transaction as it is now."""
 
     context: TxnContext
     vchannel: str
@@ -24,7 +24,7 @@ class TxnView:
 
 @dataclass(frozen=True, slots=True)
 class StagedUsage:
-    """Of some transactions those that are of a batch; `oldest`: the first begin, 0 of none."""
+    """Number and bytes of staged transactions; `oldest`: the tick of the first begin, 0: none."""
 
     txns: int
     size_bytes: int
@@ -32,7 +32,7 @@ class StagedUsage:
 
 
 def staged_usage(views: Iterable[TxnView]) -> StagedUsage:
-    """Those that are of a stage, together."""
+    """The totals of those transactions that are staged."""
     staged = [view for view in views if view.stage is not None]
     oldest = min((TimeTick(view.context.id) for view in staged), default=TimeTick(0))
     return StagedUsage(len(staged), sum(view.size_bytes for view in staged), oldest)

@@ -123,7 +123,7 @@ async def test_what_can_never_be_committed_is_refused_by_name(tmp_path: Path) ->
         with pytest.raises(TransactionExpired, match="is not known"):
             await log.commit_batch("job", 5, [replace(part, txns=((V[0], 9),))])
         async with log.txn(V[0]) as txn:
-            await refused([replace(part, txns=((V[0], txn.id),))], "is no stage's")
+            await refused([replace(part, txns=((V[0], txn.id),))], "is not staged")
         with pytest.raises(InvalidArgument, match="batch is -1"):
             log.stage("job", -1, 0)
         stage = log.stage("job", 6, 0)

@@ -120,7 +120,7 @@ def test_poison_is_cured_or_skipped_and_a_tombstone_takes_no_more_acks() -> None
     task = with_appended(new_broadcast(BroadcastId(1), broadcast()), PLACES)
     assert retried(task) is task
     sick = poisoned(task, "no schema")
-    assert (sick.poison, poisoned(task, "").poison) == ("no schema", "it did not say why")
+    assert (sick.poison, poisoned(task, "").poison) == ("no schema", "no cause given")
     assert retried(sick) == task
     assert (task.may_finish, sick.may_finish) == (True, False)
     done, skipped = (advanced(it, BroadcastStep.FINISH, 5) for it in (task, sick))

@@ -44,15 +44,15 @@ class World:
     held_s: dict[int, float] = field(default_factory=dict)
     granted: set[int] = field(default_factory=set)
 
-    def turn(self) -> None:
-        turn = self.lock.turn(self.now_s)
-        for id_ in turn.timed_out:
-            self.check_in_vain(id_, turn)
+    def advance(self) -> None:
+        changes = self.lock.advance(self.now_s)
+        for id_ in changes.timed_out:
+            self.check_timed_out(id_, changes)
         for id_ in [it for it in self.granted if self.held_s[it] + LEASE_S <= self.now_s]:
             self.granted.discard(id_)
-        for entrant in turn.admitted:
+        for entrant in changes.admitted:
             self.admit(entrant)
-        for id_ in turn.granted:
+        for id_ in changes.granted:
             names = [it for it in self.inside if common(self.vchannels[it], self.targets[id_])]
             assert not names, "nothing under way is split"
             self.granted.add(id_)
@@ -67,9 +67,9 @@ class World:
         self.inside.add(entrant)
         assert self.lock.is_inside(entrant)
 
-    def check_in_vain(self, id_: int, turn: LockChanges) -> None:
+    def check_timed_out(self, id_: int, changes: LockChanges) -> None:
         assert self.held_s.pop(id_) + WAIT_S <= self.now_s
-        assert turn.timed_out[id_]
+        assert changes.timed_out[id_]
 
     def enter(self, entrant: SharedHolder, vchannels: tuple[str, ...]) -> None:
         if entrant not in self.inside and entrant not in self.came_s:
@@ -102,11 +102,11 @@ class World:
         self.came_s.clear()
 
     def wait(self, seconds: float) -> None:
-        """As the actor does it: there is a turn whenever a hold ends."""
+        """As the actor does it: it advances whenever a hold ends."""
         until_s = self.now_s + seconds
         while (next_s := self.lock.next_s()) is not None and next_s <= until_s:
             self.now_s = next_s
-            self.turn()
+            self.advance()
         self.now_s = until_s
 
 
@@ -130,15 +130,15 @@ def test_nothing_is_split_nobody_waits_long_and_all_get_through(
                 world.restart(number)
             case _:
                 world.wait(number / 5)
-        world.turn()
+        world.advance()
     world.wait(WAIT_S + LEASE_S)
-    world.turn()
+    world.advance()
     assert (world.came_s, world.lock.holds) == ({}, 0)
 
 
 def held(lock: CutLockRules, targets: tuple[str, ...], now_s: float = 0.0) -> int:
     id_ = lock.hold(targets, now_s)
-    assert id_ in lock.turn(now_s).granted
+    assert id_ in lock.advance(now_s).granted
     return id_
 
 
@@ -148,10 +148,10 @@ def test_only_what_has_two_vchannels_in_common_waits() -> None:
     one, both = SharedHolder(PARTY, "one"), SharedHolder(PARTY, "both")
     lock.enter(one, V[1:])
     lock.enter(both, V)
-    assert lock.turn(1.0).admitted == (one,)
-    assert lock.turn(LEASE_S).admitted == (both,)
-    assert lock.hold((V[1], V[2]), LEASE_S) not in lock.turn(LEASE_S).granted
-    assert lock.hold(V[:1], LEASE_S) in lock.turn(LEASE_S).granted
+    assert lock.advance(1.0).admitted == (one,)
+    assert lock.advance(LEASE_S).admitted == (both,)
+    assert lock.hold((V[1], V[2]), LEASE_S) not in lock.advance(LEASE_S).granted
+    assert lock.hold(V[:1], LEASE_S) in lock.advance(LEASE_S).granted
 
 
 def test_several_cuts_share_the_gate_and_later_ones_let_go_first_whoever_was_there() -> None:
@@ -162,15 +162,15 @@ def test_several_cuts_share_the_gate_and_later_ones_let_go_first_whoever_was_the
     lock.enter(early, V)
     third = lock.hold(V, 0.5)
     lock.enter(late, V)
-    assert lock.turn(0.5) == LockChanges((), (), {})
+    assert lock.advance(0.5) == LockChanges((), (), {})
     assert lock.release(first)
-    assert lock.turn(0.6) == LockChanges((), (), {})
+    assert lock.advance(0.6) == LockChanges((), (), {})
     assert lock.release(second)
-    assert lock.turn(0.7) == LockChanges((early,), (), {})
+    assert lock.advance(0.7) == LockChanges((early,), (), {})
     lock.leave(early)
-    assert lock.turn(0.8) == LockChanges((), (third,), {})
+    assert lock.advance(0.8) == LockChanges((), (third,), {})
     assert lock.release(third)
-    assert lock.turn(0.9) == LockChanges((late,), (), {})
+    assert lock.advance(0.9) == LockChanges((late,), (), {})
     assert not lock.release(third)
 
 
@@ -195,26 +195,26 @@ def test_what_takes_too_long_is_named_and_the_gate_opens() -> None:
     lock = CutLockRules([], WAIT_S, LEASE_S)
     slow, new = SharedHolder(PARTY, "slow"), SharedHolder(PARTY, "new")
     lock.enter(slow, V)
-    lock.turn(0.0)
+    lock.advance(0.0)
     hold = lock.hold(V, 0.0)
     lock.enter(new, V)
-    assert lock.turn(1.0) == LockChanges((), (), {})
-    assert lock.turn(WAIT_S) == LockChanges((new,), (), {hold: (slow,)})
+    assert lock.advance(1.0) == LockChanges((), (), {})
+    assert lock.advance(WAIT_S) == LockChanges((new,), (), {hold: (slow,)})
 
 
 def test_after_a_start_no_cut_is_taken_before_every_party_has_told_what_is_under_way() -> None:
     lock = CutLockRules(["a", "b"], WAIT_S, LEASE_S)
     wide, narrow = lock.hold(V, 0.0), lock.hold(V[:1], 0.0)
-    assert lock.turn(0.0) == LockChanges((), (), {})
+    assert lock.advance(0.0) == LockChanges((), (), {})
     lock.register_party("a", {"7": V})
     lock.register_party("b", {})
-    assert lock.turn(1.0) == LockChanges((), (narrow,), {})
+    assert lock.advance(1.0) == LockChanges((), (narrow,), {})
     lock.enter(SharedHolder("a", "7"), V)
     lock.leave(SharedHolder("a", "7"))
-    assert lock.turn(2.0).granted == (wide,)
+    assert lock.advance(2.0).granted == (wide,)
     vain = CutLockRules(["a"], WAIT_S, LEASE_S)
     unheard = vain.hold(V, 0.0)
-    assert vain.turn(WAIT_S) == LockChanges((), (), {unheard: ()})
+    assert vain.advance(WAIT_S) == LockChanges((), (), {unheard: ()})
 
 
 def test_a_party_that_starts_anew_alone_keeps_inside_what_was_inside_and_is_not_done() -> None:
@@ -222,7 +222,7 @@ def test_a_party_that_starts_anew_alone_keeps_inside_what_was_inside_and_is_not_
     other, done, going = SharedHolder("b", "7"), SharedHolder("a", "7"), SharedHolder("a", "8")
     for entrant in (other, done, going):
         lock.enter(entrant, V)
-    lock.turn(0.0)
+    lock.advance(0.0)
     hold = lock.hold(V, 0.0)
     lock.enter(SharedHolder("a", "9"), V)
     lock.register_party("a", {"8": V, "9": V})
@@ -230,4 +230,4 @@ def test_a_party_that_starts_anew_alone_keeps_inside_what_was_inside_and_is_not_
     assert lock.waiting == 0, "who waited has appended nothing, and enters again"
     lock.leave(other)
     lock.leave(going)
-    assert lock.turn(1.0).granted == (hold,)
+    assert lock.advance(1.0).granted == (hold,)

@@ -230,10 +230,10 @@ def broken_by(records: list[Record], next_id: int, *, partial: bool = False) -> 
 def test_a_body_or_a_begin_that_is_missing_is_said_aloud_and_nothing_is_handed_over() -> None:
     begin_, first, second, commit = written()
     assert not broken_by([begin_, first, second, commit], 1)
-    assert "says that 2 bodies" in broken_by([begin_, second], 1)
-    assert "says that 3 bodies" in broken_by([begin_, first, commit], 1)
-    assert "whose begin was not read" in broken_by([first], 1)
-    assert "whose begin was not read" in broken_by([commit], 1)
+    assert "follows 2 bodies" in broken_by([begin_, second], 1)
+    assert "follows 3 bodies" in broken_by([begin_, first, commit], 1)
+    assert "whose begin is missing" in broken_by([first], 1)
+    assert "whose begin is missing" in broken_by([commit], 1)
 
 
 def test_what_began_before_the_log_that_is_left_is_passed_over() -> None:
@@ -246,8 +246,8 @@ def test_what_began_before_the_log_that_is_left_is_passed_over() -> None:
 def test_what_began_before_the_log_that_is_left_is_a_loss_to_who_was_there_before() -> None:
     _, first, second, commit = written()
     told = broken_by([first, second, commit], first.base_id)
-    assert "everything from 1 to 1 was removed by retention" in told
-    assert "removed by retention" in broken_by([commit], commit.base_id)
+    assert "retention removed its messages from 1 to 1" in told
+    assert "retention removed its messages" in broken_by([commit], commit.base_id)
     rollback = replace(commit, kind=902)
     assert not broken_by([first, second, rollback], first.base_id)
 

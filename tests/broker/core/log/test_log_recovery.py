@@ -220,12 +220,12 @@ def test_what_cannot_be_is_told_and_counted_and_stops_nothing() -> None:
     wrong = observed(log, state)
     said = (
         "no segment 99",
-        "is there already",
-        "already, which is created",
+        "has a collection already",
+        "already, but it is created",
         "no partition 5",
         "cannot be read",
         "has no collection",
-        "which was flushed before",
+        "which was flushed earlier",
         "cannot be read",
         "was dropped",
     )

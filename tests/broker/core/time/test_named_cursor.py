@@ -49,8 +49,8 @@ def test_other_names_are_refused_and_shown(name: str) -> None:
         (None, SHARDS * 2000, 5, StreamingCode.INVALID_ARGUMENT, str(CHANNELS_MAX)),
         (None, ("x" * 256,), 5, StreamingCode.INVALID_ARGUMENT, "255"),
         (None, ("by-dev-rootcoord-dml_9_7v0",), 5, StreamingCode.CHANNEL_NOT_EXIST, "dml_9_7v0"),
-        (None, SHARDS, 0, StreamingCode.INVALID_ARGUMENT, "not to 0"),
-        (HERE, (), 49, StreamingCode.INVALID_REQUEST_SEQ, "at tick 50 and never goes back"),
+        (None, SHARDS, 0, StreamingCode.INVALID_ARGUMENT, "cursor tick 0 must be positive"),
+        (HERE, (), 49, StreamingCode.INVALID_REQUEST_SEQ, "at tick 50 and cannot move back"),
     ],
 )
 def test_a_move_that_cannot_be_is_refused_with_what_is_wrong(
@@ -106,7 +106,7 @@ def test_a_channel_that_nobody_serves_is_told_apart_from_one_that_is_late() -> N
     absent = future_refusal(SHARDS[:1], 5, {})
     late = future_refusal(SHARDS[:1], 5, {NAMES[0]: TimeTick(4)})
     assert absent is not None
-    assert "nobody serves" in absent.cause
+    assert "has no owner now" in absent.cause
     assert late is not None
     assert "closed up to 4" in late.cause
 

@@ -72,7 +72,7 @@ def test_refusals_name_the_transaction_and_what_stands_against_it() -> None:
     it.state = TxnState.ROLLED_BACK
     refusal = state_refusal(it, TxnEvent.COMMIT)
     assert refusal is not None
-    assert refusal.cause == "transaction 70 is rolled back: a commit cannot follow"
+    assert refusal.cause == "transaction 70 is rolled back; a commit is not possible"
     assert undecided_refusal(it).code is StreamingCode.RESOURCE_ACQUIRED
     other = NewMessage("v", 901, b"", 0, txn=CONTEXT, stage=StageName("job", 8, 1, 2))
     assert sender_refusal(it, other) is None
