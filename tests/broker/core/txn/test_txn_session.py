@@ -80,6 +80,6 @@ def test_refusals_name_the_transaction_and_what_stands_against_it() -> None:
     refusal = sender_refusal(it, other)
     assert refusal is not None
     assert refusal.cause == (
-        "transaction 70 is of part 1, attempt 2 of batch 7 of app 'job',"
-        " not of part 1, attempt 2 of batch 8 of app 'job'"
+        "transaction 70 belongs to part 1, attempt 2 of batch 7 of app 'job',"
+        " not to part 1, attempt 2 of batch 8 of app 'job'"
     )
