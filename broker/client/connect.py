@@ -48,7 +48,7 @@ async def connect(
         server,
         cluster=cluster,
         open_s=deadlines.open_s,
-        give_up_s=deadlines.give_up_s,
+        silence_s=deadlines.silence_s,
         spread=random.Random(),
     )
     failure: Exception | SystemExit | None = None

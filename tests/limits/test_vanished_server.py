@@ -14,7 +14,7 @@ MESSAGES = 3000
 
 async def test_a_bounded_read_gives_up_on_a_server_that_stays_away(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
-        async with connect(broker.address, deadlines=Deadlines(give_up_s=0.5)) as log:
+        async with connect(broker.address, deadlines=Deadlines(silence_s=0.5)) as log:
             await log.append_messages(VCHANNEL, [Message(bytes(8192))] * MESSAGES, atomic=False)
             reader = log.read(VCHANNEL, until="now")
             await reader.open()

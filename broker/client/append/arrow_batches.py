@@ -1,8 +1,7 @@
-"""Cuts Arrow rows into batches: each for one vchannel, and none larger than a server takes.
+"""Splits Arrow rows into batches: each for one vchannel, and none larger than a server takes.
 
-It owns the vectorised form of the rule that sends a key to its shard (`broker/core/sharding.py`).
-Nothing is made of single rows, but for texts, each different one of which is hashed once.
-Next: broker/client/append/appends.py
+The rule that maps a key to its shard (`broker/core/sharding.py`) is here in a vectorised form: no
+Python code runs for single rows, except that each distinct text is hashed once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,27 +18,29 @@ from schemas.arrow.rows import TEXT_BYTES_MAX, VALUE_TEXT_BYTES, encode_rows
 
 ROWS_MAX: Final = 8192
 BODY_BYTES: Final = 1024 * 1024
-"""Aimed at. A smaller one costs more calls, a larger one waits longer for its turn."""
+"""The target size of a body: smaller ones cost more calls, larger ones delay others."""
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 _WORD: Final = 0xFFFFFFFF
 _INT64_MAX: Final = (1 << 63) - 1
 
 Piece = tuple[VChannelName, int, bytes]
-"""Where to, how many rows, and the body for them."""
+"""The vchannel, the number of rows, and the encoded rows of one batch."""
 
 
 def split_rows(
     rows: Any, shards: Shards, key: str | None, compression: str | None = None
 ) -> Iterator[Piece]:
-    """The batches for a RecordBatch or Table, made one by one as they are asked for.
+    """The batches of a RecordBatch or Table, encoded one by one as they are consumed.
 
-    Raises BadTarget, at once, for what are no rows, no key, or nothing at all; MessageTooLarge for
-    a single row over the limit.
+    Raises BadTarget, before the first, for anything else, for no rows, and for a key column that
+    does not exist or has the wrong type; MessageTooLarge for a single row over the limit.
     """
     try:
         pa = arrow()
         if not isinstance(rows, pa.RecordBatch | pa.Table):
-            raise BadTarget(f"{type(rows).__name__} is no pyarrow RecordBatch or Table")
+            raise BadTarget(
+                f"rows must be a pyarrow RecordBatch or Table, not {type(rows).__name__}"
+            )
         if not rows.num_rows:
             raise BadTarget("there are no rows to append")
         if key is not None:
@@ -60,14 +61,14 @@ def split_rows(
 def _pieces(
     parts: Iterable[tuple[VChannelName, Any]], rows_at_once: int, compression: str | None
 ) -> Iterator[Piece]:
-    """A shard may get more than its share of a chunk: all of it, when its rows have one key."""
     for vchannel, part in parts:
+        # A shard may get more than its share of a chunk: all of it, when all rows have one key.
         for start in range(0, part.num_rows, rows_at_once):
             yield from _bodies(vchannel, part.slice(start, rows_at_once), compression)
 
 
 def _plain(rows: Any) -> Any:
-    """Columns of a dictionary hold the values themselves, as the collection has them."""
+    """Dictionary columns replaced by their values: the schema of a collection has no others."""
     pa = arrow()
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
@@ -77,20 +78,20 @@ def _plain(rows: Any) -> Any:
 
 
 def _rows_at_once(rows: Any, rows_max: int) -> int:
-    """How many rows of about the same size are a batch that is neither too large nor too many."""
-    if rows.get_total_buffer_size() <= BODY_BYTES:  # told at once, where `nbytes` adds up slices
+    """How many rows make a batch, if all are of about the same size."""
+    if rows.get_total_buffer_size() <= BODY_BYTES:  # constant time, where `nbytes` adds up slices
         return rows_max
     row_bytes = max(1, int(rows.nbytes) // int(rows.num_rows))
     return max(1, min(rows_max, BODY_BYTES // row_bytes))
 
 
 class _Form(NamedTuple):
-    """What holds for all rows of one schema."""
+    """Facts about all rows of one schema."""
 
     plain: bool
-    """None of its columns is of a dictionary."""
+    """Whether no column is dictionary-encoded."""
     rows_max: int
-    """How many a server takes together: it counts the names for each."""
+    """How many rows a server takes in one batch: it counts the column names once for each row."""
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +102,7 @@ def _form(schema: Any) -> _Form:
 
 
 def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Iterator[Piece]:
-    """Halved until each fits: rows need not be of the same size."""
+    """Encode rows, halving them until each body fits: rows may differ in size."""
     body = encode_rows(part, compression)
     size = part.nbytes if compression else len(body)
     if size <= BODY_BYTES_MAX // 2:
@@ -113,7 +114,7 @@ def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Itera
     elif size <= BODY_BYTES_MAX - SCHEMA_BYTES_MAX:
         yield vchannel, 1, body
     else:
-        raise MessageTooLarge(f"one row of {size} bytes; a server takes {BODY_BYTES_MAX} together")
+        raise MessageTooLarge(f"one row of {size} bytes; a server takes at most {BODY_BYTES_MAX}")
 
 
 # ---- shards ---------------------------------------------------------------------------------
@@ -122,13 +123,13 @@ def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Itera
 def _check_key(table: Any, key: str) -> None:
     types, schema = arrow().types, table.schema
     if len(schema.get_all_field_indices(key)) != 1:
-        raise BadTarget(f"the rows have no column {key!r} to be the key; they have {schema.names}")
+        raise BadTarget(f"the rows have no column {key!r} to use as key; columns: {schema.names}")
     kind = schema.field(key).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_integer(kind) or _is_text(kind)):
-        raise BadTarget(f"column {key!r} is {kind}; a key is whole numbers, texts or bytes")
+        raise BadTarget(f"column {key!r} is {kind}; a key must be integers, strings or binary")
     if types.is_uint64(kind) and (arrow().compute.max(table[key]).as_py() or 0) > _INT64_MAX:
-        raise BadTarget(f"column {key!r} has keys that do not fit a signed 64-bit integer")
+        raise BadTarget(f"column {key!r} has values that do not fit a signed 64-bit integer")
 
 
 def _is_text(kind: Any) -> bool:
@@ -140,7 +141,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _by_shard(chunk: Any, shards: Shards, key: str | None) -> Iterator[tuple[VChannelName, Any]]:
-    """The rows of each shard in their order; those without a key take turns, together."""
+    """The rows of each shard in their order; a chunk's rows without a key go to one shard."""
     if key is None or len(shards.vchannels) == 1:
         yield shards.choose(None), chunk
         return
@@ -160,7 +161,7 @@ def _by_shard(chunk: Any, shards: Shards, key: str | None) -> Iterator[tuple[VCh
 
 
 def shard_indices(keys: Any, shards: int) -> Any:
-    """For each key of an Arrow array what `shard_of` says of it; null for null."""
+    """`shard_of` each key of an Arrow array; null for null."""
     pa = arrow()
     if _is_text(keys.type):
         texts = keys.dictionary_encode()
@@ -173,7 +174,7 @@ def shard_indices(keys: Any, shards: int) -> Any:
 
 
 def _hash_int64(keys: Any) -> Any:
-    """`hash_int64` over an array: sums and products of 32 bits, in words of 64."""
+    """`hash_int64` over an array: 32-bit arithmetic in unsigned words of 64 bits."""
     pa = arrow()
     pc = pa.compute
     wide = keys.cast(pa.int64()).view(pa.uint64())

@@ -105,7 +105,7 @@ class Admin:
 
         Readers that are open continue, and so do producers. The pause holds on every node, also on
         nodes that join later. A reader opened with `ignore_pause` does not wait; a bounded read
-        that waits fails after `Deadlines.give_up_s`.
+        that waits fails after `Deadlines.silence_s`.
         """
         await self._server.pause_consumption(paused=True)
 

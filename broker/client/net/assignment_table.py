@@ -1,7 +1,6 @@
-"""Who serves which pchannel, as far as the client knows; and what it has complained about.
+"""Which node serves which pchannel, as far as the client knows, and what it has reported as wrong.
 
-Pure. A newer table replaces an older one completely; an older one is never believed again.
-Next: broker/client/net/assignments.py
+Pure. A newer table replaces an older one completely; a table older than that is ignored.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ class Location:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it takes no appends at this term."""
+        """Whether the node refuses appends at this term."""
         return self.channel.access is AccessMode.READ_ONLY
 
 
@@ -37,11 +36,11 @@ class AssignmentTable:
 
     @property
     def known(self) -> bool:
-        """Whether any table has come yet."""
+        """Whether any table has arrived."""
         return self._version != _BEFORE_ANY
 
     def accept(self, table: Assignment) -> bool:
-        """Take a table over if it is newer than all before; says whether it was."""
+        """Replace the table by a newer one; False for one that is not newer."""
         if table.version <= self._version:
             return False
         self._version = table.version
@@ -68,13 +67,13 @@ class AssignmentTable:
         return tuple(sorted({it.address for it in self._locations.values()}))
 
     def should_report(self, channel: PChannel) -> bool:
-        """True the first time on this stream that this incarnation is complained about."""
-        complaint = (channel.name, channel.term)
-        if complaint in self._reported:
+        """True the first time on this stream that this term of a channel is reported."""
+        report = (channel.name, channel.term)
+        if report in self._reported:
             return False
-        self._reported.add(complaint)
+        self._reported.add(report)
         return True
 
     def stream_opened(self) -> None:
-        """A new stream: the other side may never have heard of earlier complaints."""
+        """A new stream: earlier reports may have been lost with the last one, so allow repeats."""
         self._reported.clear()

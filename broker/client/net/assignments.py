@@ -1,8 +1,6 @@
-"""Follows the coordinator's assignment table in the background, and tells waiters of changes.
+"""Follows the coordinator's assignment table in the background, and notifies waiters of changes.
 
-It owns the AssignmentDiscover stream and reopens it for as long as the client lives. It never
-opens anything else.
-Next: broker/client/append/producer.py
+Keeps one AssignmentDiscover stream open for as long as the client lives.
 """
 
 import random
@@ -22,11 +20,11 @@ from broker.model.ids import PChannelName
 REPORTS_MAX = 1024
 WRITE_S = 5.0
 READ_ONLY_S = 0.5
-"""Who writes learns so soon what it waits for, and goes on waiting if it likes."""
+"""A writer learns after so long that the channel is read-only; it may call again to wait on."""
 
 
 class Assignments:
-    """Answers where a pchannel is served, now or as soon as it is."""
+    """Finds where a pchannel is served, and waits for changes of that."""
 
     def __init__(self, connection: Connection, *, open_s: float, spread: random.Random) -> None:
         self._connection = connection
@@ -40,7 +38,7 @@ class Assignments:
         self._last_error: TidemarkError | None = None
 
     async def follow(self) -> None:
-        """Runs until cancelled."""
+        """Keep the table up to date until cancelled."""
         while True:
             try:
                 async with self._connection.converse(DISCOVER, deadline_s=self._open_s) as stream:
@@ -52,21 +50,22 @@ class Assignments:
             await anyio.sleep(self._backoff.delay_s(self._spread.random()))
 
     async def ready(self, deadline_s: float) -> None:
-        """Until the first table has come; raises what went wrong at the first attempt."""
+        """Return when the first table has arrived; raises the error of a failed first attempt."""
         with anyio.move_on_after(deadline_s):
             while not self._table.known:
                 if self._last_error is not None:
                     raise self._last_error
                 await self._changed.wait()
             return
-        raise DeadlineExceeded(f"{self._connection.address} did not answer in {deadline_s} s")
+        raise DeadlineExceeded(f"{self._connection.address} did not answer within {deadline_s} s")
 
     async def locate(
         self, name: PChannelName, *, deadline_s: float, writes: bool = False
     ) -> Location:
         """Where `name` is served; waits up to `deadline_s` seconds while nobody serves it.
 
-        `writes`: a node that serves it read-only does not count, and is waited for shortly.
+        `writes`: a node that serves it read-only does not count. Raises BadTarget for a name that
+        is no pchannel of this cluster, DeadlineExceeded when nobody serves it in time.
         """
         self._check(name)
         found: Location | None = None
@@ -76,11 +75,12 @@ class Assignments:
                 if found is not None:
                     if not (writes and found.is_read_only):
                         return found
-                    told_s = anyio.current_time() + READ_ONLY_S
-                    waiting.deadline = min(waiting.deadline, told_s)
+                    # Appends retry often: report "read-only" sooner than the deadline.
+                    latest_s = anyio.current_time() + READ_ONLY_S
+                    waiting.deadline = min(waiting.deadline, latest_s)
                 await self._changed.wait()
         if found is not None:
-            cause = f"pchannel {name!r} is read-only: `tidemark streaming enable` ends that"
+            cause = f"pchannel {name!r} is read-only; enable writes: `tidemark streaming enable`"
             raise DeadlineExceeded(cause)
         cause = f"; last error: {self._last_error}" if self._last_error else ""
         raise DeadlineExceeded(f"no node served pchannel {name!r} for {deadline_s} s{cause}")
@@ -91,18 +91,18 @@ class Assignments:
         return self._table.addresses
 
     def report(self, channel: PChannel, error: ServerRefusal) -> None:
-        """Tell the coordinator, once for each incarnation, that `channel` is not where it says."""
+        """Report to the coordinator, once for each term, that its assignment is wrong."""
         if self._table.should_report(channel):
             self._reports.append(report_error(channel, error.code, error.cause))
             self._report_waits.set()
 
     async def wait_change(self, channel: PChannel, delay_s: float) -> None:
-        """Until the table has a newer incarnation of `channel`, or `delay_s` seconds are over."""
+        """Return when the table has a newer term of `channel`, or after `delay_s` seconds."""
         with anyio.move_on_after(delay_s):
             await self.until_newer(channel)
 
     async def until_newer(self, channel: PChannel) -> None:
-        """Until the table has a newer incarnation of `channel`."""
+        """Return when the table has a newer term of `channel`."""
         while True:
             found = self._table.find(channel.name)
             if found is not None and found.channel.term > channel.term:
@@ -110,7 +110,7 @@ class Assignments:
             await self._changed.wait()
 
     def _check(self, name: PChannelName) -> None:
-        """A pchannel that only moves is missing too, so the prefix decides and not the table."""
+        # Not by the table: a pchannel that is being moved is missing there too.
         prefix = self._table.control_host.rpartition("_")[0]
         if prefix and name.rpartition("_")[0] != prefix:
             raise BadTarget(f"{name!r} is no channel of this cluster; its pchannels are {prefix}_N")
@@ -120,7 +120,7 @@ class Assignments:
         await until_first(lambda: self._read_tables(stream), lambda: self._send_reports(stream))
 
     async def _read_tables(self, stream: Conversation) -> None:
-        """The first table must come soon; after it silence only means that nothing changed."""
+        # The first table must arrive soon; later silence only means that nothing changed.
         for message in await stream.read(self._open_s):
             self._take(read_assignment(message))
         self._backoff = self._backoff.succeeded()

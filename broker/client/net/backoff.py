@@ -1,7 +1,7 @@
-"""How long to wait before the next try: doubling, with a bound and a spread.
+"""Exponential back-off with a limit and jitter.
 
-Pure: the caller keeps the time and brings the randomness. The figures are those of Milvus's
-clients (100 ms to 10 s), so that many clients of one broker behave alike after it restarts.
+Pure: the caller keeps the time and brings the randomness. The defaults are those of Milvus's
+clients (100 ms to 10 s), so that all clients of one broker behave alike after it restarts.
 """
 
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 FIRST_MS = 100
 MAX_MS = 10_000
 FOLLOWED_MS_MAX = 2_000
-"""For the streams that appends and readers wait behind: what they wait for may be back any time."""
+"""For streams that appends and readers wait for: a channel that moves is soon served again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`failures` tries in a row went wrong."""
+    """After `failures` failed attempts in a row."""
 
     first_ms: int = FIRST_MS
     max_ms: int = MAX_MS
@@ -27,9 +27,9 @@ class Backoff:
         return replace(self, failures=0) if self.failures else self
 
     def delay_s(self, spread: float) -> float:
-        """Seconds to wait now. `spread` in [0, 1) chooses between half the delay and all of it.
+        """Seconds to wait now; 0 before the first failure.
 
-        Nothing to wait for before the first failure.
+        `spread` in [0, 1) is the jitter: it chooses between half the delay and all of it.
         """
         assert 0 <= spread <= 1, spread
         if self.failures == 0:

@@ -1,7 +1,6 @@
-"""One HTTP/2 connection to one server: calls and streams with deadlines, and errors with types.
+"""One HTTP/2 connection to one server: calls and streams with deadlines and typed errors.
 
-It owns the gRPC channel and the translation of every way a call can end. It never tries again.
-Next: broker/client/net/assignments.py
+Every way in which a call can end becomes one of the client's errors. Nothing is retried here.
 """
 
 import asyncio
@@ -43,10 +42,10 @@ from schemas.status import read_status_details
 from schemas.wire import Malformed
 
 STREAM_WINDOW_BYTES = 1024 * 1024
-"""What one stream may have unread: the memory that a reader which stopped reading holds."""
+"""Unread bytes of one stream: the memory that a stopped reader holds."""
 
 CONNECTION_WINDOW_BYTES = 2**31 - 1
-"""No bound of its own: readers that stopped must not stop the other streams of the connection."""
+"""Unlimited: stopped readers must not block the other streams of the connection."""
 
 PING_EVERY_S = 10.0
 PING_ANSWER_S = 20.0
@@ -78,7 +77,7 @@ class Connection:
             config=Configuration(
                 http2_stream_window_size=STREAM_WINDOW_BYTES,
                 http2_connection_window_size=CONNECTION_WINDOW_BYTES,
-                # A peer that is gone without a word is noticed by pings, as Milvus's clients do.
+                # Pings find a peer that vanished without closing, as in Milvus's clients.
                 _keepalive_time=PING_EVERY_S,
                 _keepalive_timeout=PING_ANSWER_S,
                 _keepalive_permit_without_calls=True,
@@ -90,7 +89,7 @@ class Connection:
     async def call(
         self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
     ) -> W:
-        """One request, one response. Raises what `errors` has for the way it failed."""
+        """One request, one response. Raises a TidemarkError for any failure."""
         self.lifetime.check()
         with _translated(self.address):
             async with (
@@ -113,7 +112,7 @@ class Connection:
     async def converse(
         self, path: str, metadata: Mapping[str, str] = NO_METADATA, *, deadline_s: float
     ) -> AsyncIterator["Conversation"]:
-        """Open a stream; `deadline_s` bounds the opening. Leaving resets what is still open."""
+        """Open a stream within `deadline_s`. Leaving the context resets an open stream."""
         opening = open_call(
             self._channel,
             path,
@@ -127,7 +126,7 @@ class Connection:
                 yield Conversation(stream)
 
     def close(self) -> None:
-        """Cut the connection; every stream on it ends at once."""
+        """Close the connection; every stream on it ends at once."""
         self._channel.close()
 
     def _metadata(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -143,8 +142,8 @@ class Conversation:
     async def read(self, deadline_s: float | None) -> list[bytes]:
         """All messages that have arrived, at least one.
 
-        The end of the stream, however it comes, is raised; DeadlineExceeded after `deadline_s`
-        seconds without a message.
+        Raises an error for any end of the stream, also a regular one, and DeadlineExceeded after
+        `deadline_s` seconds without a message.
         """
         if deadline_s is None:
             messages = await self._stream.read_batch()
@@ -159,26 +158,29 @@ class Conversation:
             async with asyncio.timeout(deadline_s):
                 return await self._stream.read_batch()
         except TimeoutError:
-            raise DeadlineExceeded(f"nothing came from the server for {deadline_s} s") from None
+            raise DeadlineExceeded(f"the server sent nothing for {deadline_s} s") from None
 
     async def write(self, framed: bytes, deadline_s: float) -> None:
-        """Send framed messages; returns when they are with the socket."""
+        """Send framed messages; returns when the operating system has them."""
         await self._stream.write_framed(framed, deadline_s=deadline_s)
 
     async def room(self) -> int:
-        """Wait until the server takes bytes; how many it takes now."""
+        """Wait until flow control allows bytes; returns how many."""
         return await self._stream.room()
 
     def room_now(self) -> int:
-        """How many bytes the server takes at once."""
+        """How many bytes flow control allows now."""
         return self._stream.room_now()
 
     def write_at_once(self, framed: bytes) -> bool:
-        """`write` if that need not wait; else False, and nothing is sent. Between two writes."""
+        """Like `write` if that need not wait; otherwise False, and nothing is sent.
+
+        Not while a `write` is under way: its parts and these bytes would mix.
+        """
         return self._stream.write_at_once(framed)
 
     async def end(self) -> None:
-        """Say that nothing more will be sent."""
+        """Half-close: nothing more will be sent."""
         await self._stream.end()
 
 
@@ -191,7 +193,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 @contextmanager
 def _translated(address: str) -> Iterator[None]:
-    """What grpclib, h2, the transport and the system raise becomes one of the client's errors."""
+    """Translate errors of grpclib, h2, the transport and the system into the client's errors."""
     try:
         with restored_cancellation():
             yield
@@ -199,9 +201,9 @@ def _translated(address: str) -> Iterator[None]:
         translated = _translation(error, address)
         if translated is None:
             raise
-        # The inner traceback of a refusal is about our plumbing; the refusal itself says it all.
-        told = isinstance(translated, ServerRefusal) and not isinstance(translated, UnknownRefusal)
-        raise translated from None if told else error
+        # A known refusal is the server's answer: grpclib's traceback would only distract from it.
+        known = isinstance(translated, ServerRefusal) and not isinstance(translated, UnknownRefusal)
+        raise translated from None if known else error
 
 
 def _translation(error: Exception, address: str) -> TidemarkError | None:
@@ -223,7 +225,7 @@ def _translation(error: Exception, address: str) -> TidemarkError | None:
 
 
 def _ended(status: CallStatus) -> TidemarkError:
-    """A call's end as an error; an end without a reason counts as a lost connection."""
+    """The error for the end of a call; an end without a reason counts as a lost connection."""
     try:
         details = read_status_details(status.details)
     except Malformed:
@@ -236,7 +238,7 @@ def _ended(status: CallStatus) -> TidemarkError:
         case Status.UNAVAILABLE.value | Status.CANCELLED.value:
             return ConnectionLost(status.message or "the server is not available")
         case Status.DEADLINE_EXCEEDED.value:
-            return DeadlineExceeded(status.message or "the server took too long")
+            return DeadlineExceeded(status.message or "the server exceeded the deadline")
         case Status.UNIMPLEMENTED.value:
             return ProtocolBroken("the server does not offer this call; is it a Tidemark broker?")
         case _:

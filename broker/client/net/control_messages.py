@@ -1,8 +1,6 @@
-"""Milvus's control messages as values of our own: handshakes, tables, error details.
+"""Encodes and decodes Milvus's control messages: handshakes, assignment tables, error reports.
 
-It owns paths and encodings. It never does I/O, and never sees a message of the log: those are cut
-by `schemas/wire.py`.
-Next: broker/client/net/connection.py
+Pure. Messages of the log are encoded and decoded in `schemas/wire.py`.
 """
 
 from base64 import b64encode
@@ -42,13 +40,13 @@ PRODUCE_CLOSE = frame(bytes(streaming.ProduceRequest(close=streaming.CloseProduc
 
 
 def producer_metadata(channel: PChannel, node: NodeId) -> dict[str, str]:
-    """What opens a Produce stream."""
+    """The metadata that opens a Produce or Append stream."""
     create = streaming.CreateProducerRequest(pchannel=_pchannel_info(channel))
     return {"create-producer": b64encode(bytes(create)).decode(), "serverid": str(node)}
 
 
 def consumer_metadata(channel: PChannel, node: NodeId) -> dict[str, str]:
-    """What opens a Consume stream."""
+    """The metadata that opens a Consume or Read stream."""
     create = streaming.CreateConsumerRequest(pchannel=_pchannel_info(channel))
     return {"create-consumer": b64encode(bytes(create)).decode(), "serverid": str(node)}
 
@@ -71,7 +69,7 @@ def create_consumer(
 
 
 def report_error(channel: PChannel, code: StreamingCode, cause: str) -> bytes:
-    """Tells the coordinator that a channel is not where its table says, framed."""
+    """The report to the coordinator that an assignment is wrong, framed."""
     report = streaming.ReportAssignmentErrorRequest(
         pchannel=_pchannel_info(channel),
         err=streaming.StreamingError(code=streaming.StreamingCode(code), cause=cause),
@@ -80,7 +78,7 @@ def report_error(channel: PChannel, code: StreamingCode, cause: str) -> bytes:
 
 
 def read_assignment(message: bytes) -> Assignment | None:
-    """The table in an AssignmentDiscoverResponse; None when there is none that counts."""
+    """The table in an AssignmentDiscoverResponse; None when it has none with a version."""
     table = streaming.AssignmentDiscoverResponse.parse(message).full_assignment
     if table is None or table.version_by_revision is None:
         return None

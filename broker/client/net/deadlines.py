@@ -1,21 +1,21 @@
-"""How long a client waits for what."""
+"""The timeouts of a client."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds. Nothing a client waits for is without one."""
+    """Seconds. Every wait of a client has one."""
 
     connect_s: float = 5.0
-    """For the first answer of the server."""
+    """For the server's first answer."""
     open_s: float = 5.0
-    """For opening any stream; it is tried again as long as somebody waits."""
+    """For opening a stream; it is retried while an append or a reader waits."""
     append_s: float = 10.0
-    """For an append, with all that is tried again in between."""
+    """For an append, all retries included."""
     call_s: float = 10.0
-    """For a question with one answer."""
-    give_up_s: float = 60.0
-    """For a server that went away during a bounded read; other reads wait for it for ever."""
+    """For a call with one answer."""
+    silence_s: float = 60.0
+    """For a server that is silent during a bounded read; other reads wait without limit."""
     close_s: float = 2.0
-    """For answers that are still on their way when the client is closed."""
+    """For answers in flight when the client is closed."""

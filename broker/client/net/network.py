@@ -1,7 +1,4 @@
-"""What all producers and readers of one client share: connections by address, and the assignments.
-
-It never opens a stream itself. Next: broker/client/append/producer.py
-"""
+"""What all producers and readers of one client share: connections and assignments."""
 
 import random
 
@@ -11,27 +8,27 @@ from broker.client.net.connection import Connection
 
 
 class Network:
-    """One client's view of the cluster it was told the address of.
+    """One client's connections to the cluster at `server`.
 
-    `open_s` bounds the opening of any stream, `give_up_s` the silence in a bounded read; `spread`
-    keeps many clients from retrying in step.
+    `open_s` bounds the opening of any stream, `silence_s` the server's silence in a bounded read;
+    `spread` is the jitter that keeps many clients from retrying at the same moments.
     """
 
     def __init__(
-        self, server: str, *, cluster: str, open_s: float, give_up_s: float, spread: random.Random
+        self, server: str, *, cluster: str, open_s: float, silence_s: float, spread: random.Random
     ) -> None:
         self._cluster = cluster
         self.lifetime = ClientLifetime()
         self._connections: dict[str, Connection] = {}
         self.open_s = open_s
-        self.give_up_s = give_up_s
+        self.silence_s = silence_s
         self.spread = spread
         self.names: random.Random = random.SystemRandom()
         self.coordinator = self.connection(server)
         self.assignments = Assignments(self.coordinator, open_s=open_s, spread=spread)
 
     def new_name(self) -> str:
-        """A name that no producer ever had."""
+        """A random name for a producer; no two producers must ever share one."""
         return f"{self.names.getrandbits(96):024x}"
 
     def connection(self, address: str) -> Connection:
@@ -43,6 +40,6 @@ class Network:
         return found
 
     def close(self) -> None:
-        """Cut all connections."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()

@@ -1,8 +1,4 @@
-"""Asks about channels where they are served: each question at the right node, again after a move.
-
-Owns the search for the owner, within the deadline of the question. Never opens a stream.
-Next: broker/client/net/assignments.py
-"""
+"""Sends calls about channels to the nodes that serve them, again after a channel has moved."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,26 +23,26 @@ from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName
 
 ABSENT_S = 2.0
-"""A channel that nobody serves for so long is better told; one that only moves is back by then."""
+"""A channel that nobody serves for so long counts as missing; a move takes less."""
 
 T = TypeVar("T")
 
 Ask = Callable[[Connection, Sequence[str]], Awaitable[T]]
-"""One question to one server about some of the channels."""
+"""One call to one server about some of the channels."""
 
 
 class Owners:
-    """The nodes that serve channels now."""
+    """The nodes that serve channels now; one `ask` takes at most `deadline_s`."""
 
     def __init__(self, network: Network, *, deadline_s: float) -> None:
         self._network = network
         self._deadline_s = deadline_s
 
     async def ask(self, channels: Sequence[str], ask: Ask[T]) -> list[tuple[Sequence[str], T]]:
-        """Every channel asked about once, those of one node together; the order is any.
+        """Ask about every channel, one call for all channels of a node; answers in any order.
 
-        A node that does not serve one of them any more is asked no more: who does is found out.
-        Raises ChannelNotExist when nobody serves one, else what the last attempt said.
+        After a refusal that means the channel has moved, its new owner is looked up and asked.
+        Raises ChannelNotExist when nobody serves a channel, else the error of the last attempt.
         """
         answers: list[tuple[Sequence[str], T]] = []
         backoff, open_channels = Backoff(), list(channels)
@@ -71,7 +67,7 @@ class Owners:
     async def _owners(
         self, channels: Sequence[str]
     ) -> Mapping[str, Mapping[PChannelName, Location]]:
-        """By the address of the node."""
+        """The locations of the channels, by the address of the node."""
         found: dict[str, dict[PChannelName, Location]] = defaultdict(dict)
         for name in dict.fromkeys(map(pchannel_of, channels)):
             try:
@@ -84,7 +80,7 @@ class Owners:
     async def _moved(
         self, locations: Mapping[PChannelName, Location], error: TidemarkError, backoff: Backoff
     ) -> None:
-        """Say so, where that helps, and wait a little for news of any one of them."""
+        """Report a wrong assignment, and wait for a newer one of any of the channels."""
         for location in locations.values():
             if isinstance(error, ServerRefusal) and is_wrong_node(error.code):
                 self._network.assignments.report(location.channel, error)

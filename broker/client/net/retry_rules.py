@@ -1,8 +1,8 @@
-"""What the client does with each code the server may answer: one table, nothing else.
+"""What the client does with each code that the server may answer.
 
-The facts are those of Milvus's resumable producer, with two differences: a request that is invalid
-by itself, or made for an outdated schema, goes back to the caller at once (newer Milvus clients do
-the same), and what is tried again on a healthy stream waits for a backoff first.
+As Milvus's resumable producer, with two differences: an invalid request, or one made for an
+outdated schema, fails at once (newer Milvus clients do the same), and a retry on a healthy stream
+waits for a back-off first.
 """
 
 from enum import Enum
@@ -11,12 +11,12 @@ from broker.model.failure import StreamingCode
 
 
 class RetryVerdict(Enum):
-    """What becomes of an append that was refused."""
+    """What the client does with a refused append."""
 
     SURFACE = "the caller gets the error"
     AGAIN = "sent again on the same stream, after a backoff"
     REOPEN = "sent again on a new stream"
-    REROUTE = "reported as sent to the wrong node, then sent again where the channel is now"
+    REROUTE = "reported as sent to the wrong node, then sent to the node that serves the channel"
 
 
 _APPEND: dict[StreamingCode, RetryVerdict] = {
@@ -53,23 +53,24 @@ _FINAL_FOR_READERS = frozenset(
 
 
 def append_verdict(code: StreamingCode) -> RetryVerdict:
-    """For one append that was refused on a healthy stream."""
+    """The verdict for one append that was refused on a healthy stream."""
     return _APPEND.get(code, RetryVerdict.AGAIN)
 
 
 def may_be_written(code: StreamingCode) -> bool:
-    """An append refused like this may be in the log all the same: its writer died or failed.
+    """Whether an append refused like this may be in the log: its writer was fenced or failed.
 
-    Every other code is the answer to something that was not stored, and never will be.
+    Every other code means that the append was not stored and never will be, so repeating it is
+    safe.
     """
     return code in _MAYBE_WRITTEN
 
 
 def is_wrong_node(code: StreamingCode) -> bool:
-    """The assignment the client acted on is outdated: report it, wait for a newer one."""
+    """Whether the client's assignment is outdated: report it, wait for a newer one."""
     return code in _WRONG_NODE
 
 
 def ends_reader(code: StreamingCode) -> bool:
-    """Opening the same consumer again would be refused again."""
+    """Whether opening the same consumer again would be refused again."""
     return code in _FINAL_FOR_READERS

@@ -1,7 +1,7 @@
-"""Where a read of batches starts and ends, as one subscription for each pchannel.
+"""Turns the start and end of a read of batches into one reader for each pchannel.
 
-It asks the server what it must and opens nothing; "latest" and "now" become positions here, once.
-Next: broker/client/read/batch_subscription.py
+Asks the server for offsets, opens no stream. "latest" and "now" become positions here, once: a
+stream that breaks before its first message must not start at a later "latest".
 """
 
 from collections.abc import Sequence
@@ -32,13 +32,17 @@ async def plan_batches(
     bounds: tuple[BatchStart, BatchUntil | None],
     only: Only,
 ) -> Sequence[Source[MessageBatch]]:
-    """Raises OutOfRange for an id that is not in the log, BadTarget for what means nothing."""
+    """Raises OutOfRange for an id that is not in the log, BadTarget for an invalid start or end.
+
+    Also raises DeadlineExceeded when nobody serves one of the pchannels: a reader waits without
+    limit for a channel that moves, but a channel that never existed should fail at the start.
+    """
     by_pchannel: dict[PChannelName, list[VChannelName]] = {}
     for name in shards.vchannels:
         by_pchannel.setdefault(pchannel_of(name), []).append(name)
     start, until = bounds
     if isinstance(start, int) and len(by_pchannel) > 1:
-        raise BadTarget("one id cannot start several pchannels: each has ids of its own")
+        raise BadTarget("an id starts one pchannel only: each has its own ids; use a tick or a cut")
     for pchannel in by_pchannel:
         await network.assignments.locate(pchannel, deadline_s=network.open_s)
     held = await offsets.describe(by_pchannel)

@@ -21,7 +21,7 @@ from schemas.wire import Malformed
 
 READ = "/tidemark.v1.Log/Read"
 CREDIT_BYTES = 8 * 1024 * 1024
-"""What may be on its way to one reader or wait for its program."""
+"""What may be in flight to one reader or wait for its program."""
 
 NOTHING = ReadBatch()
 

@@ -27,7 +27,7 @@ class BroadcastDedup:
     def without_repeats(self, batch: ReadBatch) -> list[ReadBatch]:
         """The batch without repeated copies: in pieces, where one was in its middle.
 
-        Raises ProtocolBroken on bytes that mean nothing.
+        Raises ProtocolBroken on malformed bytes.
         """
         if batch.form != STORED or MENTION not in batch.body:
             return [batch]

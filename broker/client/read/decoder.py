@@ -1,7 +1,7 @@
-"""Turns the frames of a Consume stream into batches for the reader.
+"""Decodes the frames of a Consume stream into batches for the reader.
 
-Pure. It drops what the reader has seen, hides what is not a message, keeps a transaction until it
-is whole, and knows where a bounded read ends. Next: broker/client/read/vchannel_progress.py
+Pure. It drops what the reader has seen, holds a transaction back until its commit, leaves out what
+is no message of a program, and finds the end of a bounded read.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_resp
 class End:
     """Where a bounded read stops: before message `id`, or at a time tick not below `tick`.
 
-    `tick` was closed when everything below `id` was durable, so both stop at the same place, and
-    the second one also where no message follows. What has a larger tick does not belong to the
-    read, whatever its id: a transaction is at the tick of its commit.
+    `tick` was closed when everything below `id` was durable, so both stop at the same place; the
+    tick also ends a read that no message follows. A message with a larger tick is outside of the
+    read, whatever its id: the messages of a transaction have the tick of its commit.
     """
 
     id: MessageId
@@ -31,7 +31,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What one reader wants of one vchannel; an empty `vchannel` is the whole pchannel."""
+    """What to read of one vchannel; an empty `vchannel` means the whole pchannel."""
 
     pchannel: PChannelName
     vchannel: VChannelName
@@ -50,20 +50,20 @@ class Decoder:
         self._progress = progress
         self._broadcasts = SeenBroadcasts()
         self._txn: list[Received] = []
-        """What has come of a transaction whose commit has not; kept when the stream breaks."""
+        """Messages of a transaction before its commit; kept when the stream breaks."""
         self.done = False
-        """The end of a bounded read was reached; nothing after it is handed over."""
+        """The end of a bounded read was reached."""
 
     @property
     def closed_tick(self) -> TimeTick:
-        """Nothing with a tick up to it is still to come. What follows the end is not closed."""
+        """No message with a tick up to it is still to come; never behind the end of the read."""
         closed_tick, end = self._progress.closed_tick, self._wanted.end
         return closed_tick if end is None else min(closed_tick, end.tick)
 
     def feed(self, frames: list[bytes]) -> Batch | None:
-        """The new messages in these frames; None when there is nothing to hand over.
+        """The new messages in these frames; None when there is nothing to deliver.
 
-        Raises ProtocolBroken on bytes that mean nothing.
+        Raises ProtocolBroken on malformed bytes.
         """
         before_tick = self._progress.closed_tick
         messages: list[Received] = []
@@ -109,18 +109,19 @@ class Decoder:
             MessageId(consumed.last_confirmed_id),
             whole=not in_txn,
         )
-        if not new or ("_bh" in consumed.properties and self._is_again(consumed)):
+        if not new or ("_bh" in consumed.properties and self._is_repeat(consumed)):
             return
         if kind == MessageType.COMMIT_TXN:
             messages += self._txn
             self._txn = []
         elif kind == MessageType.BEGIN_TXN:
+            # A transaction that is delivered again, on a new stream, starts from its begin.
             self._txn = []
         else:
             (self._txn if in_txn else messages).append(self._received(consumed, kind))
 
-    def _is_again(self, copy: Consumed) -> bool:
-        """A copy that a coordinator appended a second time, because it died after the first."""
+    def _is_repeat(self, copy: Consumed) -> bool:
+        """Whether a coordinator appended this copy again, after it died and was restarted."""
         broadcast_id = BroadcastId(read_broadcast_id(copy.properties["_bh"]))
         vchannel = copy.properties.get("_vc", "")
         return not self._broadcasts.is_first(vchannel, broadcast_id, copy.message_id)

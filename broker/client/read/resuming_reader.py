@@ -95,7 +95,7 @@ class ResumingReader(Generic[B]):
 
         Raises OutOfRange when retention removed messages before they were read, and final refusals
         of the server. All else is retried: without limit, but in a bounded read only until the
-        server was silent for `give_up_s`; then the error of the last attempt is raised.
+        server was silent for `silence_s`; then the error of the last attempt is raised.
         """
         self._heard_s = anyio.current_time()
         while not self._reads.done:
@@ -145,7 +145,7 @@ class ResumingReader(Generic[B]):
 
     def _check_silence(self, error: TidemarkError) -> None:
         silent_s = anyio.current_time() - self._heard_s
-        if self._reads.bounded and silent_s > self._network.give_up_s:
+        if self._reads.bounded and silent_s > self._network.silence_s:
             raise error
 
     async def _pause(self, location: Location | None) -> None:

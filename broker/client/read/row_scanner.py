@@ -1,7 +1,7 @@
-"""What `read_arrow` gives: an async iterator of Arrow RecordBatches that all have one schema.
+"""What `read_arrow` returns: an async iterator of Arrow RecordBatches that all have one schema.
 
-It owns the shape of the batches: the order of the columns, null for those a batch has not, and
-what is known of each row beside its columns. Next: broker/client/read/scanner.py
+Stored batches may differ: a column may be missing in those from before it was added. Here they get
+the same columns in the same order, null where missing, and the vchannel, id and tick of each row.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -22,11 +22,11 @@ from schemas.arrow.ipc import BadArrow
 from schemas.arrow.values import counted, number, text
 
 VCHANNEL, MESSAGE_ID, TIME_TICK = "_vchannel", "_message_id", "_time_tick"
-"""The columns that every batch has at its end: a text, and two whole numbers of 64 bits."""
+"""The last columns of every batch: a string, and two 64-bit integers."""
 
 
 class RowForm:
-    """How the batches of one reader look. Raises BadTarget for a column that is not there."""
+    """The schema of one reader's batches. Raises BadTarget for a column that does not exist."""
 
     def __init__(self, schema: Any, columns: Sequence[str] | None) -> None:
         pa = _arrow()
@@ -37,7 +37,7 @@ class RowForm:
                 f"columns {strange or names} cannot be read; there are {schema.names}, each once"
             )
         self.asked = tuple(names)
-        """The columns to ask a server for. With none of them it sends all, which are cut here."""
+        """The columns to request. For none the server sends all, which are dropped here."""
         self._own = pa.schema([schema.field(name).with_nullable(True) for name in names])
         ours = [(VCHANNEL, pa.string()), (MESSAGE_ID, pa.int64()), (TIME_TICK, pa.int64())]
         self.schema = pa.schema([*self._own, *[pa.field(*it, nullable=False) for it in ours]])
@@ -58,7 +58,7 @@ class RowForm:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _columns(self, rows: Any) -> Any:
-        """Those that are read, in their order, whatever the rows have."""
+        """The rows with exactly the columns that are read."""
         if rows.schema.equals(self._own):
             return rows
         pa, names = _arrow(), rows.schema.names
@@ -72,8 +72,8 @@ class RowForm:
 class RowScanner:
     """`async for rows in scanner`: RecordBatches of one vchannel each, in the order of its ticks.
 
-    Otherwise as `read_batches`: it opens at the first step, resumes by itself, and ends only where
-    `until` says. Not for two tasks at once, but for `done` and `close`.
+    Otherwise as `read_batches`: opens at the first step, reopens broken streams, and ends only at
+    `until`. Use it from one task at a time, but for `done` and `close`.
     """
 
     def __init__(
@@ -97,24 +97,24 @@ class RowScanner:
 
     @property
     def closed_tick(self) -> TimeTick:
-        """Nothing with a tick up to it is still to come, as of `read_batches`; 0: not known."""
+        """No row with a tick up to it is still to come, as of `read_batches`; 0: unknown."""
         return self._closed_tick
 
     @property
     def error(self) -> TidemarkError | None:
-        """Why it ended: None while it goes on, after its own end, and after `close`."""
+        """The error that ended the read; None while it runs, at its end, and after `close`."""
         return self._batches.error
 
     async def open(self) -> None:
-        """Fix the start positions and begin to read ahead; a second time it does nothing."""
+        """Fix the start positions and begin to read ahead; no-op when open already."""
         await self._batches.open()
 
     async def done(self) -> None:
-        """Return once nothing more is read; the last batches may still wait to be taken."""
+        """Return once nothing more is read; the last batches may not have been taken yet."""
         await self._batches.done()
 
     async def close(self) -> None:
-        """End the streams; always returns, and may be called again."""
+        """End the streams; raises nothing, and may be called again."""
         await self._batches.close()
 
     def __aiter__(self) -> Self:
@@ -130,10 +130,10 @@ class RowScanner:
                 return shaped
 
     async def gathered(self, rows_min: int, bytes_min: int) -> Any:
-        """One RecordBatch of at least so many rows, or of rows of at least so many bytes.
+        """The next RecordBatch of at least `rows_min` rows or `bytes_min` bytes.
 
-        For a reader with an end, where only the last one may be smaller: others would wait. A step
-        that is cancelled loses what it had.
+        Only for a bounded read, where only the last one may be smaller; an unbounded read would
+        wait for more. A cancelled call loses the batches it had taken.
         """
         batches: list[MessageBatch] = []
         rows: list[Any] = []
@@ -147,7 +147,7 @@ class RowScanner:
                     bytes_min -= rows[-1].get_total_buffer_size()
         except (StopAsyncIteration, TidemarkError):
             if not batches:
-                raise  # else it comes again with the next step
+                raise  # otherwise the next step raises it again, behind these rows
         shaped = (await self._shape()).shaped(batches, rows)
         self._closed_tick = self._batches.closed_tick
         return shaped
@@ -171,7 +171,7 @@ class RowScanner:
 
 
 async def schema_of_targets(collections: Collections, names: Iterable[str]) -> Any:
-    """The schema of the one collection that all the names are of. Raises BadTarget."""
+    """The schema of the one collection that all names belong to. Raises BadTarget."""
     known = await collections.list()
     found = {
         each.id: each
@@ -182,7 +182,7 @@ async def schema_of_targets(collections: Collections, names: Iterable[str]) -> A
     schemas = [each.schema for each in found.values() if each.schema is not None]
     if len(found) != 1 or not schemas:
         raise BadTarget(
-            f"{list(names)} are not of one collection with a schema; create one with"
+            f"{list(names)} do not belong to one collection with a schema; create one with"
             " collections.create(name, schema=...), or pass the schema"
         )
     _arrow()
@@ -201,7 +201,7 @@ def _one(parts: list[Any]) -> Any:
 
 
 def _numbers(numbers: Sequence[int]) -> Any:
-    """An array of what counts up by one, or of one and the same: the ticks of a transaction."""
+    """An array of consecutive numbers, or of one number repeated (ticks of a transaction)."""
     if len(numbers) > 1 and numbers[0] == numbers[-1]:
         return arrow().repeat(number(numbers[0]), len(numbers))
     return counted(numbers[0], len(numbers))

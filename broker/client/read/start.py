@@ -1,8 +1,7 @@
-"""Where a read starts and ends, in the words of a program, turned into positions on each vchannel.
+"""Turns the start and end of a read of messages into one reader for each vchannel.
 
-It asks the server what it must and opens nothing. "latest" and "now" become ids here, once: a
-stream that breaks before its first message must not start at a later "latest".
-Next: broker/client/read/subscription.py
+Asks the server for offsets, opens no stream. "latest" and "now" become ids here, once: a stream
+that breaks before its first message must not start at a later "latest".
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ Until = Literal["now"] | Mapping[str, int] | Cut
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read: see `Client.read` for the words."""
+    """How to read: see `Client.read`."""
 
     start: Start | Mapping[str, Start] = "all"
     until: Until | None = None
@@ -44,11 +43,11 @@ class ReadOptions:
 async def plan(
     network: Network, offsets: Offsets, shards: Shards, options: ReadOptions
 ) -> Sequence[Source[Batch]]:
-    """One subscription for each vchannel that has anything to read.
+    """One reader for each vchannel that has anything to read.
 
     Raises OutOfRange when an id asked for is not in the log, BadTarget when one id is given for
-    several vchannels, DeadlineExceeded when nobody serves one of them: a reader waits for a channel
-    that moves as long as it must, but one that never was there is better told at the start.
+    several vchannels, DeadlineExceeded when nobody serves one of them: a reader waits without limit
+    for a channel that moves, but a channel that never existed should fail at the start.
     """
     if not (options.until is None or options.until == "now" or isinstance(options.until, ENDS)):
         raise BadTarget(f"{options.until!r} is no end; use 'now', a mapping to ids, or a cut")
@@ -81,12 +80,12 @@ async def plan(
 def _start_of(name: str, shards: Shards, start: Start | Mapping[str, Start]) -> Start:
     if isinstance(start, Mapping):
         if name not in start:
-            raise BadTarget(f"no start is given for {name}")
+            raise BadTarget(f"the mapping has no start for {name}")
         return start[name]
     if isinstance(start, int) and len(shards.vchannels) > 1:
         raise BadTarget(
-            f"{shards.collection} has {len(shards.vchannels)} vchannels with ids of their own; "
-            "read one of them, or give a start for each as a mapping"
+            f"{shards.collection} has {len(shards.vchannels)} vchannels, each with its own ids; "
+            "read one of them, or pass a mapping with a start for each"
         )
     return start
 

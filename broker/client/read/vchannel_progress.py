@@ -1,13 +1,12 @@
-"""How far a reader has come on one vchannel, and where a new stream has to start.
+"""How far a reader has come on one vchannel, and where a new stream must start.
 
-Pure. It makes sure that a reader sees every message once, whatever the streams do: a new stream
-starts at the last confirmed id of the last thing that was whole, asks for larger ticks only, and
-what comes a second time is recognised here.
+Pure. A reader sees every message once, however often its streams break. A new stream starts at the
+last confirmed id of the last complete message or transaction, asks for larger ticks only, and
+messages that it repeats are recognised here.
 
-Why two positions: the messages of a transaction share the tick of its commit. While a transaction
-is half delivered its tick is not settled, so a new stream must deliver it again from its begin,
-and the part the reader had is dropped by (tick, id).
-Next: broker/client/read/subscription.py
+There are two positions, because the messages of a transaction share the tick of its commit. While
+a transaction is half delivered its tick is not settled, so a new stream must deliver it again from
+its begin, and the part that the reader has is dropped by (tick, id).
 """
 
 from broker.model.ids import MessageId, TimeTick
@@ -22,7 +21,7 @@ from broker.model.position import (
 
 
 class VChannelProgress:
-    """One vchannel, one reader. `closed_tick`: nothing with a tick up to it is still to come."""
+    """Of one reader. `closed_tick`: no message with a tick up to it is still to come."""
 
     __slots__ = (
         "_floor_tick",
@@ -45,16 +44,19 @@ class VChannelProgress:
         self._seen_id = MessageId(0)
         self.closed_tick = TimeTick(0)
         self.done_id = MessageId(policy.id - 1 if isinstance(policy, StartFrom) else 0)
-        """Every message with an id up to this one was handed over, or is not for this reader."""
+        """Every message with an id up to this one was delivered, or is not for this reader."""
 
     def restart(self) -> None:
-        """The id to resume from is gone, but nothing that was unseen: begin at the first."""
+        """Resume from the first message there is, with the ticks that are still missing.
+
+        For when retention removed the id to resume from, but nothing that was not delivered.
+        """
         self._policy = FromAll()
         self._floor_tick = TimeTick(self._settled_tick + 1)
         self._settled_tick = TimeTick(0)
 
     def resume(self) -> tuple[DeliverPolicy, DeliverFilter | None]:
-        """The policy and the tick filter that the next stream must be opened with."""
+        """The policy and the tick filter to open the next stream with."""
         if self._settled_tick:
             return StartFrom(self._last_confirmed_id), TimeTickGt(self._settled_tick)
         if self._floor_tick:
@@ -64,10 +66,10 @@ class VChannelProgress:
     def admit(
         self, id: MessageId, tick: TimeTick, last_confirmed_id: MessageId, *, whole: bool
     ) -> bool:
-        """Whether a message that is not a time tick is new to the reader; remembers that it came.
+        """Whether a message other than a time tick is new to the reader; records it.
 
-        Call it for each message in the order of the stream, with the message's own `_lc`. `whole`
-        is False for the messages of a transaction before its commit.
+        Call it for each message in the order of the stream, with the message's last confirmed id.
+        `whole` is False for the messages of a transaction before its commit.
         """
         if tick < self._seen_tick or (tick == self._seen_tick and id <= self._seen_id):
             return False
@@ -81,7 +83,7 @@ class VChannelProgress:
         return True
 
     def close(self, tick: TimeTick, last_confirmed_id: MessageId) -> bool:
-        """A time tick came; False when it says nothing new."""
+        """Record a time tick; False when it is not larger than the last one."""
         if tick <= self.closed_tick:
             return False
         self.closed_tick = tick

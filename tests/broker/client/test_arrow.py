@@ -299,7 +299,7 @@ async def test_what_is_no_row_no_key_and_no_column_is_told_at_once(address: str,
     async with connect(address) as log:
         await log.collections.create(name, shards=2, schema=SCHEMA)
         for rows, key, says in (
-            ([1, 2], None, "list is no pyarrow"),
+            ([1, 2], None, "must be a pyarrow RecordBatch or Table, not list"),
             (table(0), None, "no rows"),
             (table(1), "z", "no column 'z'"),
             (table(1), "x", "'x' is double"),
