@@ -1,1 +1,1 @@
-"""Broadcasts: locks on resource keys, and one task for each broadcast."""
+"""Broadcasts: the Broadcaster grants resource keys; one BroadcastTask runs each broadcast."""

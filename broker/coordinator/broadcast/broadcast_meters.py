@@ -1,6 +1,6 @@
-"""How long broadcasts took since the process started: figures for people, nobody decides by them.
+"""Durations of broadcasts since the process started, for metrics only.
 
-Owns the counts. They outlive the actors that add to them.
+The object outlives the actors that add to it.
 """
 
 from dataclasses import dataclass, field
@@ -18,9 +18,12 @@ def _seconds() -> Histogram:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastMeters:
-    """Seconds. `acquire_lock`: from the request to its keys and its record. `broadcast`: until all
-    copies have landed. `ack_callback`: each call that succeeded. `execution`: from the request to
-    the answer; of those that were read back after a restart nobody knows when they began."""
+    """Histograms, in seconds.
+
+    `acquire_lock`: from the request to its keys and its record. `broadcast`: until all copies are
+    durable. `ack_callback`: each successful callback. `execution`: from the request to the answer;
+    without broadcasts resumed after a restart, whose start is not known.
+    """
 
     acquire_lock: Histogram = field(default_factory=_seconds)
     broadcast: Histogram = field(default_factory=_seconds)

@@ -1,7 +1,4 @@
-"""Broadcasts in the metadata store: one line of JSON for a person to read, then the message's body.
-
-Owns the records and the number that keeps ids apart over restarts. Keeps nothing in memory.
-"""
+"""The records of broadcasts in the metadata store: one line of JSON, then the message body."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,25 +22,25 @@ SEQUENCE_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class RecordedBroadcast:
-    """A task and the revision its record has."""
+    """A broadcast and the revision of its record."""
 
     task: BroadcastState
     revision: int
 
 
 class BroadcastRecords:
-    """The records of one store. Every call may raise MetaError, and has then changed nothing."""
+    """The records of one store. A call that raises MetaError has changed nothing."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
 
     async def first_id(self) -> BroadcastId:
-        """The first of 2^32 ids that nobody was or will be given but the caller; durable."""
+        """The first of 2^32 ids that are reserved for the caller; durable on return."""
         counted = await count_up(self._store, INCARNATION_KEY)
         return BroadcastId((counted.number << SEQUENCE_BITS) + 1)
 
     async def load(self) -> Sequence[RecordedBroadcast]:
-        """All there are."""
+        """The records of all broadcasts."""
         entries = await self._store.list(TASK_PREFIX)
         return [
             RecordedBroadcast(decode_task(key, entry.value), entry.revision)
@@ -51,7 +48,7 @@ class BroadcastRecords:
         ]
 
     async def read(self, name: str) -> RecordedBroadcast | None:
-        """One task; None when it was forgotten."""
+        """One record; None when it was deleted."""
         key = task_key(name)
         entry = await self._store.get(key)
         return (
@@ -61,18 +58,18 @@ class BroadcastRecords:
         )
 
     async def create(self, tasks: Iterable[BroadcastState]) -> int:
-        """Record new tasks, all or none; their revision. Conflict when one is there already."""
+        """Create records, all or none; their revision. Conflict when one exists."""
         puts = {task_key(task.name): encode_task(task) for task in tasks}
         return await self._store.write(puts, expect=dict.fromkeys(puts, 0))
 
     async def save(self, before: RecordedBroadcast, task: BroadcastState) -> RecordedBroadcast:
-        """Replace exactly `before`; Conflict when somebody else has the task by now."""
+        """Replace exactly `before`; Conflict when another incarnation has changed the record."""
         key = task_key(task.name)
         revision = await self._store.write({key: encode_task(task)}, expect={key: before.revision})
         return RecordedBroadcast(task, revision)
 
     async def horizons(self) -> dict[str, BroadcastId]:
-        """Of each other cluster: the largest id that was forgotten."""
+        """For each other cluster, the largest id whose record was deleted."""
         entries = await self._store.list(HORIZON_PREFIX)
         return {
             key.removeprefix(HORIZON_PREFIX): BroadcastId(decode_number(key, entry.value))
@@ -82,7 +79,7 @@ class BroadcastRecords:
     async def forget(
         self, tasks: Iterable[BroadcastState], horizons: Mapping[str, BroadcastId]
     ) -> None:
-        """Remove the records, and remember how far other clusters' ones are forgotten."""
+        """Delete the records; store how far those of other clusters are deleted."""
         await self._store.write(
             {HORIZON_PREFIX + origin: encode_number(id) for origin, id in horizons.items()},
             deletes=[task_key(task.name) for task in tasks],
@@ -90,12 +87,12 @@ class BroadcastRecords:
 
 
 def task_key(name: str) -> str:
-    """Where a task is; our own lie in the order of their ids, as long as these have 19 digits."""
+    """The key of a record; padded to 20 digits, so that keys sort by id."""
     return TASK_PREFIX + (f"{int(name):020d}" if name.isdigit() else name)
 
 
 def encode_task(task: BroadcastState) -> bytes:
-    """The record of one task."""
+    """The record of one broadcast."""
     broadcast = task.broadcast
     fields = {
         "version": VERSION,
@@ -120,7 +117,7 @@ def encode_task(task: BroadcastState) -> bytes:
 
 
 def decode_task(key: str, value: bytes) -> BroadcastState:
-    """The task; raises MetaError for what this version cannot read."""
+    """The broadcast; raises MetaError for a record this version cannot read."""
     line, _, body = value.partition(b"\n")
     try:
         fields = json.loads(line)

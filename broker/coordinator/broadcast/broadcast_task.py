@@ -1,9 +1,9 @@
-"""One broadcast on its way: appends its copies, collects the acks, calls back, leaves a tombstone.
+"""Runs one broadcast: appends its copies, collects acknowledgements, runs the callback.
 
-Owns the task's record, which is always written before anybody is told. It knows nothing of other
-broadcasts: that it may finish is said by the Broadcaster, and whether it is ready for that it says
-itself, again and again, so that no lost message stops it. Killed, it reads its record and goes on;
-what it had appended without a record of it is appended once more, and recognised by its id.
+It owns the broadcast's record, which is always written before anyone is notified. The Broadcaster
+decides when it may finish; the task announces its state repeatedly, so that no lost message can
+stop it. After a crash it resumes from the record; a copy that was appended but not recorded is
+appended again, and readers recognise it by the broadcast id.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,27 +65,27 @@ FINAL_CODES = frozenset(
         StreamingCode.SCHEMA_VERSION_MISMATCH,
     }
 )
-"""A vchannel that refuses a copy like this would refuse it for ever: an operator must look."""
+"""Refusals of a copy that a retry cannot change: the broadcast goes into quarantine."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastTiming:
-    """Seconds. Whatever fails is tried again after `retry_first_s`, doubling to `retry_max_s`."""
+    """Seconds. A failure is retried after `retry_first_s`, doubling to `retry_max_s`."""
 
     retry_first_s: float = 0.01
     retry_max_s: float = 10.0
-    look_s: float = 0.1
-    look_max_s: float = 2.0
-    """How soon a node is asked whether it has processed a copy, and how soon again, at last."""
+    poll_s: float = 0.1
+    poll_max_s: float = 2.0
+    """First and longest interval between polls of a node that has to process a copy."""
     announce_s: float = 1.0
     callback_deadline_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskParts:
-    """What every task stands on. `node_acks`: whether owners of channels acknowledge for all."""
+    """Dependencies of every task. `node_acks`: owners of channels acknowledge, not consumers."""
 
     records: BroadcastRecords
     copies: BroadcastAppends
@@ -98,7 +98,7 @@ class TaskParts:
 
 
 class BroadcastTask(Actor[BroadcastTaskMessage]):
-    """See the module. `first`: the record, for the incarnation that was just made from it."""
+    """See the module. `first`: the record, which saves the first incarnation from reading it."""
 
     _context: Context[BroadcastTaskMessage]
     _cut_lock: SharedCutLock
@@ -111,15 +111,15 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         self._first = first
         self._may_finish = False
         self._announced: TaskChanged | None = None
-        self._looks = 0
+        self._polls = 0
         backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
         self._retries = Retries(backoff, "broadcast is stuck", broadcast=name)
         self._timer: Timer | None = None
 
     async def started(self, context: Context[BroadcastTaskMessage]) -> None:
-        """Read the record; one that was forgotten meanwhile has nothing left to do."""
+        """Read the record; without one the broadcast was finished and forgotten meanwhile."""
         self._context = context
-        # An earlier incarnation may have entered.
+        # An earlier incarnation may have acquired it.
         self._cut_lock = SharedCutLock(
             context.tree, self._parts.cut_lock_path, BROADCASTS, self._name, held=True
         )
@@ -140,7 +140,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             try:
                 await self._handle(envelope.message)
             except Conflict:
-                raise  # somebody else has the task: the next incarnation reads how it stands
+                raise  # another incarnation writes the record: restart and read it
             except (MetaError, ActorError, Refused) as error:
                 self._failed(str(error))
 
@@ -168,15 +168,15 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             case MayFinish():
                 self._may_finish = True
                 self._plan(0.0)
-            case TakeAck(vchannel, where, asked):
-                await self._changed_for(asked, with_ack(self._task, vchannel, where))
-            case LeaveQuarantine(skip, asked):
-                await self._leave(skip, asked)
+            case TakeAck(vchannel, where, caller):
+                await self._changed_for(caller, with_ack(self._task, vchannel, where))
+            case LeaveQuarantine(skip, caller):
+                await self._leave_quarantine(skip, caller)
             case _:
                 assert_never(message)
 
     async def _work(self) -> None:
-        """Do what can be done; what failed, or has to be waited for, is planned again."""
+        """Do what is possible now; plan the next attempt for what failed or has to be awaited."""
         await self._save(self._task)
         before = self._task
         if self._task.appends:
@@ -185,7 +185,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         if self._cut_lock.held and not self._task.appends:
             self._cut_lock.release()
         if self._task.to_process and self._parts.node_acks:
-            await self._look()
+            await self._poll_processed()
         if self._may_finish and self._task.may_finish:
             await self._finish()
         if self._task.state is BroadcastPhase.TOMBSTONE:
@@ -194,18 +194,18 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         elif self._task is not before or self._announced is None:
             if self._task is not before:
                 self._retries.succeeded()
-                self._looks = 0
+                self._polls = 0
             await self._announce()
         if self._unfinished():
             self._plan(self._pause_s())
 
     def _unfinished(self) -> bool:
-        """Whether there is something to try again, or to look for."""
+        """Whether copies are to be appended or polled for."""
         task = self._task
         return task.appends or (bool(task.to_process) and self._parts.node_acks)
 
     async def _append(self) -> None:
-        """One try for each vchannel that is left. All that landed is recorded with one write."""
+        """Append to each vchannel without a copy, once; record all successes with one write."""
         task = self._task
         copies = [BroadcastCopy(task.id, vchannel, task.broadcast) for vchannel in task.to_append]
         outcomes = await self._parts.copies.append(copies)
@@ -226,9 +226,9 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         if not self._task.to_append:
             self._parts.meters.broadcast.add(self._context.clock.monotonic_s() - self._began_s)
 
-    async def _look(self) -> None:
-        """Whether the owners have processed what landed."""
-        self._looks += 1
+    async def _poll_processed(self) -> None:
+        """Poll whether the owners have processed their copies."""
+        self._polls += 1
         waiting = self._task.to_process
         pchannels = tuple(dict.fromkeys(pchannel_of(vchannel) for vchannel in waiting))
         processed = await self._parts.copies.processed(pchannels)
@@ -239,7 +239,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         await self._save(task)
 
     async def _finish(self) -> None:
-        """The callback, then the tombstone. What it raises is tried again, unless it is final."""
+        """Run the callback, then store the tombstone: a crash in between runs it again."""
         callback = self._parts.callbacks.get(self._task.broadcast.type)
         began_s = self._context.clock.monotonic_s()
         try:
@@ -247,56 +247,58 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 if callback is not None:
                     await callback(self._task.broadcast, self._task.outcome())
             if scope.cancelled_caught:
-                raise TimeoutError("it took too long")
+                raise TimeoutError("deadline exceeded")
         except FailedForGood as error:
             log.error("broadcast in quarantine", broadcast=self._name, cause=str(error))
             await self._save(poisoned(self._task, str(error)))
             return
-        except Exception as error:  # noqa: BLE001 - it is not ours, and must not end the task
-            self._failed(f"its callback failed: {error!r}")
+        except Exception as error:  # noqa: BLE001 - user code must not end the task
+            self._failed(f"the callback failed: {error!r}")
             return
         if callback is not None:
             self._parts.meters.ack_callback.add(self._context.clock.monotonic_s() - began_s)
         await self._save(advanced(self._task, BroadcastStep.FINISH, self._context.clock.wall_ms()))
 
-    async def _leave(self, skip: bool, asked: Envelope[BroadcasterMessage]) -> None:
+    async def _leave_quarantine(self, skip: bool, caller: Envelope[BroadcasterMessage]) -> None:
         if not self._task.poison or not self._task.unfinished:
             cause = f"broadcast {self._name} is not in quarantine"
-            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
         now_ms = self._context.clock.wall_ms()
         after = advanced(self._task, BroadcastStep.FINISH, now_ms) if skip else retried(self._task)
-        await self._changed_for(asked, after)
+        await self._changed_for(caller, after)
 
-    async def _changed_for(self, asked: Envelope[BroadcasterMessage], task: BroadcastState) -> None:
-        """Record what somebody asked for, tell them, and go on."""
+    async def _changed_for(
+        self, caller: Envelope[BroadcasterMessage], task: BroadcastState
+    ) -> None:
+        """Record a change that was requested, then answer."""
         try:
             await self._save(task)
         except MetaError as error:
-            asked.fail(Refused(StreamingCode.INNER, str(error)))
+            caller.fail(Refused(StreamingCode.INNER, str(error)))
             raise
-        asked.reply(None)
+        caller.reply(None)
         await self._announce()
         self._plan(0.0)
 
     async def _save(self, task: BroadcastState) -> None:
-        """Make it durable, if it is not; this object knows it only afterwards."""
+        """Store the state if it changed; it is in force only afterwards."""
         if task is not self._recorded.task:
             self._recorded = await self._parts.records.save(self._recorded, task)
         self._task = task
 
     def _has_news(self) -> bool:
-        """Something was not told yet; or the word to finish is due, and may have been lost."""
+        """There is unsent news, or a MayFinish is due, which may have been lost."""
         task = self._task
         waits = task.all_acked and not task.poison and not self._may_finish
         return waits or self._announced != self._news()
 
     def _news(self) -> TaskChanged:
-        """What is durable, and what keeps it."""
+        """The stored state and the failures in a row."""
         return TaskChanged(self._recorded.task, self._retries.failures, self._retries.error)
 
     async def _announce(self) -> None:
-        """To whoever is the Broadcaster now."""
+        """Send to the current incarnation of the Broadcaster."""
         news = self._news()
         broadcaster = self._context.tree.find(self._parts.broadcaster_path)
         await broadcaster.send(news, deadline_s=self._parts.timing.announce_s)
@@ -315,13 +317,13 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         if self._retries.failures:
             return self._retries.pause_s(self._context.random)
         timing = self._parts.timing
-        return min(timing.look_s * 2.0 ** min(self._looks, 10), timing.look_max_s)
+        return min(timing.poll_s * 2.0 ** min(self._polls, 10), timing.poll_max_s)
 
 
 def task_spec(
     name: str, parts: TaskParts, first: Callable[[], RecordedBroadcast | None]
 ) -> ChildSpec:
-    """The actor of one broadcast. `first` is asked at each start for the record, if it is known."""
+    """The actor of one broadcast. `first` is called at each start; None: read the record."""
     return ChildSpec(
         name,
         lambda: BroadcastTask(name, parts, first()),

@@ -22,7 +22,7 @@ from broker.coordinator.broadcast.messages import (
     ListBroadcasts,
     ListLocks,
     MayFinish,
-    Resume,
+    ResumeBroadcasts,
     RetryBroadcast,
     SkipBroadcast,
     StartBroadcast,
@@ -62,8 +62,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     _context: Context[BroadcasterMessage]
     _next_id: BroadcastId
-    _horizons: dict[str, BroadcastId]
-    """Of other clusters: an unknown id up to here was forgotten, and must not come back."""
+    _forgotten: dict[str, BroadcastId]
+    """Of other clusters: an unknown id up to this one was finished and must not run again."""
 
     def __init__(self, parts: TaskParts, limits: BroadcasterLimits, tasks_path: str) -> None:
         self._parts = parts
@@ -77,25 +77,25 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._done: dict[str, BroadcastState] = {}
         self._by_key: dict[str, LockTicket | str] = {}
         self._key_waits = KeyWaiters(limits.key_waits_max)
-        self._firsts: dict[str, RecordedBroadcast] = {}
+        self._first_records: dict[str, RecordedBroadcast] = {}
         self._next_check_s = 0.0
 
     async def started(self, context: Context[BroadcasterMessage]) -> None:
-        """Take back what is recorded; whoever asks is heard after that."""
+        """Load the records, take their keys, report to the cut lock; only then serve requests."""
         self._context = context
         self._next_id = await self._parts.records.first_id()
-        self._horizons = await self._parts.records.horizons()
+        self._forgotten = await self._parts.records.horizons()
         recorded = sorted(await self._parts.records.load(), key=lambda it: it.task.id)
         for each in recorded:
-            self._remember(each)
-        self._take_places()
+            self._restore(each)
+        self._restore_order()
         await self._restore_cut_lock()
         self._next_check_s = context.clock.monotonic_s() + self._limits.tombstone_check_s
         context.every(self._limits.sweep_s, SweepBroadcasts())
-        context.after(0.0, Resume(tuple(self._running)))
+        context.after(0.0, ResumeBroadcasts(tuple(self._running)))
 
     async def receive(self, batch: Sequence[Envelope[BroadcasterMessage]]) -> None:
-        """What became possible by the whole batch is begun with one write."""
+        """Admit all broadcasts that a batch of messages made possible with one write."""
         for envelope in batch:
             await self._handle(envelope)
         await self._admit()
@@ -114,14 +114,14 @@ class Broadcaster(Actor[BroadcasterMessage]):
             case StartBroadcast(broadcast):
                 self._start(broadcast, envelope)
             case TaskChanged() as moved:
-                self._moved(moved)
+                self._task_changed(moved)
             case AckBroadcast() as ack:
                 await self._ack(ack, envelope)
             case RetryBroadcast(name):
-                self._leave(name, envelope, skip=False)
+                self._leave_quarantine(name, envelope, skip=False)
             case SkipBroadcast(name):
-                self._leave(name, envelope, skip=True)
-            case Resume(names):
+                self._leave_quarantine(name, envelope, skip=True)
+            case ResumeBroadcasts(names):
                 for name in names:
                     await self._start_task(name)
             case SweepBroadcasts():
@@ -145,32 +145,32 @@ class Broadcaster(Actor[BroadcasterMessage]):
             case _:
                 assert_never(question)
 
-    # ---- beginning -----------------------------------------------------------------------------
+    # ---- starting a broadcast ------------------------------------------------------------------
 
-    def _start(self, broadcast: Broadcast, asked: Caller) -> None:
-        """A new request stands in line; a repeated one joins the first."""
+    def _start(self, broadcast: Broadcast, caller: Caller) -> None:
+        """Queue a new request; a repeated one joins the first."""
         known = self._by_key.get(broadcast.request_key)
         if known is None:
-            self._enqueue(broadcast, asked)
+            self._enqueue(broadcast, caller)
             return
         first = self._known(known)
         if first.fingerprint != broadcast.fingerprint:
-            cause = "this key was used for a broadcast with another content; use a new key"
-            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            cause = "this key was used for a broadcast with other content; use a new key"
+            caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
         elif isinstance(first, BroadcastState):
-            asked.reply(first.outcome())
+            caller.reply(first.outcome())
         elif isinstance(first, RunningBroadcast) and first.task.poison:
-            asked.fail(quarantined(first.task))
+            caller.fail(quarantined(first.task))
         else:
-            first.callers = [*(it for it in first.callers if it.wanted()), asked]
+            first.callers = [*(it for it in first.callers if it.wanted()), caller]
 
-    def _enqueue(self, broadcast: Broadcast, asked: Caller) -> None:
+    def _enqueue(self, broadcast: Broadcast, caller: Caller) -> None:
         if self._is_full():
-            asked.fail(self._too_many())
+            caller.fail(self._too_many())
             return
         ticket = self._locks.request(broadcast.keys)
         now_s = self._context.clock.monotonic_s()
-        self._waiting[ticket] = WaitingBroadcast(broadcast, [asked], now_s)
+        self._waiting[ticket] = WaitingBroadcast(broadcast, [caller], now_s)
         self._by_key[broadcast.request_key] = ticket
         if self._locks.holds(ticket):
             self._granted.append(ticket)
@@ -181,7 +181,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         return self._waiting[known]
 
     async def _admit(self) -> None:
-        """Give those who have their keys an id and a record, and set them on their way."""
+        """Give each broadcast that has its keys an id and a record, then start its task."""
         while self._granted:
             tickets, self._granted = self._granted, []
             wanted = [ticket for ticket in tickets if self._still_wanted(ticket)]
@@ -190,7 +190,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             try:
                 revision = await self._parts.records.create(tasks) if tasks else 0
             except Conflict:
-                raise  # somebody else gives out our ids: the next incarnation has its own
+                raise  # another Broadcaster is at work: the next incarnation gets ids of its own
             except MetaError as error:
                 self._refuse(admitted, str(error))
                 continue
@@ -214,8 +214,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     def _refuse(self, admitted: Mapping[LockTicket, WaitingBroadcast], cause: str) -> None:
         for ticket, waiting in admitted.items():
-            for asked in waiting.callers:
-                asked.fail(Refused(StreamingCode.INNER, f"nothing was appended: {cause}"))
+            for caller in waiting.callers:
+                caller.fail(Refused(StreamingCode.INNER, f"nothing was appended: {cause}"))
             del self._by_key[waiting.broadcast.request_key]
             self._granted += self._locks.release(ticket)
 
@@ -225,23 +225,23 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     def _run(self, it: RecordedBroadcast, ticket: LockTicket | None, callers: list[Caller]) -> None:
         self._running[it.task.name] = RunningBroadcast(it.task, ticket, callers)
-        self._firsts[it.task.name] = it
+        self._first_records[it.task.name] = it
         self._know_key(it.task)
 
     def _know_key(self, task: BroadcastState) -> None:
-        if task.broadcast.request_key:  # what came from another cluster was not asked for here
+        if task.broadcast.request_key:  # empty for a broadcast of another cluster
             self._by_key[task.broadcast.request_key] = task.name
 
     async def _start_task(self, name: str) -> None:
-        spec = task_spec(name, self._parts, lambda: self._firsts.pop(name, None))
+        spec = task_spec(name, self._parts, lambda: self._first_records.pop(name, None))
         try:
             await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
         except NotRunning as error:
             log.warning("broadcast waits for the store", broadcast=name, error=str(error))
 
-    # ---- coming back ---------------------------------------------------------------------------
+    # ---- restoring after a start ---------------------------------------------------------------
 
-    def _remember(self, recorded: RecordedBroadcast) -> None:
+    def _restore(self, recorded: RecordedBroadcast) -> None:
         task = recorded.task
         if task.state is BroadcastPhase.TOMBSTONE:
             self._done[task.name] = task
@@ -251,23 +251,23 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if task.state is BroadcastPhase.PENDING:
             ticket = self._locks.request(task.broadcast.keys)
             if not self._locks.holds(ticket):
-                log.error("two unfinished broadcasts have one key", broadcast=task.name)
+                log.error("two unfinished broadcasts hold the same key", broadcast=task.name)
         self._run(recorded, ticket, [])
 
-    def _take_places(self) -> None:
-        """Callbacks come in the order of the control channel, as before."""
+    def _restore_order(self) -> None:
+        """Restore the order of callbacks from recorded ticks, so that it survives a restart."""
         ready = [it for it in self._running.values() if it.task.order_tick is not None]
         for running in sorted(ready, key=lambda it: it.task.order_tick or 0):
-            self._take_place(running)
+            self._join_order(running)
 
     async def _restore_cut_lock(self) -> None:
-        """No cut is taken before what is under way has landed."""
+        """Report unfinished appends: no hold is granted before they are complete."""
         cut_lock = self._context.tree.find(self._parts.cut_lock_path)
         await cut_lock.ask(under_way(self._running.values()), deadline_s=START_S)
 
-    # ---- going on and finishing ----------------------------------------------------------------
+    # ---- progress and end ----------------------------------------------------------------------
 
-    def _moved(self, moved: TaskChanged) -> None:
+    def _task_changed(self, moved: TaskChanged) -> None:
         running = self._running.get(moved.task.name)
         if running is None:
             return
@@ -280,16 +280,16 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if task.poison:
             running.answer(quarantined(task))
         if running.order is None and task.order_tick is not None:
-            self._take_place(running)
+            self._join_order(running)
         if running.order is not None and self._order.holds(running.order):
-            self._tell(task.name, MayFinish())
+            self._send(task.name, MayFinish())
 
-    def _take_place(self, running: RunningBroadcast) -> None:
+    def _join_order(self, running: RunningBroadcast) -> None:
         running.order = self._order.request(running.task.keys)
         self._ordered[running.order] = running
 
     def _finish(self, running: RunningBroadcast) -> None:
-        """Answer, let go of the keys, and let the next callbacks come."""
+        """Answer the callers, release the keys, and let the next callbacks run."""
         task = running.task
         del self._running[task.name]
         self._done[task.name] = task
@@ -299,35 +299,35 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if running.order is not None:
             del self._ordered[running.order]
             for ticket in self._order.release(running.order):
-                self._tell(self._ordered[ticket].task.name, MayFinish())
+                self._send(self._ordered[ticket].task.name, MayFinish())
         if running.ticket is not None:
             freed = self._locks.release(running.ticket)
             self._granted += [ticket for ticket in freed if ticket in self._waiting]
 
-    async def _ack(self, ack: AckBroadcast, asked: Caller) -> None:
+    async def _ack(self, ack: AckBroadcast, caller: Caller) -> None:
         name = broadcast_name(ack.id, ack.origin)
         if ack.copied is not None and self._is_new(name, ack):
-            await self._copy(ack.id, ack.origin, ack.copied, asked)
+            await self._copy(ack.id, ack.origin, ack.copied, caller)
         running = self._running.get(name)
         task = running.task if running else self._done.get(name)
         if task is None:
-            asked.reply(None)  # no effect, if it was not refused already
+            caller.reply(None)  # no effect, if it was not refused already
         elif ack.vchannel not in task.broadcast.vchannels:
             cause = f"broadcast {name} was never sent to vchannel {ack.vchannel!r}"
-            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
         elif running is None:
-            asked.reply(None)
+            caller.reply(None)
         else:
-            self._tell(name, TakeAck(ack.vchannel, ack.where, asked), asked)
+            self._send(name, TakeAck(ack.vchannel, ack.where, caller), caller)
 
     def _is_new(self, name: str, ack: AckBroadcast) -> bool:
         known = name in self._running or name in self._done
-        return not known and ack.id > self._horizons.get(ack.origin, 0)
+        return not known and ack.id > self._forgotten.get(ack.origin, 0)
 
-    async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, asked: Caller) -> None:
-        """A broadcast of another cluster that nobody has heard of becomes a task without keys."""
+    async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, caller: Caller) -> None:
+        """A new broadcast of another cluster becomes a task without keys."""
         if self._is_full():
-            asked.fail(self._too_many())
+            caller.fail(self._too_many())
             return
         task = new_broadcast(id, copied, origin)
         try:
@@ -335,25 +335,25 @@ class Broadcaster(Actor[BroadcasterMessage]):
         except Conflict:
             raise
         except MetaError as error:
-            asked.fail(Refused(StreamingCode.INNER, str(error)))
+            caller.fail(Refused(StreamingCode.INNER, str(error)))
             return
         self._run(RecordedBroadcast(task, revision), None, [])
         await self._start_task(task.name)
 
-    def _leave(self, name: str, asked: Caller, *, skip: bool) -> None:
+    def _leave_quarantine(self, name: str, caller: Caller, *, skip: bool) -> None:
         if name not in self._running:
             cause = f"there is no unfinished broadcast {name!r}"
-            asked.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
-        self._tell(name, LeaveQuarantine(skip, asked), asked)
+        self._send(name, LeaveQuarantine(skip, caller), caller)
 
-    def _tell(self, name: str, message: BroadcastTaskMessage, asked: Caller | None = None) -> None:
-        """What a task that is just being restarted misses, it asks for again by announcing."""
+    def _send(self, name: str, message: BroadcastTaskMessage, caller: Caller | None = None) -> None:
+        """A restarting task may miss the message: it announces itself and gets it again."""
         try:
             self._context.tree.find(f"{self._tasks_path}/{name}").tell(message)
         except ActorError as error:
-            if asked is not None:
-                asked.fail(Refused(StreamingCode.INNER, f"{error}; try again"))
+            if caller is not None:
+                caller.fail(Refused(StreamingCode.INNER, f"{error}; try again"))
 
     # ---- forgetting ----------------------------------------------------------------------------
 
@@ -374,16 +374,16 @@ class Broadcaster(Actor[BroadcasterMessage]):
         old = forgettable(done, now_ms, limits.tombstones_max, limits.tombstone_age_ms)
         if not old:
             return
-        horizons = dict(self._horizons)
+        horizons = dict(self._forgotten)
         for task in old:
             if task.origin:
                 horizons[task.origin] = max(task.id, horizons.get(task.origin, task.id))
         try:
             await self._parts.records.forget(old, horizons)
         except MetaError as error:
-            log.warning("tombstones of broadcasts stay", error=str(error))
+            log.warning("cannot delete tombstones of broadcasts", error=str(error))
             return
-        self._horizons = horizons
+        self._forgotten = horizons
         for task in old:
             del self._done[task.name]
             self._by_key.pop(task.broadcast.request_key, None)

@@ -1,6 +1,6 @@
-"""Those who wait until the broadcasts that hold a resource key have been acknowledged.
+"""Callers that wait until the broadcasts that hold a resource key are acknowledged.
 
-Owns who waits for which broadcasts. A broadcast that comes later is not waited for.
+Only broadcasts that hold it at the time of the call count.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from broker.model.failure import Refused, StreamingCode
 
 @dataclass(slots=True)
 class _Wait:
-    asked: Envelope[BroadcasterMessage]
+    caller: Envelope[BroadcasterMessage]
     names: set[str]
     all_acked: bool
 
@@ -31,34 +31,34 @@ class KeyWaiters:
         self,
         key: ResourceKey,
         tasks: Iterable[BroadcastState],
-        asked: Envelope[BroadcasterMessage],
+        caller: Envelope[BroadcasterMessage],
         *,
         all_acked: bool,
     ) -> None:
-        """Answer `asked` when all of these that hold the key are acknowledged; perhaps now."""
+        """Answer when all of these tasks that hold the key are acknowledged; perhaps now."""
         names = {
             task.name for task in tasks if _holds(task, key) and not _done(task, all_acked)
         }  # fmt: skip
         if not names:
-            asked.reply(None)
+            caller.reply(None)
         elif len(self._waits) >= self._waits_max:
             cause = f"{self._waits_max} callers wait for resource keys; try again later"
-            asked.fail(Refused(StreamingCode.INNER, cause))
+            caller.fail(Refused(StreamingCode.INNER, cause))
         else:
-            self._waits.append(_Wait(asked, names, all_acked))
+            self._waits.append(_Wait(caller, names, all_acked))
 
     def moved(self, task: BroadcastState) -> None:
-        """A task has come further."""
+        """The state of a task has changed."""
         for wait in self._waits:
             if task.name in wait.names and _done(task, wait.all_acked):
                 wait.names.discard(task.name)
                 if not wait.names:
-                    wait.asked.reply(None)
+                    wait.caller.reply(None)
         self.prune()
 
     def prune(self) -> None:
-        """Forget those who were answered or have left."""
-        self._waits = [wait for wait in self._waits if wait.asked.wanted()]
+        """Drop callers that were answered or have left."""
+        self._waits = [wait for wait in self._waits if wait.caller.wanted()]
 
 
 def _holds(task: BroadcastState, key: ResourceKey) -> bool:

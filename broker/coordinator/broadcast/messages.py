@@ -1,6 +1,6 @@
-"""Everything the actors of the broadcaster can be told or asked. Owns the vocabulary, nothing else.
+"""The messages of Broadcaster and BroadcastTask.
 
-For the edge: the requests of the Broadcaster. Those that fail raise Refused.
+The edge sends the requests of the Broadcaster. Those that fail raise Refused.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from broker.model.message import Appended
 
 @dataclass(frozen=True, slots=True)
 class StartBroadcast(Request[Broadcasted]):
-    """Lock the keys, put a copy on each vchannel, wait for its acks and its callback.
+    """Lock the keys, append a copy to each vchannel, await acknowledgements and the callback.
 
-    Answered when the broadcast took effect; with one request key as often as it is asked, also by
-    a later incarnation. An caller that leaves while it waits for its keys is forgotten; after that
-    the broadcast goes on without it. Refused: INVALID_ARGUMENT when the key was used for something
-    else; INNER when it could not be recorded or too many wait; UNRECOVERABLE when it is in
-    quarantine.
+    Answered when the broadcast has finished; a repeat with the same request key gets the same
+    answer, from a later incarnation too. A caller that leaves before the keys are granted
+    withdraws the request; later the broadcast continues without it. Refused: INVALID_ARGUMENT when
+    the request key was used for other content; INNER when it could not be recorded or too many
+    wait; UNRECOVERABLE when it is in quarantine.
     """
 
     broadcast: Broadcast
@@ -30,11 +30,11 @@ class StartBroadcast(Request[Broadcasted]):
 
 @dataclass(frozen=True, slots=True)
 class AckBroadcast(Request[None]):
-    """One vchannel's copy has been processed, as a consumer says; durable when answered.
+    """A consumer has processed one vchannel's copy; durable when answered.
 
-    `where` may be None when the caller does not know. `copied`: the broadcast of another cluster
-    that the message is part of, which becomes a task of its own when it is new. An id that is not
-    known, or is done with, is no error. Refused(INVALID_ARGUMENT) for a vchannel it never had.
+    `where`: the copy, None when the caller does not know it. `copied`: the broadcast of another
+    cluster that the message belongs to; a new one becomes a task. An unknown or finished id is no
+    error. Refused(INVALID_ARGUMENT) for a vchannel that the broadcast does not have.
     """
 
     id: BroadcastId
@@ -46,9 +46,9 @@ class AckBroadcast(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class WaitForKey(Request[None]):
-    """Until each broadcast that holds this key now has one acknowledged vchannel, or all of them.
+    """Wait until each broadcast that holds this key has one acknowledged vchannel, or all.
 
-    Whether the key is shared does not matter.
+    Shared and exclusive holders count alike.
     """
 
     key: ResourceKey
@@ -57,7 +57,7 @@ class WaitForKey(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastView:
-    """One broadcast that is not done, or in quarantine, for people."""
+    """One unfinished broadcast, for people."""
 
     name: str
     state: str
@@ -73,12 +73,12 @@ class BroadcastView:
 
 @dataclass(frozen=True, slots=True)
 class ListBroadcasts(Request[tuple[BroadcastView, ...]]):
-    """Every broadcast that is not finished, in the order of their ids; first those that wait."""
+    """Every unfinished broadcast: first those that wait for keys, then by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockView:
-    """One place in the line for keys. `owner` is a broadcast's name, empty while it waits."""
+    """One request for keys. `owner`: the name of the broadcast, empty while it waits."""
 
     owner: str
     keys: tuple[ResourceKey, ...]
@@ -87,12 +87,12 @@ class LockView:
 
 @dataclass(frozen=True, slots=True)
 class ListLocks(Request[tuple[LockView, ...]]):
-    """Who holds which keys and who waits, in the order they came."""
+    """Holders of keys and waiting requests, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryBroadcast(Request[None]):
-    """Take a broadcast out of quarantine and try again what failed.
+    """Take a broadcast out of quarantine and retry what failed.
 
     Refused(INVALID_ARGUMENT) when there is no such broadcast in quarantine.
     """
@@ -102,9 +102,9 @@ class RetryBroadcast(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class SkipBroadcast(Request[None]):
-    """Take a broadcast out of quarantine and call it done as it is; refusals as above.
+    """Take a broadcast out of quarantine and finish it as it is; refused as above.
 
-    Answered when that is durable.
+    Durable when answered.
     """
 
     name: str
@@ -112,7 +112,7 @@ class SkipBroadcast(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class TaskChanged:
-    """How a task stands, told by itself whenever that changed and from time to time."""
+    """The stored state of a task, sent after each change and from time to time."""
 
     task: BroadcastState
     failures: int
@@ -120,15 +120,15 @@ class TaskChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
-    """A timer, once: bring the tasks back that were found in the store."""
+class ResumeBroadcasts:
+    """A timer, once: start the tasks of the records that were found."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepBroadcasts:
-    """A timer: forget those who left, and tombstones that are old enough."""
+    """A timer: drop callers that left, and delete old tombstones."""
 
 
 BroadcasterMessage = (
@@ -140,7 +140,7 @@ BroadcasterMessage = (
     | RetryBroadcast
     | SkipBroadcast
     | TaskChanged
-    | Resume
+    | ResumeBroadcasts
     | SweepBroadcasts
 )
 
@@ -149,34 +149,34 @@ BroadcasterMessage = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A timer: do what can be done now."""
+    """A timer: do what is possible now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """A timer: tell the Broadcaster once more how this stands, should it have missed that."""
+    """A timer: send the state to the Broadcaster again, in case a message was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class MayFinish:
-    """No conflicting broadcast is before this one: call back and finish."""
+    """No conflicting broadcast comes first: run the callback and finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeAck:
-    """An AckBroadcast on its way to the task; `asked` is answered when it is durable."""
+    """An AckBroadcast forwarded to the task, which answers `caller` when it is durable."""
 
     vchannel: VChannelName
     where: Appended | None
-    asked: Envelope[BroadcasterMessage]
+    caller: Envelope[BroadcasterMessage]
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveQuarantine:
-    """An operator's word about a task in quarantine: try its callback again, or do without."""
+    """An operator takes the task out of quarantine: retry, or skip what failed."""
 
     skip: bool
-    asked: Envelope[BroadcasterMessage]
+    caller: Envelope[BroadcasterMessage]
 
 
 BroadcastTaskMessage = Work | Announce | MayFinish | TakeAck | LeaveQuarantine

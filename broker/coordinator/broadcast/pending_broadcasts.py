@@ -1,7 +1,4 @@
-"""What the Broadcaster holds of each broadcast: one that waits, one on its way; and its limits.
-
-Owns these values, and answering those who asked.
-"""
+"""What the Broadcaster keeps of each unfinished broadcast, and its limits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,10 +15,10 @@ Caller = Envelope[BroadcasterMessage]
 
 @dataclass(frozen=True, slots=True)
 class BroadcasterLimits:
-    """How much is waited for, and for how long a finished broadcast is remembered."""
+    """Bounds on unfinished broadcasts, callers and tombstones."""
 
     unfinished_max: int = 8192
-    """Those that wait for keys and those on their way; more are refused, not kept."""
+    """Waiting and running ones; more are refused."""
     key_waits_max: int = 1024
     tombstones_max: int = 8192
     tombstone_age_ms: int = 24 * 3600 * 1000
@@ -31,7 +28,7 @@ class BroadcasterLimits:
 
 @dataclass(slots=True)
 class WaitingBroadcast:
-    """A broadcast that waits for its keys: it has no id, and there is no record of it."""
+    """A broadcast that waits for its keys: without an id and without a record."""
 
     broadcast: Broadcast
     callers: list[Caller]
@@ -43,15 +40,15 @@ class WaitingBroadcast:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody still waits for it."""
-        return any(asked.wanted() for asked in self.callers)
+        """Whether a caller still waits for it."""
+        return any(caller.wanted() for caller in self.callers)
 
 
 @dataclass(slots=True)
 class RunningBroadcast:
-    """A broadcast with a record. `ticket`: its keys; `order`: its place among the callbacks.
+    """A broadcast with a record. `ticket`: its keys; `order`: its place in the order of callbacks.
 
-    `since_s`: when it was asked for; None for one that was read back.
+    `since_s`: when it was requested; None for one restored from its record.
     """
 
     task: BroadcastState
@@ -67,17 +64,17 @@ class RunningBroadcast:
         return self.task.broadcast.fingerprint
 
     def answer(self, answer: object) -> None:
-        """Tell everybody who asked; an error is raised to them."""
-        for asked in self.callers:
+        """Answer all callers; an exception is raised to them."""
+        for caller in self.callers:
             if isinstance(answer, Exception):
-                asked.fail(answer)
+                caller.fail(answer)
             else:
-                asked.reply(answer)
+                caller.reply(answer)
         self.callers.clear()
 
 
 def under_way(running: Iterable[RunningBroadcast]) -> RestoreShared:
-    """Those of which a cut could have some copies and not the others."""
+    """Broadcasts that a cut could split: some copies may be durable, others not."""
     tasks = [it.task for it in running]
     entries = {it.name: it.broadcast.vchannels for it in tasks if it.appends}
     return RestoreShared(BROADCASTS, entries)

@@ -1,7 +1,7 @@
-"""The broadcaster's subtree, built from what it needs.
+"""The supervision tree of broadcasts.
 
-The tasks stand before the locks, so that the locks find a place for them when they start, and all
-go down together: locks without their tasks, or tasks whose locks are gone, would be a lie.
+The task supervisor starts before the Broadcaster, which puts tasks into it when it starts. All
+restart together: locks without their tasks, or tasks without their locks, would be wrong.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ BROADCASTER = "broadcaster"
 TASKS = "tasks"
 LOCKS = "locks"
 TASK_RESTARTS_MAX = 1000
-"""In a window of half a minute, over all broadcasts: one that crashes must not end the others."""
+"""Restarts of all tasks in half a minute: one that keeps crashing must not end the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastParts:
-    """What broadcasts stand on beside the store. `node_acks`: see TaskParts."""
+    """Dependencies of broadcasts, beside the store. `node_acks`: see TaskParts."""
 
     copies: BroadcastAppends
     callbacks: Mapping[int, Callback] = field(default_factory=dict)
@@ -38,10 +38,7 @@ class BroadcastParts:
 
 
 def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
-    """The subtree `broadcaster`, to be put under the supervisor at `parent_path`.
-
-    There the CutLock must stand before it.
-    """
+    """The subtree `broadcaster` under `parent_path`, which must start the CutLock before it."""
     path = f"{parent_path}/{BROADCASTER}"
     of_tasks = TaskParts(
         records=BroadcastRecords(store),

@@ -1,7 +1,4 @@
-"""Broadcasts and locks as a person is shown them, and the word that one is in quarantine.
-
-Owns the picture only.
-"""
+"""Broadcasts and locks in the form that operators are shown."""
 
 from collections.abc import Mapping
 
@@ -13,7 +10,7 @@ from broker.model.failure import Refused, StreamingCode
 
 
 def waiting_view(broadcast: Broadcast) -> BroadcastView:
-    """One that waits for its keys, and has no id yet."""
+    """A broadcast that waits for its keys and has no id yet."""
     return BroadcastView(
         name="",
         state="waiting",
@@ -29,7 +26,7 @@ def waiting_view(broadcast: Broadcast) -> BroadcastView:
 
 
 def running_view(task: BroadcastState, failures: int, last_error: str) -> BroadcastView:
-    """One that has a record."""
+    """A broadcast with a record."""
     return BroadcastView(
         name=task.name,
         state="quarantine" if task.poison else task.state.value,
@@ -47,14 +44,14 @@ def running_view(task: BroadcastState, failures: int, last_error: str) -> Broadc
 def lock_views(
     locks: ResourceLocks, owners: Mapping[LockTicket | None, str]
 ) -> tuple[LockView, ...]:  # fmt: skip
-    """The line for keys."""
+    """All requests for keys."""
     return tuple(
         LockView(owners.get(it.ticket, ""), it.keys, it.held) for it in locks.requests()
     )  # fmt: skip
 
 
 def quarantined(task: BroadcastState) -> Refused:
-    """What those who asked for it are told."""
+    """The answer to callers of a broadcast in quarantine."""
     missing = len(task.to_append)
     where = f"is not on {missing} vchannels yet" if missing else "is on every vchannel"
     return Refused(

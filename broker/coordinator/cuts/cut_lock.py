@@ -110,15 +110,15 @@ class CutLock(Actor[CutLockMessage]):
         for id_ in changes.granted:
             self._grant(id_)
         for entry in [it for it in self._acquiring if self._rules.is_inside(it)]:
-            for asked in self._acquiring.pop(entry):
-                asked.reply(None)
+            for caller in self._acquiring.pop(entry):
+                caller.reply(None)
         self._plan()
 
     def _grant(self, id_: int) -> None:
-        asked = self._taking.pop(id_)
-        if asked.wanted():
+        caller = self._taking.pop(id_)
+        if caller.wanted():
             self._held += 1
-            asked.reply(Held(id_, LEASE_S))
+            caller.reply(Held(id_, LEASE_S))
         else:
             self._rules.release(id_)
             self._context.self.tell(SweepHolds())
@@ -126,8 +126,8 @@ class CutLock(Actor[CutLockMessage]):
     def _fail_acquiring(self, party: str) -> None:
         """A party restarted: its waiting requests are of tasks that are gone, or that ask again."""
         for entry in [it for it in self._acquiring if it.party == party]:
-            for asked in self._acquiring.pop(entry):
-                asked.fail(Refused(StreamingCode.INNER, f"{party} have restarted; try again"))
+            for caller in self._acquiring.pop(entry):
+                caller.fail(Refused(StreamingCode.INNER, f"{party} have restarted; try again"))
 
     def _plan(self) -> None:
         next_s = self._rules.next_s()

@@ -1,1 +1,1 @@
-"""Leases of nodes, and the leadership of the coordinator itself."""
+"""The leases of nodes, and the leadership of the coordinator."""

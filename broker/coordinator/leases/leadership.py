@@ -1,8 +1,8 @@
-"""Who may change the metadata as the coordinator: the newest one to have come, nobody before it.
+"""Leader fencing: only the newest coordinator can write the metadata.
 
-Owns the record of terms of coordinators. A former one that still runs, because it was stopped for a
-while or the lock that keeps a second one out did not connect it, changes nothing any more: each of
-its writes names the leader's record as it was when it came.
+Each coordinator counts up the leader record when it starts, and each of its writes expects the
+revision it wrote. So an older one that still runs (it was suspended, or the lock file did not keep
+it out) changes nothing, at whichever step it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ from broker.coordinator.counters import count_up
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 
 LEADER_KEY = "leader"
-LOOK_S = 1.0
-"""How long a coordinator that writes nothing may not know that another one leads."""
+CHECK_S = 1.0
+"""The longest time for which a coordinator without writes does not notice a newer one."""
 
 
 class Deposed(MetaError):
-    """A newer coordinator leads; nothing of the write took effect, and none will again."""
+    """A newer coordinator leads: this write had no effect, and no later one will have."""
 
 
 class LedStore:
-    """A MetaStore (`broker/ports/meta.py`) for one coordinator; made by `lead`."""
+    """A MetaStore (`broker/ports/meta.py`) that only the leader can write; made by `lead`."""
 
     def __init__(self, store: MetaStore, term: int, revision: int) -> None:
         self._store = store
@@ -32,15 +32,15 @@ class LedStore:
 
     @property
     def deposed(self) -> bool:
-        """Whether it is known that a newer coordinator leads."""
+        """Whether a newer coordinator was noticed."""
         return self._deposed.is_set()
 
     async def until_deposed(self) -> None:
-        """Until a newer coordinator leads: noticed by the next write, or within LOOK_S."""
+        """Wait until a newer coordinator is noticed: with the next write, or within CHECK_S."""
         while not self.deposed:
-            with anyio.move_on_after(LOOK_S):
+            with anyio.move_on_after(CHECK_S):
                 await self._deposed.wait()
-            await self._look()
+            await self._check()
 
     async def leads(self) -> bool:
         """See Lead (`broker/ports/leader_check.py`)."""
@@ -67,7 +67,7 @@ class LedStore:
         try:
             return await self._store.write(puts, deletes=deletes, expect=mine)
         except Conflict as conflict:
-            # Of several conflicts the one whose key comes first is told.
+            # The store reports one conflict, the first by key: check the leader record, too.
             if conflict.key != LEADER_KEY and await self.leads():
                 raise
             self._deposed.set()
@@ -78,15 +78,15 @@ class LedStore:
         """See MetaStore."""
         await self._store.close()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         try:
             if not await self.leads():
                 self._deposed.set()
         except MetaError:
-            pass  # the store is away, for everybody
+            pass  # without the store nobody can become the leader either
 
 
 async def lead(store: MetaStore) -> LedStore:
-    """Become the coordinator of this metadata, at a term above all before. Raises MetaError."""
+    """Become the leader, at a term above all earlier ones. Raises MetaError."""
     counted = await count_up(store, LEADER_KEY)
     return LedStore(store, term=counted.number, revision=counted.revision)

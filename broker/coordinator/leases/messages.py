@@ -9,7 +9,7 @@ from broker.ports.nodes import NodeLease
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode(Request[NodeLease]):
-    """A process becomes a node. Refused: see `Enrolment.register`."""
+    """Register a process as a node. Refused: see `Enrolment.register`."""
 
     node: NodeId
     address: str
@@ -20,7 +20,7 @@ class RegisterNode(Request[NodeLease]):
 
 @dataclass(frozen=True, slots=True)
 class RenewLease(Request[NodeLease]):
-    """It is still there. Refused(IGNORED_OPERATION) when its session is over."""
+    """The heartbeat of a node. Refused(IGNORED_OPERATION) when its session is over."""
 
     node: NodeId
     session: int
@@ -29,7 +29,7 @@ class RenewLease(Request[NodeLease]):
 
 @dataclass(frozen=True, slots=True)
 class LeaveCluster(Request[None]):
-    """It goes; nothing happens when its session is over."""
+    """A node leaves; no effect when its session is over."""
 
     node: NodeId
     session: int
@@ -37,7 +37,7 @@ class LeaveCluster(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class NodeAbsent:
-    """Nobody listens any more where the node of this session did."""
+    """Nothing listens any more at the address of the node of this session."""
 
     node: NodeId
     session: int
@@ -45,7 +45,7 @@ class NodeAbsent:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """The process of this node, says the operating system of this machine."""
+    """The operating system reports that the process of this node has ended."""
 
     node: NodeId
     pid: int
@@ -53,12 +53,12 @@ class ProcessEnded:
 
 @dataclass(frozen=True, slots=True)
 class CheckLeases:
-    """A timer: see whose lease is over."""
+    """A timer: end expired leases."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseCluster:
-    """All nodes will be stopped: nobody's channels are to be moved any more."""
+    """The cluster stops: move no channels of stopping nodes."""
 
 
 RegistrarMessage = (

@@ -1,8 +1,7 @@
-"""Keeps the list of nodes: who has a lease, who came, who is gone.
+"""Keeps the list of nodes and their leases.
 
-Owns the leases and their records. A record outlives the coordinator, so that its restart takes no
-node's right to write: whoever is recorded gets the time of the longest lease that was granted to be
-heard of again. Never moves a channel: it says that the nodes have changed.
+A node's record outlives the coordinator, so that a restart of it takes no node's permission to
+write: every recorded node has the time of the longest granted lease to send a heartbeat.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,13 +42,13 @@ from broker.ports.nodes import NodeControl, NodeLease
 CHECKS_PER_LEASE = 20
 
 ConnectNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
-"""A way to a node at an address; the callback says that nobody listens there any more."""
+"""Makes the proxy of a node at an address; the callback reports that nothing listens there."""
 
 log = structlog.get_logger(__name__)
 
 
 class Registrar(Actor[RegistrarMessage]):
-    """See the module. `statistics`: nodes now, and how many came, left, and were lost."""
+    """See the module. `statistics`: nodes now; how many joined, left and were lost."""
 
     _context: Context[RegistrarMessage]
 
@@ -83,12 +82,12 @@ class Registrar(Actor[RegistrarMessage]):
             self._members[member.node] = member
             found = self._nodes.find(member.node)
             if found is None or found.address != member.address:
-                self._nodes.put(self._way_to(member))
+                self._nodes.put(self._proxy_of(member))
         self._changed()
         context.every(self._lease_s / CHECKS_PER_LEASE, CheckLeases())
 
     async def receive(self, batch: Sequence[Envelope[RegistrarMessage]]) -> None:
-        """Renewals first: a lease must not run out behind what waits before its renewal."""
+        """Renew first: a lease must not expire behind other messages in the mailbox."""
         self._closing |= any(isinstance(it.message, CloseCluster) for it in batch)
         for envelope in batch:
             if isinstance(envelope.message, RenewLease):
@@ -155,7 +154,7 @@ class Registrar(Actor[RegistrarMessage]):
         envelope.reply(self._lease(self._members[request.node]))
 
     async def _enter(self, newcomer: NodeMember) -> None:
-        """The session's number is durable, with its holder, before anybody hears of it."""
+        """Store session number and node in one write, before anyone hears of the node."""
 
         def record(session: int) -> Mapping[str, bytes]:
             member = replace(newcomer, session=session)
@@ -164,7 +163,7 @@ class Registrar(Actor[RegistrarMessage]):
         counted = await count_up(self._store, SESSION_KEY, record)
         member = replace(newcomer, session=counted.number)
         self._members[member.node] = member
-        self._nodes.put(self._way_to(member))
+        self._nodes.put(self._proxy_of(member))
         self._came += 1
         log.info("node came", node=member.node, address=member.address, session=member.session)
         self._changed()
@@ -192,11 +191,11 @@ class Registrar(Actor[RegistrarMessage]):
         gone = [member for member in self._members.values() if is_meant(member)]
         for member in gone:
             if self._closing or member.stopping:
-                log.info("a node that was stopping is gone", node=member.node, pid=member.pid)
+                log.info("stopping node has ended", node=member.node, pid=member.pid)
             elif self._nodes.is_confirmed(member.node):
                 log.warning("node lost: its process is gone", node=member.node, pid=member.pid)
             else:
-                log.info("a node of the coordinator before is gone", node=member.node)
+                log.info("node of the earlier coordinator has ended", node=member.node)
         self._lost += len(gone)
         await self._remove(gone)
 
@@ -210,7 +209,7 @@ class Registrar(Actor[RegistrarMessage]):
         await self._granted.shorten(now_s)
 
     async def _remove(self, gone: Sequence[NodeMember]) -> None:
-        """First for everybody who places channels, then for a successor of this coordinator."""
+        """Remove from LiveNodes first, so that channels move at once; then from the store."""
         if not gone:
             return
         for member in gone:
@@ -219,21 +218,22 @@ class Registrar(Actor[RegistrarMessage]):
         self._changed()
         try:
             await self._store.write({}, deletes=[node_key(member.node) for member in gone])
-        except MetaError as error:  # a successor would wait for them for one lease
-            log.warning("a lost node stays recorded", error=str(error))
+        except MetaError as error:
+            # Harmless: the next coordinator waits one lease for these nodes.
+            log.warning("cannot delete the record of a lost node", error=str(error))
 
     def _changed(self) -> None:
         try:
             self._context.tree.find(self._assigner_path).tell(NodesChanged())
         except ActorError:
-            pass  # it looks for itself when it is back
+            pass  # it reads LiveNodes when it restarts
 
-    def _way_to(self, member: NodeMember) -> NodeControl:
-        ears, gone = self._context.self, NodeAbsent(member.node, member.session)
+    def _proxy_of(self, member: NodeMember) -> NodeControl:
+        registrar, gone = self._context.self, NodeAbsent(member.node, member.session)
 
         def absent() -> None:
             try:
-                ears.tell(gone)
+                registrar.tell(gone)
             except ActorError:
                 pass
 

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from actors.testing import VirtualClock
-from broker.coordinator.leases.leadership import LEADER_KEY, LOOK_S, Deposed, LedStore, lead
+from broker.coordinator.leases.leadership import CHECK_S, LEADER_KEY, Deposed, LedStore, lead
 from broker.meta.memory_store import MemoryMetaStore
 from broker.ports.meta import Conflict, MetaError
 from tests.broker.coordinator.assignment.following import all_assigned, follow_until, seeded
@@ -35,16 +35,16 @@ def test_a_coordinator_that_writes_nothing_learns_soon_that_another_one_leads() 
     async def scenario(clock: VirtualClock) -> None:
         store = ShakyStore(MemoryMetaStore())
         first = await lead(store)
-        with anyio.move_on_after(3 * LOOK_S):
+        with anyio.move_on_after(3 * CHECK_S):
             await first.until_deposed()
         assert not first.deposed
         await lead(store)
         store.broken = True
-        with anyio.move_on_after(3 * LOOK_S):
+        with anyio.move_on_after(3 * CHECK_S):
             await first.until_deposed()
         assert not first.deposed, "what cannot be read says nothing"
         store.broken = False
-        with anyio.fail_after(2 * LOOK_S):
+        with anyio.fail_after(2 * CHECK_S):
             await first.until_deposed()
 
     seeded(4, scenario)
