@@ -23,10 +23,9 @@ ALL = selection_of("", ())
 
 
 # Made once: a log draws some of these a hundred times.
-GROUPS, MESSAGES, ONE_IN_TEN, SHARDS = (
-    st.integers(1, 12), st.integers(1, 5), st.integers(0, 9), st.integers(0, 1),
-)  # fmt: skip
-WHATS = st.sampled_from(("begin", 2, 2, 2, 3, 901, 901, 902, "plain", "drop"))
+GROUPS, MESSAGES, ONE_IN_TEN = st.integers(1, 12), st.integers(1, 5), st.integers(0, 9)
+KINDS: tuple[str | int, ...] = ("begin", 2, 2, 2, 3, 901, 901, 902, "plain", "drop")
+WHATS = st.sampled_from([(kind, shard) for kind in KINDS for shard in (0, 1)])
 SIZES, BATCHED = st.integers(0, 90), st.booleans()
 BATCHES = st.lists(SIZES, min_size=1, max_size=4)
 
@@ -41,8 +40,7 @@ def logs(draw: st.DrawFn) -> list[Record]:
         if draw(ONE_IN_TEN) == 0:
             writer.restart()
         for _ in range(draw(MESSAGES)):
-            what = draw(WHATS)
-            shard = draw(SHARDS)
+            what, shard = draw(WHATS)
             if what == "begin" or not txns:
                 context = writer.begin(V[shard])
                 txns.append((context, V[shard]))
