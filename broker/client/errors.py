@@ -1,7 +1,6 @@
-"""Every way a call of the client can fail, as a type that says whether to try again.
+"""Every error of the client. `retriable` says whether the same call may succeed later.
 
-It owns the mapping from Milvus's streaming codes to exception types. It never decides to retry:
-Next: broker/client/net/retry_rules.py
+Refusals of the server have a type for each of Milvus's streaming codes.
 """
 
 from collections.abc import Sequence
@@ -11,62 +10,63 @@ from broker.model.failure import StreamingCode
 
 
 class TidemarkError(Exception):
-    """Base of all of them. `retriable`: the same call may succeed when made again."""
+    """The base of all errors. `retriable`: the same call may succeed later."""
 
     retriable: bool = False
 
 
 class ConnectionLost(TidemarkError):
-    """The server could not be reached, or went away before it answered. Nothing was written."""
+    """The server cannot be reached, or went away before it answered; nothing was written."""
 
     retriable = True
 
 
 class DeadlineExceeded(TidemarkError):
-    """Time ran out. For an append: it was not written and will not be."""
+    """The deadline passed. An append was not written, and will not be."""
 
     retriable = True
 
 
 class OutcomeUnknown(TidemarkError):
-    """An append was sent, and no answer came: it may have been written.
+    """An append, commit or broadcast was sent but not answered: it may or may not take effect.
 
-    Read the log to find out; calling append again may write the message twice.
+    Read the log to find out. Calling `append` again may write the message twice; a batch commit or
+    a broadcast with an idempotency key may be repeated safely.
     """
 
 
 class ClosedClient(TidemarkError):
-    """The client was closed before or during the call."""
+    """The client, reader or watch was closed before or during the call."""
 
 
 class ForkedClient(TidemarkError):
-    """The process was forked after `connect`; a connection cannot be shared by two processes."""
+    """The process was forked after `connect`; connect again in the child process."""
 
 
 class MessageTooLarge(TidemarkError):
-    """Larger than the client may send; it was not sent."""
+    """A message or batch is larger than a server accepts; it was not sent. Split it."""
 
 
 class BadTarget(TidemarkError):
-    """A name or a start position that cannot mean anything."""
+    """A target, position, key or column is not valid; nothing was sent."""
 
 
 class BadAddress(TidemarkError, ValueError):
-    """What should name a server is not HOST:PORT."""
+    """The address of a server is not HOST:PORT."""
 
 
 class BadTransaction(TidemarkError):
-    """A transaction was used before its begin, after its end, or ended with appends under way."""
+    """A transaction or stage was used before its begin, after its end, or with appends pending."""
 
 
 class ProtocolBroken(TidemarkError):
-    """The server sent what the protocol does not allow."""
+    """The server violated the protocol, or does not offer the call: not a Tidemark broker?"""
 
 
 class OutOfRange(TidemarkError):
-    """The ids asked for are not all there: the log of `channel` holds [first_id, next_id).
+    """The requested ids are not all in the log, which holds [first_id, next_id) of `channel`.
 
-    `requested_id` below `first_id` means that retention removed messages the reader has not seen.
+    `requested_id` below `first_id`: retention removed messages that the reader has not seen.
     """
 
     def __init__(self, channel: str, requested_id: int, first_id: int, next_id: int) -> None:
@@ -82,10 +82,9 @@ class OutOfRange(TidemarkError):
 
 
 class AppendsFailed(TidemarkError):
-    """Some messages of one `append_messages` were not acknowledged.
+    """Some messages of one call were not acknowledged; `results` has each result or error in order.
 
-    `results` has, in the order of the messages, where each landed or why it did not. `retriable`:
-    every failure is, so the failed ones may be appended again.
+    `retriable`: every failure is, so the failed messages may be appended again.
     """
 
     def __init__(self, results: Sequence[object]) -> None:
@@ -97,7 +96,7 @@ class AppendsFailed(TidemarkError):
 
 
 class ServerRefusal(TidemarkError):
-    """The server answered no. `code` is the streaming code, `cause` the server's own words."""
+    """The server refused the request, with a streaming `code` and a `cause` in words."""
 
     expected: ClassVar[StreamingCode] = StreamingCode.UNKNOWN
 
@@ -111,47 +110,47 @@ class ServerRefusal(TidemarkError):
 
 
 class ChannelNotExist(ServerRefusal):
-    """The node does not serve the pchannel; perhaps another one does by now."""
+    """The node does not serve the pchannel; another one may serve it by now."""
 
     expected = StreamingCode.CHANNEL_NOT_EXIST
     retriable = True
 
 
 class ChannelFenced(ServerRefusal):
-    """A newer owner took the pchannel over."""
+    """A newer owner took over the pchannel; or another peer took over the place in a barrier."""
 
     expected = StreamingCode.CHANNEL_FENCED
     retriable = True
 
 
 class ServerStopping(ServerRefusal):
-    """The node or the log of the pchannel is closing."""
+    """The node, or the pchannel's log on it, is closing."""
 
     expected = StreamingCode.ON_SHUTDOWN
     retriable = True
 
 
 class InvalidRequestSequence(ServerRefusal):
-    """Messages of a stream came in an order the server does not accept."""
+    """The stream's protocol was violated: a bug in the client or the server."""
 
     expected = StreamingCode.INVALID_REQUEST_SEQ
 
 
 class TermMismatch(ServerRefusal):
-    """The pchannel is open at another term than the client knew."""
+    """The pchannel has another term than the client knew: it has a newer owner."""
 
     expected = StreamingCode.UNMATCHED_CHANNEL_TERM
     retriable = True
 
 
 class OperationIgnored(ServerRefusal):
-    """The server found nothing left to do, or is not the one addressed (cluster, server id)."""
+    """Nothing is left to do, or the request was meant for another cluster or server."""
 
     expected = StreamingCode.IGNORED_OPERATION
 
 
 class ServerFailed(ServerRefusal):
-    """Something went wrong inside the server."""
+    """An internal error of the server, or a state that will pass."""
 
     expected = StreamingCode.INNER
     retriable = True
@@ -164,7 +163,7 @@ class InvalidArgument(ServerRefusal):
 
 
 class NotLocal(ServerRefusal):
-    """The server that was asked does not own the vchannel; whoever does may be asked."""
+    """The server the client is connected to does not own the vchannel."""
 
     expected = StreamingCode.CHANNEL_NOT_EXIST
 
@@ -182,38 +181,38 @@ class NoSuchCursor(ServerRefusal):
 
 
 class CursorMovedBack(ServerRefusal):
-    """A cursor that is further already was to go to a smaller tick; it stays where it is."""
+    """The cursor is already beyond this tick; it never moves back."""
 
     expected = StreamingCode.INVALID_REQUEST_SEQ
 
 
 class TransactionExpired(ServerRefusal):
-    """The transaction is gone; begin a new one."""
+    """The transaction expired or was rolled back; nothing of it will be read. Begin a new one."""
 
     expected = StreamingCode.TRANSACTION_EXPIRED
 
 
 class InvalidTransactionState(ServerRefusal):
-    """The transaction is not open for this any more."""
+    """The transaction has ended, or is being committed, and does not allow this any more."""
 
     expected = StreamingCode.INVALID_TRANSACTION_STATE
 
 
 class Unrecoverable(ServerRefusal):
-    """The server will never do this: too large, not supported, or the data is gone."""
+    """The request cannot ever succeed: too large, not supported, or the data is lost."""
 
     expected = StreamingCode.UNRECOVERABLE
 
 
 class ResourceAcquired(ServerRefusal):
-    """Somebody else holds what the request needs."""
+    """Another request holds what this one needs."""
 
     expected = StreamingCode.RESOURCE_ACQUIRED
     retriable = True
 
 
 class ReplicateViolation(ServerRefusal):
-    """A replicated cluster takes this from its source only."""
+    """A replica accepts this only from the cluster it replicates."""
 
     expected = StreamingCode.REPLICATE_VIOLATION
 
@@ -225,20 +224,20 @@ class WalNameMismatch(ServerRefusal):
 
 
 class SchemaVersionMismatch(ServerRefusal):
-    """The message was made for an older schema of its collection."""
+    """The rows do not match the schema of their collection; the error names each difference."""
 
     expected = StreamingCode.SCHEMA_VERSION_MISMATCH
 
 
 class UnknownRefusal(ServerRefusal):
-    """The server gave no code, or one this client does not know."""
+    """The server gave no code, or one that this client does not know."""
 
     expected = StreamingCode.UNKNOWN
     retriable = True
 
 
 _BY_MEANING = (NoSuchCollection, NotLocal, NoSuchCursor, CursorMovedBack)
-"""Made where it is known what the code means there."""
+"""Raised by calls that know what the code means for them; the code alone does not tell."""
 
 _BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {
     kind.expected: kind for kind in ServerRefusal.__subclasses__() if kind not in _BY_MEANING
@@ -246,7 +245,7 @@ _BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {
 
 
 def refusal(code: int, cause: str) -> ServerRefusal:
-    """The exception for a streaming code; a code that is not known counts as UNKNOWN."""
+    """The exception for a streaming code; UnknownRefusal for a code that is not known."""
     try:
         known = StreamingCode(code)
     except ValueError:
