@@ -16,7 +16,7 @@ import anyio
 import structlog
 
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
-from broker.app.actor_lookup import DIRECTORY, MEMBERSHIP, NEWS, ActorLookup
+from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.limits_from_settings import edge_limits, node_limits
 from broker.app.listening import address_of
 from broker.app.metrics_endpoint import sources_of
@@ -40,7 +40,7 @@ from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
 from broker.remote.calls import Calls
-from broker.remote.news import News, SentNews
+from broker.remote.channel_reports import ChannelReporter, ReportingObserver
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
 from broker.wal.damage_registry import DamageRegistry
 
@@ -136,8 +136,8 @@ class _NodeParts:
     def spec(self) -> SupervisorSpec:
         """Membership is last: a node that registers must be able to serve."""
         news = ChildSpec(
-            "news",
-            lambda: News(self._node_id, self._calls),
+            "channel_reports",
+            lambda: ChannelReporter(self._node_id, self._calls),
             MailboxSpec(bound=4096, overflow=Overflow.SHED, batch_max=1024),
         )
         children = (node_spec(self._runtime), news, self._membership())
@@ -178,7 +178,7 @@ class _NodeParts:
     def _node_runtime(self, folder: DataFolder) -> NodeRuntime:
         wal = segmented_wal(self._settings, folder, self._damages)
         ticks = RemoteTicks(self._calls, random.Random())
-        observer = SentNews(self.lookup.find, NEWS)
+        observer = ReportingObserver(self.lookup.find, CHANNEL_REPORTS)
         ports = node_ports(self._store, self._node_id, wal, ticks, observer)
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 

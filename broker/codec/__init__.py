@@ -1,1 +1,1 @@
-"""Ports of the inside implemented with Milvus's wire formats."""
+"""Ports of node and coordinator, implemented with Milvus's wire formats."""

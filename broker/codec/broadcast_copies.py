@@ -1,7 +1,7 @@
-"""Copies of a broadcast to the logs of the nodes that serve them, near or far.
+"""Append the copies of a broadcast at the nodes that serve their vchannels.
 
-Owns how a copy looks on a log: the message that all share, its vchannel, and a header with the id
-and the keys that are held. Never decides when to try again.
+A copy is the message that all copies share, its vchannel, and a header with the broadcast's id and
+the keys it holds. A failed append is reported, not retried.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ STORED_PROPERTY: Final = b"\x1a"
 
 
 class NodeCopies:
-    """Copies through the nodes that serve the pchannels; `owners` says which, asked each time."""
+    """Appends at the nodes that serve the pchannels; `owners` is called for each request."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -58,7 +58,7 @@ class NodeCopies:
 
 
 def new_message(copy: BroadcastCopy) -> NewMessage:
-    """One copy as an Appender takes it."""
+    """A copy as an Appender takes it."""
     broadcast = copy.broadcast
     header = _header(copy.broadcast_id, broadcast.vchannels, broadcast.keys, broadcast.ack_sync_up)
     own = write_entry(STORED_PROPERTY, VCHANNEL.key, copy.vchannel)
@@ -79,6 +79,6 @@ def _header(
     keys: tuple[ResourceKey, ...],
     ack_sync_up: bool,
 ) -> str:
-    """All copies of a broadcast have the same."""
+    """Cached: all copies of a broadcast have the same header."""
     held = tuple(HeaderKey(int(it.domain), it.key, it.shared) for it in locked_keys(keys))
     return write_broadcast_header(BroadcastHeader(broadcast_id, vchannels, held, ack_sync_up))

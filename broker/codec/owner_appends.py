@@ -1,6 +1,6 @@
-"""Messages of the coordinator's own, to the logs of the nodes that serve them, near or far.
+"""Append the coordinator's own messages at the nodes that serve their pchannels.
 
-Owns how they are spread over the nodes and over calls. Never decides when to try again.
+Messages are grouped by node and split into calls. A failed append is reported, not retried.
 """
 
 from collections import defaultdict
@@ -16,20 +16,20 @@ from broker.model.message import Appended, NewMessage
 from broker.ports.nodes import NodeControl
 
 PART_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A node takes frames of twice its largest message, which one more message still fits into."""
+"""A node takes frames of twice its largest message, so one more message still fits."""
 PART_MESSAGES_MAX: Final = 4096
 
 Owners = Callable[[], Awaitable[Mapping[PChannelName, NodeControl]]]
-"""The node that serves each pchannel now; those that nobody serves are left out."""
+"""The node that serves each pchannel now; pchannels that no node serves are left out."""
 
 
 async def append_at_owners(
     owners: Owners, messages: Sequence[NewMessage]
 ) -> list[Appended | Refusal]:
-    """Append each to the pchannel of its vchannel, all at once; outcomes in the same order.
+    """Append each message to the pchannel of its vchannel, concurrently; outcomes in order.
 
-    A refusal is what the channel's writer has against the message, unless it is CHANNEL_NOT_EXIST
-    or UNKNOWN: then the message did not come so far, or nobody knows.
+    A refusal is the Appender's, except CHANNEL_NOT_EXIST: no node serves the pchannel, and UNKNOWN:
+    the message may or may not be stored.
     """
     places: dict[PChannelName, list[int]] = defaultdict(list)
     for index, message in enumerate(messages):
@@ -53,7 +53,7 @@ async def _append_at(
     node: NodeControl | None, pchannel: PChannelName, messages: Sequence[NewMessage]
 ) -> Sequence[Appended | Refusal]:
     if node is None:
-        cause = f"{pchannel}: no node serves it now"
+        cause = f"{pchannel}: no node serves it now; try again"
         return [Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)] * len(messages)
     outcomes: list[Appended | Refusal] = []
     for part in _parts(messages):
@@ -67,17 +67,17 @@ async def _append_part(
     try:
         outcomes = await node.append(pchannel, part)
     except Refused as error:
-        # Of a late request, say, or a channel that is read-only now: no verdict on any message.
+        # The call failed as a whole (a timeout, a read-only channel): no message has a verdict.
         cause = f"{pchannel}: {error.refusal.code.name} {error.refusal.cause}"
         return [Refusal(StreamingCode.UNKNOWN, cause)] * len(part)
     if len(outcomes) != len(part):
-        cause = f"{pchannel}: {len(outcomes)} outcomes of {len(part)} messages"
+        cause = f"{pchannel}: the node gave {len(outcomes)} outcomes for {len(part)} messages"
         return [Refusal(StreamingCode.UNKNOWN, cause)] * len(part)
     return outcomes
 
 
 def _parts(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
-    """As many at once as one call may carry, and one at least."""
+    """Split into as many messages as one call may carry, at least one."""
     part: list[NewMessage] = []
     left = PART_BYTES_MAX
     for message in messages:

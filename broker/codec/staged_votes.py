@@ -1,20 +1,23 @@
-"""The coordinator's word on staged transactions, to the logs of the nodes that serve them.
-
-Owns which message says what. Never decides what is said.
-"""
+"""Send two-phase commit commands for staged transactions to the nodes that own them."""
 
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from broker.codec.owner_appends import Owners, append_at_owners
-from broker.codec.stored_stages import give_up, make_visible, mark_of, prepare, roll_back
+from broker.codec.stored_stages import (
+    abort_message,
+    abort_unprepared_message,
+    batch_mark_of,
+    commit_message,
+    prepare_message,
+)
 from broker.model.failure import Refusal
 from broker.model.message import Appended, NewMessage
 from broker.model.stage import BatchCommit, StagedTxn, TxnCommand
 
 
 class NodeStagedTxns:
-    """See StagedTxns. `owners`: who serves each pchannel, asked each time."""
+    """See StagedTxns. `owners` is called for each request."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -23,7 +26,7 @@ class NodeStagedTxns:
         self, command: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """See StagedTxns."""
-        mark = mark_of(commit) if command is TxnCommand.COMMIT else ""
+        mark = batch_mark_of(commit) if command is TxnCommand.COMMIT else ""
         messages = [_message(command, commit, txn, mark) for txn in txns]
         return dict(zip(txns, await append_at_owners(self._owners, messages), strict=True))
 
@@ -31,12 +34,12 @@ class NodeStagedTxns:
 def _message(command: TxnCommand, commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
     match command:
         case TxnCommand.PREPARE:
-            return prepare(commit, txn)
+            return prepare_message(commit, txn)
         case TxnCommand.COMMIT:
-            return make_visible(commit, txn, mark)
+            return commit_message(commit, txn, mark)
         case TxnCommand.ABORT:
-            return roll_back(commit, txn)
+            return abort_message(commit, txn)
         case TxnCommand.ABORT_UNPREPARED:
-            return give_up(txn)
+            return abort_unprepared_message(txn)
         case _:
             assert_never(command)

@@ -1,6 +1,6 @@
-"""The port `Headers` over Milvus's messages: effects out of them, segments into them.
+"""The port `Headers` over Milvus's messages: reads effects and marks, writes segments.
 
-It knows which field of which header says what; it never decides anything.
+It knows which field of which header says what; it decides nothing.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ _FLUSHED_FIELD: Final[Mapping[int, int]] = {
     MessageType.ALTER_COLLECTION: 5,
     MessageType.TRUNCATE_COLLECTION: 3,
 }
-"""Which field of its header names what a message flushed."""
+"""The field of each header that lists the flushed segments."""
 
 _BROADCAST_KEY: Final = BROADCAST.key.encode()
 _BATCH_KEY: Final = BATCH.key.encode()
@@ -58,7 +58,7 @@ _OWN_VERSION: Final = 2
 _STORAGE_VERSION: Final = 0
 _NEW_SCHEMA: Final = 0x6A
 _OLD_SCHEMA: Final = 0x42
-"""In a CreateCollectionRequest: as a message, and as the bytes of one."""
+"""The schema in a CreateCollectionRequest: as a message, or as the bytes of one."""
 _SCHEMA_OF_CHANGE: Final = 0x0A
 _UPDATES: Final = 0x0A
 _SCHEMA_OF_UPDATES: Final = 0x2A
@@ -66,7 +66,7 @@ _SCHEMA_VERSION: Final = 10
 
 
 class StoredHeaders:
-    """See `broker.ports.headers.Headers`. It has no state."""
+    """See `broker.ports.headers.Headers`."""
 
     def effect(self, kind: int, stored: bytes) -> Effect | None:
         read = _READERS.get(kind)
@@ -76,13 +76,13 @@ class StoredHeaders:
             return read(stored)
         except (Malformed, ValueError) as error:
             name = MessageType(kind).name
-            raise BadHeader(f"the header of {name} cannot be read: {error}") from None
+            raise BadHeader(f"the header of {name} cannot be decoded: {error}") from None
 
     def stage(self, stored: bytes) -> StageName | None:
         try:
             return stage_of(stored)
         except ValueError as error:
-            raise BadHeader(f"the stage of a begin cannot be read: {error}") from None
+            raise BadHeader(f"the stage of a BeginTxn cannot be decoded: {error}") from None
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
         return with_header(stored, assigned(header_of(stored), segment_id, size_bytes))
@@ -261,13 +261,13 @@ def _all_flushed(_: bytes) -> Effect | None:
 
 
 def _number(data: bytes, field: int) -> int:
-    """A number that is missing is 0."""
+    """The number in this field; 0 when it is missing."""
     found = read_ids(data, field)
     return found[-1] if found else 0
 
 
 def _part(data: bytes, tag: int) -> bytes:
-    """A message inside, whose parts protobuf joins; empty when it is missing."""
+    """The message in this field, its parts joined as protobuf does; empty when it is missing."""
     parts = [data[first:stop] for each, first, stop in fields(data, 0, len(data)) if each == tag]
     return b"".join(parts)
 

@@ -1,6 +1,6 @@
-"""Staged transactions as messages say so: which stage a begin is of, and the last word on one.
+"""Encode and decode what messages say of staged transactions: the stage of a begin, and commands.
 
-Owns the forms in which they are stored, and decides nothing.
+The commands of two-phase commit are stored as messages: prepare, commit and abort.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _STORED_PROPERTY: Final = b"\x1a"
 
 
 def stage_of(begin: bytes) -> StageName | None:
-    """The stage of a stored begin; None when it is of none. Raises BadProperty, Malformed."""
+    """The stage of a stored begin; None when it has none. Raises BadProperty, Malformed."""
     properties = stored_properties(begin)
     key = STAGE.read(properties)
     if key is None:
@@ -32,35 +32,35 @@ def stage_of(begin: bytes) -> StageName | None:
     return name
 
 
-def prepare(commit: BatchCommit, txn: StagedTxn) -> NewMessage:
-    """Let it wait for the next word, whatever happens."""
-    return _word(commit, txn, PREPARE_TXN, b"")
+def prepare_message(commit: BatchCommit, txn: StagedTxn) -> NewMessage:
+    """Prepare: the transaction survives its keepalive, and waits for commit or abort."""
+    return _command(commit, txn, PREPARE_TXN, b"")
 
 
-def mark_of(commit: BatchCommit) -> str:
-    """What all commits of the batch say of it; made once for all of them."""
+def batch_mark_of(commit: BatchCommit) -> str:
+    """The property that all commits of a batch have; made once for all of them."""
     return write_batch_mark(commit.app, commit.batch, [txn.vchannel for txn in commit.txns])
 
 
-def make_visible(commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
-    """Its commit, as a client would have sent it, with the mark of its batch."""
+def commit_message(commit: BatchCommit, txn: StagedTxn, mark: str) -> NewMessage:
+    """Commit, as a client would send it, with the mark of its batch."""
     body = _end(MessageType.COMMIT_TXN, txn) + write_entry(_STORED_PROPERTY, BATCH.key, mark)
-    return _word(commit, txn, MessageType.COMMIT_TXN, body)
+    return _command(commit, txn, MessageType.COMMIT_TXN, body)
 
 
-def roll_back(commit: BatchCommit, txn: StagedTxn) -> NewMessage:
-    """Its rollback, whether it was prepared or not."""
-    return _word(commit, txn, MessageType.ROLLBACK_TXN, _end(MessageType.ROLLBACK_TXN, txn))
+def abort_message(commit: BatchCommit, txn: StagedTxn) -> NewMessage:
+    """Abort, whether or not the transaction is prepared."""
+    return _command(commit, txn, MessageType.ROLLBACK_TXN, _end(MessageType.ROLLBACK_TXN, txn))
 
 
-def give_up(txn: StagedTxn) -> NewMessage:
-    """Its rollback, unless a commit has taken hold of it: what its own client may say."""
+def abort_unprepared_message(txn: StagedTxn) -> NewMessage:
+    """Abort unless the transaction is prepared: the rollback that its own client may send."""
     body = _end(MessageType.ROLLBACK_TXN, txn)
     context = TxnContext(txn.txn_id, 0)
     return NewMessage(txn.vchannel, MessageType.ROLLBACK_TXN, body, len(body), txn=context)
 
 
-def _word(commit: BatchCommit, txn: StagedTxn, kind: int, body: bytes) -> NewMessage:
+def _command(commit: BatchCommit, txn: StagedTxn, kind: int, body: bytes) -> NewMessage:
     context = TxnContext(txn.txn_id, 0)
     stage = commit.stage(txn)
     return NewMessage(txn.vchannel, kind, body, len(body), txn=context, stage=stage)

@@ -1,7 +1,7 @@
 """What a stored message says of collections and segments, and how the log writes into it.
 
-Implemented at the rim, in `broker/codec/stored_headers.py`: nobody else sees a wire format. Every
-call is pure and cheap enough for the write path of collections (microseconds for an insert).
+Implemented in `broker/codec/stored_headers.py`, so that node and core see no wire format. Every
+call is pure and cheap enough for the write path (microseconds for an insert).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from broker.model.stage import StageName
 
 
 class BadHeader(Exception):
-    """A message whose header cannot be what its type asks for; says what is wrong with it."""
+    """A message whose header is not of its type's form; says what is wrong."""
 
 
 class Headers(Protocol):
@@ -28,21 +28,21 @@ class Headers(Protocol):
         ...
 
     def stage(self, stored: bytes) -> StageName | None:
-        """The stage that a begin of a transaction is of; None when it is of none.
+        """The stage of a begin of a transaction; None when it has none.
 
         Raises BadHeader.
         """
         ...
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
-        """An insert that `effect` could read, in this segment; nothing else of it is changed.
+        """The insert, assigned to this segment and otherwise unchanged; `effect` has decoded it.
 
-        `size_bytes` is noted where the producer gave no size.
+        `size_bytes` is written where the producer gave no size.
         """
         ...
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
-        """A message that flushes, naming what it flushed; the same where its type names nothing."""
+        """The message with the segments it flushed; unchanged if its type does not list them."""
         ...
 
     def broadcast_marks(self, body: bytes, sizes: Sequence[int]) -> Sequence[tuple[int, SetMark]]:
@@ -57,5 +57,5 @@ class Headers(Protocol):
         ...
 
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:
-        """A message that the log itself writes: its CreateSegment, or its Flush."""
+        """A message of the log's own: CreateSegment or Flush."""
         ...

@@ -1,5 +1,4 @@
-"""What is on the other side of a socket, as the ports a coordinator or a node knows it by.
+"""Other processes of the cluster, behind the ports by which a coordinator or a node knows them.
 
-Owns the calls between the processes of one cluster. Nothing in broker/node or broker/coordinator
-knows that it exists: the app puts it in.
+Nothing in `broker/node` or `broker/coordinator` knows this package: the app passes it in.
 """

@@ -1,7 +1,6 @@
-"""One other process of the cluster: calls with a deadline, whose failures are `Refused`.
+"""Unary calls to another process of the cluster, with a deadline; failures are `Refused`.
 
-Owns the gRPC channel, which connects when it is first used and again when it broke. Never tries a
-call again.
+The connection is made at the first call, and again after it broke. A failed call is not retried.
 """
 
 import asyncio
@@ -22,9 +21,9 @@ from schemas.wire import Malformed
 
 
 class Unreachable(Refused):
-    """Nobody answered, or the connection broke: whether the call was carried out is not known.
+    """No answer, or a broken connection: the call may or may not have been carried out.
 
-    `absent`: nobody listens at the address, so the process that did is gone.
+    `absent`: nothing listens at the address, so its process is gone.
     """
 
     def __init__(self, cause: str, *, absent: bool = False) -> None:
@@ -36,7 +35,7 @@ W = TypeVar("W", bound=WireMessage)
 
 
 class Calls:
-    """The process at `host:port`; `metadata` goes with every call."""
+    """Calls to the process at `host:port`; `metadata` is sent with every call."""
 
     def __init__(self, host: str, port: int, metadata: Mapping[str, str]) -> None:
         self._address = f"{host}:{port}"
@@ -53,9 +52,11 @@ class Calls:
     async def call(
         self, path: str, request: WireMessage, answer: type[W], *, deadline_s: float
     ) -> W:
-        """One request, one answer. Raises Unreachable, or Refused with what the peer said."""
-        if self._closed:  # the channel would connect again, and nobody would close that
-            raise Unreachable(f"{self._address} was given up; look again who is there now")
+        """Send one request and return its answer. Raises Unreachable, or the peer's Refused."""
+        if self._closed:  # grpclib would connect again, and nothing would close that connection
+            raise Unreachable(
+                f"the connection to {self._address} is closed; look up the process again"
+            )
         with self._translated(deadline_s), self._left_closed():
             async with (
                 asyncio.timeout(deadline_s),
@@ -74,13 +75,13 @@ class Calls:
         return received
 
     def close(self) -> None:
-        """Cut the connection; calls under way, and later ones, end as Unreachable."""
+        """Close the connection; open calls, and later ones, raise Unreachable."""
         self._closed = True
         self._channel.close()
 
     @contextmanager
     def _left_closed(self) -> Iterator[None]:
-        """A call that was connecting while the channel was closed has opened it again."""
+        """Close the channel again: a call that was connecting during `close` has reopened it."""
         try:
             yield
         finally:
@@ -104,7 +105,7 @@ class Calls:
             case TimeoutError():
                 return Unreachable(f"{self._address} did not answer within {deadline_s:.2g} s")
             case ConnectionRefusedError():
-                return Unreachable(f"nobody listens at {self._address}", absent=True)
+                return Unreachable(f"nothing listens at {self._address}", absent=True)
             case OSError() | StreamTerminatedError() | ProtocolError() | H2ProtocolError():
                 return Unreachable(f"{self._address}: {error}")
             case _:

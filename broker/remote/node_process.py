@@ -1,8 +1,7 @@
-"""A process as an actor: started with it, watched, restarted by the same rules, ended with it.
+"""A node process as an actor: started, watched and restarted by the rules of a supervisor.
 
-Owns the process and the two pipes to it. Its stdin is a leash: the system closes it when this
-process is gone, however it went, and the other one ends. Its stdout tells when it has ended. Never
-speaks to it otherwise.
+The actor holds two pipes to the process. Its stdin is a leash: the system closes it when this
+process ends, however it ends, and then the node ends too. Its stdout closes when the node ends.
 """
 
 import asyncio
@@ -32,53 +31,53 @@ from broker.model.ids import NodeId
 FLEET = "fleet"
 READ_BYTES = 4096
 TAKEN_OVER_S = 3.0
-"""How long a process that ended waits for others to take over what it served, before it is started
-again: its start takes a whole processor for a second, which they need first."""
+"""How long the restart of a process waits until other nodes serve its channels: starting uses a
+whole processor for a second, which the other nodes need first."""
 REAP_S = 2.0
-"""A killed process is gone long before; a longer wait would hold up the supervisor."""
+"""A killed process ends much sooner; a longer wait would block the supervisor."""
 RESTARTS_MAX = 10_000
-"""One node that cannot be kept up must not take the coordinator down: it is tried for ever."""
+"""Practically unlimited: a node that keeps failing must not end the coordinator."""
 
 
 class NodeEnded(PlannedRestart):
-    """A node process is gone: its supervisor starts another."""
+    """A node process has ended: its supervisor starts another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The process has closed its stdout, which it does by ending."""
+    """The process has closed its stdout, so it has ended."""
 
 
 ProcessMessage = Ended
 
 
-def _nothing_more(_: NodeId) -> Mapping[str, str]:
+def _no_variables(_: NodeId) -> Mapping[str, str]:
     return {}
 
 
-async def _at_once() -> None:
-    """Nobody takes anything over."""
+async def _no_takeover() -> None:
+    """Wait for no takeover."""
 
 
 @dataclass(slots=True)
 class Fleet:
     """How node processes are started, and those that run.
 
-    `ended` hears of each that is gone, with its pid. `of_one`: what is told to one node alone,
-    besides the `environment` of all. `taken_over`: waits until others serve what a node that died
-    has served, or there are none.
+    `ended` is called for each that has ended, with its pid. `of_one`: environment variables of one
+    node, besides the `environment` of all. `taken_over` waits until other nodes serve the channels
+    of one that died, or there are no others.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     ended: Callable[[NodeId, int], None]
-    of_one: "Callable[[NodeId], Mapping[str, str]]" = _nothing_more
-    taken_over: "Callable[[], Awaitable[None]]" = _at_once
+    of_one: "Callable[[NodeId], Mapping[str, str]]" = _no_variables
+    taken_over: "Callable[[], Awaitable[None]]" = _no_takeover
     running: "dict[NodeId, subprocess.Popen[bytes]]" = field(default_factory=dict)
     closing: bool = False
 
     def start(self, node: NodeId) -> "subprocess.Popen[bytes]":
-        """In a process group of its own, so that Ctrl-C reaches us only, and we stop it in order.
+        """Start it in a process group of its own, so that Ctrl-C reaches only this process.
 
         Raises OSError.
         """
@@ -94,14 +93,14 @@ class Fleet:
         return process
 
     def hang_up(self) -> None:
-        """Ask all to stop, at once; that they end from now on is no news."""
+        """Ask all to stop, at the same time; their ends are expected from now on."""
         self.closing = True
         for process in self.running.values():
             _signal(process, signal.SIGTERM)
 
 
 class NodeProcess(Actor[ProcessMessage]):
-    """One node process; this actor's term is the number of the process at this place."""
+    """One node process; the actor's term counts the processes started for this node."""
 
     _context: Context[ProcessMessage]
 
@@ -112,7 +111,7 @@ class NodeProcess(Actor[ProcessMessage]):
         self._process: subprocess.Popen[bytes] | None = None
 
     async def started(self, context: Context[ProcessMessage]) -> None:
-        """Returns when the process exists; it registers by itself."""
+        """Start the process; it registers with the coordinator later."""
         self._context = context
         if context.term > 1:
             with deadline(context.clock, TAKEN_OVER_S):
@@ -138,16 +137,16 @@ class NodeProcess(Actor[ProcessMessage]):
             _signal(self._process, signal.SIGTERM)
 
     async def stopped(self) -> None:
-        """What does not stop in time is killed afterwards."""
+        """Wait for the process to end; `reap` kills one that does not in time."""
         with anyio.move_on_after(self._stop_s):
             await self._gone()
 
     async def reap(self) -> None:
-        """However this actor ended: no process outlives it, and none is left unburied."""
+        """Kill and wait for the process, so that none outlives its actor or stays a zombie."""
         process = self._process
         if process is None:
             return
-        self._deafen()
+        self._stop_listening()
         if process.poll() is None:
             process.kill()
             with anyio.move_on_after(REAP_S):
@@ -163,12 +162,12 @@ class NodeProcess(Actor[ProcessMessage]):
         return {} if self._process is None else {"pid": self._process.pid}
 
     async def _gone(self) -> int:
-        """Its exit code, minus the signal that killed it."""
+        """Wait for its exit code; negative, the signal that killed it."""
         assert self._process is not None
         return await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _listen(self) -> None:
-        """What it says is its ready line, which needs no answer; its silence is its end."""
+        """Read stdout: the ready line is skipped; end of file means that the process has ended."""
         assert self._process is not None
         assert self._process.stdout is not None
         try:
@@ -178,11 +177,11 @@ class NodeProcess(Actor[ProcessMessage]):
         except OSError:
             said = b""
         if not said:
-            self._deafen()
+            self._stop_listening()
             self._fleet.ended(self._node, self._process.pid)
             self._context.self.tell(Ended())
 
-    def _deafen(self) -> None:
+    def _stop_listening(self) -> None:
         assert self._process is not None
         if self._process.stdout is not None and not self._process.stdout.closed:
             asyncio.get_running_loop().remove_reader(self._process.stdout.fileno())

@@ -1,7 +1,4 @@
-"""The coordinator, as a node process sees it: its leases, its ticks, its ear for news.
-
-Owns the translation only.
-"""
+"""The coordinator, as a node process sees it: ticks and leases."""
 
 import random
 
@@ -16,11 +13,11 @@ from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Cluster/"
 RESERVE_S = 2.0
-"""A coordinator that gives no tick for so long gives none at all; the appends are tried again."""
-AGAIN_FIRST_S = 0.01
-AGAIN_S_MAX = 0.1
-"""Between two tries while nobody answers: appends wait here for a coordinator that is restarted,
-and go on the moment it is back. Sent back to their clients, they would wait longer and longer."""
+"""After this without an answer the reservation fails, and the appends are retried."""
+RETRY_FIRST_S = 0.01
+RETRY_S_MAX = 0.1
+"""Between two attempts while nothing answers. Appends wait here for a coordinator that restarts,
+and continue as soon as it is back; clients would retry with ever longer pauses."""
 
 
 class RemoteTicks:
@@ -33,7 +30,7 @@ class RemoteTicks:
     async def reserve(self, count: int) -> TickRange:
         """See TickSource."""
         if not 1 <= count <= RESERVE_COUNT_MAX:
-            cause = f"the number of ticks must be 1 to {RESERVE_COUNT_MAX}, not {count}"
+            cause = f"{count} ticks were asked for; the number must be 1 to {RESERVE_COUNT_MAX}"
             raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
         answer = await self._ask(v1.ReserveTicksRequest(count=count))
         if answer.count != count or answer.first <= 0:
@@ -42,9 +39,9 @@ class RemoteTicks:
         return TickRange(TimeTick(answer.first), answer.count)
 
     async def _ask(self, request: v1.ReserveTicksRequest) -> v1.ReserveTicksResponse:
-        """Ticks of a try whose answer was lost are never used, which does no harm."""
+        """Retry until an answer comes. Ticks of a lost answer stay unused, which does no harm."""
         until_s = anyio.current_time() + RESERVE_S
-        pause_s = AGAIN_FIRST_S
+        pause_s = RETRY_FIRST_S
         while True:
             left_s = until_s - anyio.current_time()
             try:
@@ -55,13 +52,13 @@ class RemoteTicks:
                 if anyio.current_time() + pause_s >= until_s:
                     raise
             await anyio.sleep(pause_s * self._spread.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, AGAIN_S_MAX)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
 
 
 class RemoteEnrolment:
     """An `Enrolment` of the process `pid`, which serves at `address`.
 
-    `incarnation`: what no other process has or had, whatever its pid.
+    `incarnation`: unique to this process, even if another had the same pid.
     """
 
     def __init__(

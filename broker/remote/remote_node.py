@@ -1,6 +1,6 @@
-"""A node process, as the coordinator sees it: assigns, removes and looks over its services.
+"""A node process, as the coordinator sees it: assigns and removes channels, looks, appends.
 
-Owns the connection to it, and says when nobody is there any more.
+It reports when nothing listens at the node's address any more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,17 +28,17 @@ LOG = "/tidemark.v1.Log/"
 COPIES = "/tidemark.v1.Copies/"
 ADMIN = "/tidemark.v1.Admin/"
 ASSIGN_S = 300.0
-"""Recovery of a large log is part of it."""
+"""Long enough to recover a large log."""
 REMOVE_S = 30.0
 LOOK_S = 2.0
 APPEND_S = 40.0
-"""Longer than the node itself waits for its log, which then says what it knows."""
+"""Longer than the node waits for its own log, so that its answer arrives first."""
 
 W = TypeVar("W", bound=WireMessage)
 
 
 class RemoteNode:
-    """A `NodeControl`. `absent` is called when nothing listens at its address any more."""
+    """A `NodeControl` over gRPC. `absent` is called when nothing listens at `address` any more."""
 
     def __init__(
         self, node_id: NodeId, address: str, calls: Calls, absent: Callable[[], None]

@@ -1,10 +1,9 @@
-"""How gRPC messages cross a socket in batches, for both sides of a connection.
+"""Send and receive gRPC messages in batches, for both ends of a connection.
 
-Why a package of its own: the edge and the client need the same technique and may not import each
-other. grpclib moves one message per await, which costs more than everything the broker does for
-that message; here one await moves all that has arrived, and one socket write carries all that
-goes out. It is also the only package that reaches below grpclib's public surface, and a test
-fails loudly when grpclib or h2 change there.
+A package of its own, because edge and client need the same technique and may not import each other.
+grpclib moves one message per await, which costs more than everything the broker does for that
+message. Here one await moves all that has arrived, and one socket write sends all that goes out.
+Only this package uses grpclib's and h2's internals; a test fails when those change.
 """
 
 from broker.transport.batch_calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call

@@ -1,8 +1,5 @@
 # ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
-"""A batched stream as each side of a call holds it: response headers, statuses, opening, release.
-
-Owns: what differs between the two ends of a stream. Never knows what a message means.
-"""
+"""Both ends of a batched stream: response headers, statuses, opening and release."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -29,7 +26,7 @@ class CallStatus:
 
 
 class ServerBatchStream(BatchStream):
-    """The server's end. grpclib cancels the handler's task when the peer goes away."""
+    """The server's end. grpclib cancels the handler's task when the peer disconnects."""
 
     def __init__(
         self, call: "grpclib.server.Stream[bytes, bytes]", *, limit_bytes: int, stall_s: float
@@ -38,24 +35,24 @@ class ServerBatchStream(BatchStream):
         self._call = call
 
     async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
-        """The first write is preceded by the response headers."""
+        """Write; the first write sends the response headers before it."""
         if not self._call._send_initial_metadata_done:
             await self._call.send_initial_metadata()
         await super().write_framed(framed, deadline_s=deadline_s)
 
 
 class ClientBatchStream(BatchStream):
-    """The client's end; made by `open_call`. After `read_batch` gave [], ask `status()`."""
+    """The client's end, made by `open_call`. After `read_batch` returned [], see `status()`."""
 
     async def end(self) -> None:
-        """Half-close: tell the server that nothing more will be sent. StreamGone."""
+        """Half-close: tell the server that nothing more will be sent. Raises StreamGone."""
         try:
             await self._stream.end()
         except ProtocolError as gone:
             raise StreamGone(str(gone)) from gone
 
     def status(self) -> CallStatus:
-        """How the server ended the call. Raises StreamGone when it ended without saying."""
+        """How the server ended the call. Raises StreamGone when it ended without a status."""
         headers = dict(self._stream.trailers or self._stream.headers or ())
         if "grpc-status" not in headers:
             http_status = headers.get(":status", "none")
@@ -76,9 +73,9 @@ async def open_call(
     limit_bytes: int,
     stall_s: float,
 ) -> AsyncIterator[ClientBatchStream]:
-    """Open a bidirectional call and give its stream; nothing but the headers is sent yet.
+    """Open a bidirectional call and yield its stream; only the headers are sent yet.
 
-    Connects the channel if need be (wrap in a deadline; OSError when it cannot). On leaving, a
+    Connects the channel if necessary (use a deadline; OSError when it cannot connect). On exit, a
     call that has not ended is reset, so that the server drops it at once.
     """
     call = channel.request(path, Cardinality.STREAM_STREAM, bytes, bytes, metadata=dict(metadata))

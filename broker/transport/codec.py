@@ -1,7 +1,7 @@
-"""What grpclib calls to turn a handler's declared types into bytes and back.
+"""Converts a handler's declared message types to bytes and back, for grpclib.
 
-Owns nothing. A type declared as `bytes` passes as it came, which is how the hot streams see raw
-messages beside services with decoded ones on the same server.
+A type declared as `bytes` is passed unchanged: the hot streams get raw messages on a server whose
+other services get decoded ones.
 """
 
 from typing import Protocol, Self

@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001 - this package is the one that may know h2's inside (see its docstring)
-"""HTTP/2 frames of data on their way out and in, without the detours that h2 makes with them.
+"""Fast path for HTTP/2 DATA frames, out and in, that bypasses h2's copies and events.
 
-Owns nothing. h2 copies what it sends five times on its way to the socket and asks two state
-machines that do not change; here it is copied twice. What arrives it copies four times, and makes
-flags, a text and an event of each frame; here it is copied once.
+h2 copies what it sends five times and asks two state machines that do not change; here it is copied
+twice. h2 copies what arrives four times and makes flags, a text and an event of each frame; here it
+is copied once. Anything unusual is left to h2.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _UP = (ConnectionState.CLIENT_OPEN, ConnectionState.SERVER_OPEN)
 
 
 def send_window(connection: H2Connection, stream_id: int) -> int | None:
-    """How many bytes may be put now, 0 or less for none; None: the stream takes none any more."""
+    """Bytes that may be sent now, 0 or less for none; None when the stream is closed."""
     stream = connection.streams.get(stream_id)
     if stream is None or stream.state_machine.state not in _SENDING:
         return None
@@ -31,9 +31,9 @@ def send_window(connection: H2Connection, stream_id: int) -> int | None:
 
 
 def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool:
-    """Put `data` among what the connection has to send, as h2's `send_data` would.
+    """Queue `data` on the connection as DATA frames, as h2's `send_data` would.
 
-    It must fit the windows. False, and nothing is done, when the stream takes no data any more.
+    It must fit the windows. Returns False, and does nothing, when the stream is closed.
     """
     stream = connection.streams.get(stream_id)
     if stream is None or stream.state_machine.state not in _SENDING:
@@ -42,7 +42,7 @@ def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool
         return False
     size, frame_bytes_max = len(data), connection.max_outbound_frame_size
     window = min(stream.outbound_flow_control_window, connection.outbound_flow_control_window)
-    assert size <= window, "it was not waited for"
+    assert size <= window, "the caller did not wait for the window"
     unsent = connection._data_to_send
     for start in range(0, size, frame_bytes_max):
         part = data[start : start + frame_bytes_max]
@@ -55,10 +55,10 @@ def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool
 
 
 def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: bytes) -> int:
-    """Give the frames of data at the beginning of `data` to their `streams`; their bytes in all.
+    """Pass the DATA frames at the beginning of `data` to their `streams`; returns their length.
 
-    As h2's `receive_data` and grpclib's events would. It stops before whatever is not a whole plain
-    frame of data that such a stream may get: h2 is to be given the rest, and finds what is wrong.
+    Does what h2's `receive_data` and grpclib's events would. Stops before anything but a whole,
+    plain DATA frame that its stream may receive: pass h2 the rest, which reports what is wrong.
     """
     waiting = connection.incoming_buffer
     if waiting._data or waiting._preamble_len or waiting._headers_buffer:
@@ -81,7 +81,7 @@ def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: byt
 
 
 def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
-    """Count a frame of so many bytes, as h2 would; False, and nothing is done, if it may object."""
+    """Count a frame of `size` bytes as h2 would; False, and nothing done, if h2 might object."""
     stream = connection.streams.get(stream_id)
     if stream is None or stream._expected_content_length is not None:
         return False
@@ -102,9 +102,9 @@ def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
 
 
 def processed(connection: H2Connection, stream_id: int, size: int) -> bool:
-    """Count data as done with, where the peer is not to be told yet, as mostly.
+    """Count data as processed, when no window update is due, which is the common case.
 
-    False, and nothing is done, when it is time for h2's `acknowledge_received_data`.
+    False, and nothing done, when it is time for h2's `acknowledge_received_data`.
     """
     stream = connection.streams.get(stream_id)
     if stream is None:

@@ -1,8 +1,5 @@
 # ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
-"""A gRPC channel whose server may send large frames, and whose frames nobody spells out.
-
-Owns: what differs from grpclib's channel in the first bytes of a connection. Never looks at a call.
-"""
+"""A gRPC channel that accepts large frames and reads DATA frames on the fast path."""
 
 import asyncio
 
@@ -16,12 +13,12 @@ from broker.transport.untraced import untrace
 
 
 class Channel(grpclib.client.Channel):
-    """As grpclib's."""
+    """grpclib's channel, with the connections of this package."""
 
     async def __connect__(self) -> H2Protocol:
-        """grpclib's; but ConnectionResetError when the connection is lost before it can be used.
+        """Connect. Raises ConnectionResetError when the connection is lost before its first use.
 
-        grpclib hands it out all the same, and whoever asks gets an AttributeError.
+        grpclib returns such a connection, and its first call raises AttributeError.
         """
         protocol = await super().__connect__()
         if not self._connected:
@@ -34,10 +31,10 @@ class Channel(grpclib.client.Channel):
 
 
 class DialledConnection(H2Protocol):
-    """One connection to a server: grpclib's protocol with another offer."""
+    """One connection to a server: grpclib's protocol with other HTTP/2 settings."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """grpclib's, and the size of frames we take, which a server may keep to or stay below."""
+        """As grpclib's; also announces the largest frame accepted."""
         super().connection_made(transport)
         h2_connection = self.connection._connection
         untrace(h2_connection)
@@ -45,7 +42,7 @@ class DialledConnection(H2Protocol):
         self.connection.flush()
 
     def data_received(self, data: bytes) -> None:
-        """grpclib's, but for frames of data."""
+        """As grpclib's, with the fast path for DATA frames."""
         taken = take_data(self.connection._connection, self.processor.streams, data)
         if taken < len(data):
             super().data_received(data[taken:])

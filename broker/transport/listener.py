@@ -1,13 +1,10 @@
 # ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
-"""A gRPC listening socket whose peers are held to limits; idle but healthy ones live for ever.
+"""A gRPC listening socket that holds its peers to limits; healthy idle connections live for ever.
 
-Owns: the accepted connections, from accept to close. Never looks at a call: grpclib hands those to
-the services.
-
-What one connection can make this process hold: its unread receive window, one HTTP/2 frame, one
-header block, `unsent_bytes_max` of answers it does not read. A peer that is silent inside the
-handshake, a frame or a header block for `idle_peer_s` is cut off (after at most twice that: one
-timer a connection looks whether anything was completed since it last looked).
+One connection can make this process hold at most its unread receive window, one HTTP/2 frame, one
+header block, and `unsent_bytes_max` of answers it does not read. A peer that is silent inside the
+handshake, a frame or a header block for `idle_peer_s` is disconnected; one timer a connection looks
+for progress, so it takes at most twice that time.
 """
 
 import asyncio
@@ -29,22 +26,22 @@ from hyperframe.exceptions import HyperframeError
 from broker.transport.codec import MessageCodec, RawDetailsCodec
 from broker.transport.data_frames import take_data
 from broker.transport.methods import Methods
-from broker.transport.timeouts import with_a_moment
+from broker.transport.timeouts import with_least_timeout
 from broker.transport.untraced import untrace
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
 
 HTTP_FRAME_BYTES_MAX = 256 * 1024
-"""Peers that use the offer send fewer, larger DATA frames; grpc-go stays at 16 KiB."""
+"""Peers that use it send fewer, larger DATA frames; grpc-go stays at 16 KiB."""
 HEADER_BLOCK_BYTES_MAX = 64 * 1024
 WRITE_BUFFER_BYTES_HIGH = 128 * 1024
-"""Above this the streams of a connection wait; below a quarter of it they go on."""
-GOODBYE_S = 0.5
+"""Above this the streams of a connection wait; below a quarter of it they continue."""
+HANG_UP_S = 0.5
 CLOSE_S = 5.0
 """How long a closed connection may take to read the last bytes before it is reset."""
 SERVER_PING_S, SERVER_PING_TIMEOUT_S = 60.0, 10.0
-"""Finds peers that vanished without a word. Pings of clients are always answered, at any pace."""
+"""Finds peers that vanished. Pings of clients are always answered, at any rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class ListenerLimits:
 
 
 class Listener(grpclib.server.Server):
-    """Start it with `start(host, port)`, then `stop_accepting()` and `hang_up()`."""
+    """A gRPC server: `start(host, port)`, later `stop_accepting()` and `hang_up()`."""
 
     def __init__(self, services: "Sequence[IServable]", limits: ListenerLimits) -> None:
         super().__init__(
@@ -94,31 +91,31 @@ class Listener(grpclib.server.Server):
 
     @property
     def port(self) -> int:
-        """The port that the system chose, or the one asked for."""
+        """The port listened on; the system's choice if 0 was given."""
         assert self._server is not None, "not started"
         sockets = cast(asyncio.Server, self._server).sockets
         return int(sockets[0].getsockname()[1])
 
     @property
     def connections(self) -> int:
-        """Accepted and not yet lost."""
+        """How many connections are open."""
         return len(self._connections)
 
     @property
     def refused(self) -> int:
-        """Turned away because `connections_max` were there."""
+        """How many connections were refused because `connections_max` were open."""
         return self._refused
 
     def stop_accepting(self) -> None:
-        """Release the port; what is connected stays."""
+        """Release the port; open connections stay."""
         self._accepting = False
         if self._server is not None:
             self._server.close()
 
-    async def hang_up(self, *, deadline_s: float = GOODBYE_S) -> None:
-        """Close every connection, cancelling what still runs on it.
+    async def hang_up(self, *, deadline_s: float = HANG_UP_S) -> None:
+        """Close every connection and cancel the calls on it.
 
-        Peers have `deadline_s` to read what was sent to them, then they are reset.
+        Peers have `deadline_s` to read what was sent, then their connections are reset.
         """
         self.stop_accepting()
         for connection in list(self._connections):
@@ -133,7 +130,7 @@ class Listener(grpclib.server.Server):
         await self.wait_closed()
 
     def admit(self, connection: "PeerConnection") -> bool:
-        """Count a connection in, unless there are too many."""
+        """Register a connection; False when there are too many."""
         if not self._accepting or len(self._connections) >= self._limits.connections_max:
             self._refused += 1
             return False
@@ -142,7 +139,7 @@ class Listener(grpclib.server.Server):
         return True
 
     def forget(self, connection: "PeerConnection") -> None:
-        """A connection is lost."""
+        """Remove a lost connection."""
         self._connections.discard(connection)
         if not self._connections:
             self._gone.set()
@@ -153,7 +150,7 @@ class Listener(grpclib.server.Server):
 
 
 class PeerConnection(H2Protocol):
-    """One accepted connection: grpclib's protocol, with limits and without its rough edges."""
+    """One accepted connection: grpclib's protocol with limits."""
 
     def __init__(
         self,
@@ -173,7 +170,7 @@ class PeerConnection(H2Protocol):
         self._look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """grpclib's, with our settings in the very first frame and a bounded write buffer."""
+        """As grpclib's, with our settings in the first frame and a bounded write buffer."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
         wire = cast(asyncio.Transport, transport)
         if not self._listener.admit(self):
@@ -205,7 +202,7 @@ class PeerConnection(H2Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Feed the state machine; whatever a peer sends, the worst is the end of its connection."""
+        """Process bytes; whatever a peer sends, at worst its own connection ends."""
         if self._transport is None or self._transport.is_closing():
             return
         taken = take_data(self.connection._connection, self.processor.streams, data)
@@ -218,7 +215,7 @@ class PeerConnection(H2Protocol):
             self._transport.abort()
 
     def _feed(self, data: bytes) -> None:
-        """What is more than frames of data."""
+        """Pass h2 the bytes that the fast path left."""
         assert self._transport is not None
         try:
             events = self.connection.feed(data)
@@ -230,7 +227,7 @@ class PeerConnection(H2Protocol):
             if isinstance(event, RemoteSettingsChanged):
                 self._handshaken = True
             elif isinstance(event, RequestReceived):
-                event.headers = cast(Any, with_a_moment(cast(Any, event.headers)))
+                event.headers = cast(Any, with_least_timeout(cast(Any, event.headers)))
             # Unknown frames must be ignored (RFC 9113, 5.5); grpclib would raise.
             if event.__class__ in getattr(self.processor, "processors", ()):
                 self.processor.process(event)
@@ -238,7 +235,7 @@ class PeerConnection(H2Protocol):
             self.connection.flush()
 
     def _holds_too_much(self) -> bool:
-        """Checked before the bytes come: a length that is too large is refused by its header."""
+        """Whether a limit is exceeded; a frame that is too large is refused at its header."""
         assert self._transport is not None
         incoming = self.connection._connection.incoming_buffer
         announced = int.from_bytes(incoming._data[:3], "big") if len(incoming._data) >= 9 else 0
@@ -265,24 +262,24 @@ class PeerConnection(H2Protocol):
         self._look_later()
 
     def _cut(self, reason: str) -> None:
-        """Say GOAWAY if the peer still reads, and drop the connection without waiting for it."""
+        """Send GOAWAY if the peer still reads, and close the connection without waiting for it."""
         assert self._transport is not None
         self.connection.flush()
         self.processor.close(reason)
 
     def hang_up(self, reason: str) -> None:
-        """An orderly end: GOAWAY, then close."""
+        """Send GOAWAY, then close."""
         if self._transport is not None and not self._transport.is_closing():
             self.connection._connection.close_connection()
             self._cut(reason)
 
     def abort(self) -> None:
-        """Reset the connection; what was not read is lost."""
+        """Reset the connection; unread bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is gone: end every call on it and forget it."""
+        """End every call on the lost socket and forget it."""
         self._listener.forget(self)
         if self._look is not None:
             self._look.cancel()
@@ -291,7 +288,7 @@ class PeerConnection(H2Protocol):
 
 
 class BoundedConnection(Connection):
-    """Closing grpclib's connection waits for unsent bytes to be read; this one's not for ever."""
+    """grpclib's connection, whose close waits a bounded time for unsent bytes to be read."""
 
     def close(self) -> None:
         """Close, and reset the connection if the peer has not read the rest within `CLOSE_S`."""

@@ -1,7 +1,7 @@
-"""What a call of a method that nobody serves gets: UNIMPLEMENTED, as a gRPC answer.
+"""Answer calls of unknown methods with UNIMPLEMENTED as a gRPC answer.
 
-Owns nothing. grpclib's own answer has no content type, which strict clients take for that of a
-broken proxy: they report UNKNOWN, and never learn that this server is merely older than they are.
+grpclib's own answer has no content type. Strict clients take that for a broken proxy and report
+UNKNOWN, so they never learn that the server does not have the method.
 """
 
 from typing import Never
@@ -15,12 +15,12 @@ async def _refuse(_: "grpclib.server.Stream[bytes, bytes]") -> Never:
     raise GRPCError(Status.UNIMPLEMENTED, "Method not found")
 
 
-NOBODYS = Handler(_refuse, Cardinality.STREAM_STREAM, bytes, bytes)
+UNIMPLEMENTED = Handler(_refuse, Cardinality.STREAM_STREAM, bytes, bytes)
 
 
 class Methods(dict[str, Handler]):
-    """Handlers by path, one for every path."""
+    """Handlers by path; a path without one gets UNIMPLEMENTED."""
 
     def get(self, path: str, _: object = None) -> Handler:
-        """The handler served at this path, or the one that refuses."""
-        return super().get(path, NOBODYS)
+        """The handler of this path, or the one that refuses."""
+        return super().get(path, UNIMPLEMENTED)

@@ -1,12 +1,11 @@
 # ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
-"""Batched reading and writing of the gRPC messages of one HTTP/2 stream.
+"""Read and write the gRPC messages of one HTTP/2 stream in batches.
 
-Owns: one stream's arrived bytes, its splitter, and the cutting of outgoing bytes into DATA frames
-within the flow-control windows. Never knows what a message means, never opens a connection.
+Outgoing bytes are cut into DATA frames that fit the flow-control windows.
 
-Why it may hold no more than it says: a peer can have at most the stream's receive window in
-`Arrivals` (bytes are acknowledged only when taken), and one message of at most `limit_bytes` in
-the splitter. Outgoing bytes exist once, in the caller's batch, until the peer opens its window.
+Why memory is bounded: a peer can have at most the stream's receive window in `Arrivals` (bytes are
+acknowledged only when taken), and one message of at most `limit_bytes` in the splitter. Outgoing
+bytes exist once, in the caller's batch, until the peer opens its window.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from broker.transport.data_frames import processed, put_data, send_window
 from schemas.encoding.frames import FrameSplitter, frames
 
 SLICE_BYTES_MAX = 256 * 1024
-"""Handed to the socket in one write; between two slices other streams get their turn."""
+"""The largest single write to the socket; between two slices other streams get their turn."""
 
 
 class StreamGone(Exception):
@@ -26,17 +25,17 @@ class StreamGone(Exception):
 
 
 class Stalled(Exception):
-    """The peer left half a message lying, or its window shut, for longer than it may."""
+    """The peer stopped inside a message, or kept its window shut, for too long."""
 
 
 class CutShort(Stalled):
-    """The peer said that it will send no more, inside a message: the rest will never come."""
+    """The peer half-closed inside a message: the rest will never arrive."""
 
 
 class Arrivals:
-    """Bytes that have arrived on a stream; takes the place of grpclib's `Buffer`, all at once.
+    """Bytes that have arrived on a stream; replaces grpclib's `Buffer`.
 
-    The peer's window is opened again for bytes that were taken, not for bytes that wait.
+    The peer's window is reopened for bytes that were taken, not for bytes that wait.
     """
 
     __slots__ = ("_chunks", "_owed_bytes", "_stream", "_waiter", "ended", "lost")
@@ -52,7 +51,7 @@ class Arrivals:
         stream.buffer = self  # type: ignore[assignment]
 
     def _adopt(self, replaced: grpclib.protocol.Buffer) -> None:
-        """Take over what came before the exchange."""
+        """Take over what grpclib's buffer has received."""
         assert not replaced._acked, "the stream was read before it was taken over"
         while not replaced._unacked.empty():
             data, _, owed_bytes = replaced._unacked.get_nowait()
@@ -77,7 +76,7 @@ class Arrivals:
         return owed_bytes
 
     def lose(self, reason: str) -> None:
-        """Nothing will arrive any more; what has arrived can still be taken."""
+        """Note that nothing more will arrive; what has arrived can still be taken."""
         self.lost = reason or "connection lost"
         self._wake()
 
@@ -92,14 +91,14 @@ class Arrivals:
         return data
 
     def _give_back(self, size: int) -> None:
-        """Have the peer's window opened again, by and by."""
+        """Reopen the peer's window, when enough has been taken."""
         stream = self._stream
         assert stream.id is not None
         if not processed(stream._h2_connection, stream.id, size) and stream.closable:
             stream.connection.ack(stream.id, size)
 
     async def wait(self) -> None:
-        """Until there is something to take, the peer half-closed, or the stream is lost."""
+        """Wait until there is something to take, the peer half-closed, or the stream is lost."""
         if self._chunks or self.ended or self.lost:
             return
         assert self._waiter is None, "two readers on one stream"
@@ -117,9 +116,9 @@ class Arrivals:
 class BatchStream:
     """One stream; at most one task reads it and at most one writes it at a time.
 
-    `limit_bytes` bounds one incoming message; a longer one raises `FrameTooLarge`
-    from its 5 header bytes, or comes as a `Oversize` after `pass_over`. `stall_s`
-    bounds the wait for the rest of a half-arrived message.
+    `limit_bytes` bounds one incoming message; a longer one raises `FrameTooLarge` at its 5 header
+    bytes, or is returned as an `Oversize` after `pass_over`. `stall_s` bounds the wait for the rest
+    of a partly arrived message.
     """
 
     def __init__(
@@ -138,14 +137,14 @@ class BatchStream:
         stream.__terminated__ = self._lose  # type: ignore[method-assign]
 
     def pass_over(self, bytes_max: int) -> None:
-        """Drop messages over the limit, but within `bytes_max`, as they arrive. Before any read."""
+        """Drop messages over the limit, up to `bytes_max`, as they arrive. Call before any read."""
         self._splitter = FrameSplitter(self._limit_bytes, passed_over_bytes_max=bytes_max)
 
     async def read_batch(self) -> list[bytes]:
         """Every message that has arrived, at least one; [] once the peer has half-closed.
 
-        Raises FrameTooLarge, Stalled (half a message and then nothing for `stall_s`; CutShort for
-        a half-close inside one) and, when all that arrived has been given, StreamGone.
+        Raises FrameTooLarge, Stalled (part of a message and then nothing for `stall_s`; CutShort
+        for a half-close inside one) and, once all that arrived was returned, StreamGone.
         """
         while True:
             data = self._arrivals.take()
@@ -171,23 +170,23 @@ class BatchStream:
         except TimeoutError:
             half = self._splitter.pending
             raise Stalled(
-                f"{half} bytes of a message came, then nothing for {self._stall_s} s"
+                f"{half} bytes of a message arrived, then nothing for {self._stall_s} s"
             ) from None
 
     async def write_batch(
         self, messages: Sequence[bytes], *, deadline_s: float | None = None
     ) -> None:
-        """Send the messages in order, in as few DATA frames and socket writes as they fit.
+        """Send the messages in order, in as few DATA frames and socket writes as possible.
 
-        Returns when all are with the socket. Raises Stalled when the peer's windows stayed shut
+        Returns when the socket has them all. Raises Stalled when the peer's windows stayed shut
         past `deadline_s` (the stream is then cut inside a message: end it), and StreamGone.
         """
         await self.write_framed(frames(messages), deadline_s=deadline_s)
 
     async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
-        """`write_batch` for bytes that carry their gRPC framing already, shared between streams.
+        """`write_batch` for bytes that have their gRPC framing, which streams may share.
 
-        A write that was cancelled half-way is carried on by the next one, before its own bytes.
+        The rest of a cancelled write is sent by the next one, before its own bytes.
         """
         rest = memoryview(self._unsent + framed if self._unsent else framed)
         self._unsent = b""
@@ -206,9 +205,9 @@ class BatchStream:
             self._unsent = bytes(rest)
 
     def write_at_once(self, framed: bytes) -> bool:
-        """`write_framed` if that need not wait and the stream is there; else False, unsent.
+        """`write_framed` if it need not wait; else, and if the stream is gone, send nothing: False.
 
-        Only between two writes.
+        Do not call it during another write.
         """
         if self._unsent or len(framed) > min(self.room_now(), SLICE_BYTES_MAX):
             return False
@@ -219,12 +218,12 @@ class BatchStream:
         return True
 
     async def flush(self, *, deadline_s: float) -> None:
-        """Finish what a cancelled write left unfinished. Raises as `write_batch` does."""
+        """Send the rest of a cancelled write. Raises as `write_batch` does."""
         if self._unsent:
             await self.write_framed(b"", deadline_s=deadline_s)
 
     async def room(self) -> int:
-        """Wait until the peer and the socket take bytes; how many they take now. StreamGone."""
+        """Wait until peer and socket accept bytes; returns how many. Raises StreamGone."""
         connection = self._stream.connection
         while True:
             window = self._window()
@@ -237,14 +236,14 @@ class BatchStream:
                 await self._stream.window_updated.wait()
 
     def room_now(self) -> int:
-        """How many bytes the peer and the socket take at once; 0 also when the stream is gone."""
+        """How many bytes peer and socket accept now; 0 also when the stream is gone."""
         try:
             return max(0, self._window())
         except StreamGone:
             return 0
 
     def _window(self) -> int:
-        """Bytes that can go out now; 0 or less when the socket or the peer is full."""
+        """Bytes that can be sent now; 0 or less when the socket or the peer is full."""
         stream = self._stream
         window = send_window(self._h2, self._id)
         if window is None or self._arrivals.lost or stream._transport.is_closing():
@@ -254,12 +253,12 @@ class BatchStream:
     def _send(self, data: memoryview) -> None:
         """Put `data`, which the windows let through, on the socket in one write."""
         if not put_data(self._h2, self._id, data):
-            raise StreamGone("the stream takes nothing any more")
+            raise StreamGone("the stream is closed")
         self._stream.connection.data_send_process()
         self._stream.connection.flush()  # uvloop writes once, at the end of this turn of the loop
 
     def _lose(self, reason: str) -> None:
-        """Called by grpclib when the stream was reset or the connection lost: wake who waits."""
+        """Called by grpclib when the stream was reset or the connection lost: wake all waiters."""
         self._arrivals.lose(reason)
         self._stream.window_updated.set()
         if self._stream._transport.is_closing():

@@ -1,7 +1,7 @@
-"""What a caller's deadline may be at the least, so that a late call ends as one that is late.
+"""Raise deadlines that have already passed to a few milliseconds, so that calls end as late ones.
 
-Owns one number. grpclib takes a call whose deadline has passed when it arrives for a failure of the
-server: UNKNOWN, and a traceback. With a moment left it ends the call as DEADLINE_EXCEEDED.
+grpclib treats a call whose deadline has passed on arrival as a failure of the server: UNKNOWN, with
+a traceback. With a few milliseconds left it ends the call as DEADLINE_EXCEEDED.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ LEAST = "5m"
 Headers = Sequence[tuple[str, str]]
 
 
-def with_a_moment(headers: Headers) -> Headers:
-    """The headers of a call, with a deadline that has not passed yet."""
+def with_least_timeout(headers: Headers) -> Headers:
+    """The headers, with a deadline that has not passed yet."""
     if not any(name == TIMEOUT_HEADER and _is_over(value) for name, value in headers):
         return headers
     others = [(name, value) for name, value in headers if name != TIMEOUT_HEADER]
@@ -28,4 +28,4 @@ def _is_over(value: str) -> bool:
     try:
         return decode_timeout(value) < LEAST_S
     except ValueError:
-        return False  # grpclib refuses what is no timeout
+        return False  # grpclib refuses a malformed timeout

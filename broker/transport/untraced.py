@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - this package is the one that may know h2's inside (see its docstring)
-"""HTTP/2 frames of data that h2 does not spell out.
+"""Stops h2 from formatting every DATA frame as text.
 
-Owns nothing. Before it looks at a frame, h2 makes a text of it, hexadecimal payload and all, for a
-tracer that nobody has attached: 0.15 ms of a body of 100 kB, more than all else that is done there.
+h2 makes a text of each frame, hexadecimal payload included, for a tracer that is never attached.
+For a body of 100 kB this takes 0.15 ms, more than everything else h2 does with the frame.
 """
 
 from h2.connection import H2Connection
@@ -11,14 +11,14 @@ from hyperframe.frame import DataFrame, Frame
 
 
 class UntracedData(DataFrame):
-    """A DATA frame that says nothing of what it holds."""
+    """A DATA frame whose repr leaves out the payload."""
 
     def __repr__(self) -> str:
         return f"DATA of stream {self.stream_id}"
 
 
 class UntracedFrames(FrameBuffer):
-    """h2's buffer of arriving bytes, which gives DATA frames as `UntracedData`."""
+    """h2's buffer of arriving bytes, with `UntracedData` for DATA frames."""
 
     def _update_header_buffer(self, f: Frame | None) -> Frame | None:
         found = super()._update_header_buffer(f)
@@ -28,7 +28,7 @@ class UntracedFrames(FrameBuffer):
 
 
 def untrace(connection: H2Connection) -> None:
-    """Have the connection give no text of data. Before any byte has arrived on it."""
+    """Stop the formatting on this connection. Call it before any byte has arrived."""
     replaced = connection.incoming_buffer
     assert not replaced._data, "bytes have arrived already"
     frames = UntracedFrames(server=not connection.config.client_side)

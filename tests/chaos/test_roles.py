@@ -127,12 +127,12 @@ async def test_a_node_that_finds_no_coordinator_says_so_at_once_and_ends_after_a
     with node(1, data, nobody, coordinator_wait_s="0.5") as lost:
         complaint = await lost.complaint()
     assert (
-        f"no coordinator accepted this node within 0.5 s: nobody listens at {nobody}" in complaint
+        f"no coordinator accepted this node within 0.5 s: nothing listens at {nobody}" in complaint
     )
     assert "pass --coordinator HOST:PORT" in complaint
     with node(1, data, nobody) as patient:
         said = await patient.says("the coordinator has not accepted this node yet: retrying")
-        assert f"nobody listens at {nobody}" in said
+        assert f"nothing listens at {nobody}" in said
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -171,7 +171,7 @@ async def test_a_column_that_was_just_added_may_be_written(peer: Peer, rows: Non
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (v1.ReadOpen(columns=["a"]), "ask for rows"),
+        (v1.ReadOpen(columns=["a"]), "set rows"),
         (v1.ReadOpen(rows=True, columns=["a"] * 1025), "1025 columns"),
     ],
 )

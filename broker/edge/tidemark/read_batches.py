@@ -1,7 +1,7 @@
-"""One Read stream of `tidemark.v1.Log`: batches out, as far as credit and window reach.
+"""Serve one Read stream of `tidemark.v1.Log`: batches out, as far as credit and window allow.
 
-Owns the reader's cursor and its credit. Never cuts a batch: one goes out whole, with the range of
-messages that is meant, so a credit may be exceeded by one batch.
+A batch is never cut: it is sent whole, with the range of messages that is meant, so a credit may be
+exceeded by one batch. The reader's cursor is kept here.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ from broker.core.log.delivery import DeliveredItem
 from broker.core.naming import belongs_to
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.failures import timed_out
-from broker.edge.rpc.middleware import Call, decoded
+from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.scanner_proxy import ScannerProxy
@@ -45,21 +44,25 @@ from schemas.batches import STORED, Position, ReadBatch, read_batch, read_respon
 from schemas.encoding.frames import frame_head
 from schemas.generated.tidemark import v1
 
-CREDIT_BYTES_MIN: Final = 32 * 1024
 VCHANNELS_MAX: Final = 16_384
 
 
 async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
-    """The whole life of one stream; refusals of the header, `Locate`, the request, the Scanner."""
+    """Serve one stream from its handshake to its end.
+
+    Raises Refused: INVALID_ARGUMENT for a bad header or request, else as `Locate` and `OpenScanner`
+    refuse.
+    """
     channel = consumer_channel(call.metadata)
     located = await directory.demand(Locate(channel.name, channel.term))
     await call.stream.write_batch([b""])
-    requests = await _first_requests(call.stream, limits.idle_peer_s)
-    if not requests:
+    messages = await first_messages(call.stream, limits.idle_peer_s)
+    if not messages:
         return
+    requests = [decoded(it, v1.ReadRequest) for it in messages]
     wanted = requests[0].open
     if wanted is None:
-        raise invalid_argument("the first request of a Read stream must open it")
+        raise invalid_argument("the first request of a Read stream must be open")
     rows = _rows_wanted(wanted)
     if rows is not None:
         await load_arrow()
@@ -74,15 +77,8 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
         await stream.run(scanner, cursor or opened.cursor, limits.consume_credit_bytes)
 
 
-async def _first_requests(stream: ServerBatchStream, within_s: float) -> list[v1.ReadRequest]:
-    """A reader sends them at once; one that does not would hold its place for ever."""
-    with anyio.move_on_after(within_s):
-        return [decoded(it, v1.ReadRequest) for it in await stream.read_batch()]
-    raise timed_out(f"no request came within {within_s:g} s")
-
-
 class ReadStream:
-    """The reader after its first request."""
+    """A reader after its first request."""
 
     def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
         self.meter = StreamMeter()
@@ -94,7 +90,7 @@ class ReadStream:
         self._feeding = anyio.CancelScope()
 
     async def run(self, scanner: ScannerProxy, cursor: ReadPosition, bytes_max: int) -> None:
-        """Until everything wanted was given, or the reader half-closes."""
+        """Run until everything up to the end was sent, or the reader half-closes."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._take_credit)
@@ -118,7 +114,7 @@ class ReadStream:
                 await self._more_credit.wait()
             room = await self._stream.room()
             allowed = min(room, bytes_max, self._credit_bytes)
-            delivery = await scanner.pull(cursor, max(CREDIT_BYTES_MIN, allowed))
+            delivery = await scanner.pull(cursor, allowed)
             cursor = delivery.cursor
             framed, end = self._framed(delivery)
             if framed:
@@ -129,9 +125,9 @@ class ReadStream:
                 return
 
     def _framed(self, delivery: Delivery) -> tuple[bytes, bool]:
-        """What of a delivery goes out, and whether that is the end.
+        """What to send of a delivery, and whether the stream ends with it.
 
-        Where the reader is then goes with the last batch; what it was given is closed behind it.
+        The last batch carries the reader's new position, up to which its channels are closed.
         """
         batches, beyond = self._batches(delivery.items)
         closed = delivery.tick.tick if delivery.tick else 0
@@ -149,7 +145,7 @@ class ReadStream:
         return _frames(responses), False
 
     def _batches(self, items: Sequence[DeliveredItem]) -> tuple[list[Sequence[bytes]], bool]:
-        """Each batch in parts, as far as they are wanted, and whether one is beyond that."""
+        """Each batch in parts, up to the end, and whether there is one beyond it."""
         found: list[Sequence[bytes]] = []
         members: list[DeliveredInTxn] = []
         for item in items:
@@ -162,11 +158,11 @@ class ReadStream:
                 case DeliveredInTxn():
                     if item.begins is None and self.rows is None:
                         members.append(item)
-                case Delivered():  # the commit, whose members are here or came before
+                case Delivered():  # a commit, which ends the members before it
                     found += _transaction(members)
                     members = []
                 case ClosedTick():
-                    continue  # the reader is told with the rest
+                    continue  # sent with the last batch
         return found + _transaction(members), False
 
     def _slice(self, part: RecordSlice) -> list[Sequence[bytes]]:
@@ -180,7 +176,7 @@ class ReadStream:
         return first > self._until
 
     def _cut(self, part: RecordSlice) -> RecordSlice:
-        """Without what lies beyond the end."""
+        """The slice without what is beyond the end."""
         if not self._until or part.last_tick <= self._until:
             return part
         return replace(part, end=self._until - part.record.base_tick + 1)
@@ -189,7 +185,7 @@ class ReadStream:
 async def _opening(
     wanted: v1.ReadOpen, located: Located
 ) -> tuple[OpenScanner, ReadPosition | None]:
-    """What to open, and the cursor to begin with when it is not for the log to say."""
+    """The request that opens the Scanner, and the cursor to begin with if the reader gave one."""
     channel = located.channel
     vchannels = _vchannels(wanted, channel.name)
     filters: list[DeliverFilter] = []
@@ -204,7 +200,7 @@ async def _opening(
         policy = StartFrom(await located.view.seek(TimeTick(wanted.from_tick)))
         filters.append(TimeTickGte(TimeTick(wanted.from_tick)))
     elif wanted.from_id < 0:
-        raise invalid_argument(f"message id {wanted.from_id} is below 0")
+        raise invalid_argument(f"message id {wanted.from_id} is negative; ids begin at 0")
     elif wanted.from_id:
         policy = StartFrom(MessageId(wanted.from_id))
     elif wanted.latest:
@@ -223,13 +219,12 @@ def _vchannels(wanted: v1.ReadOpen, pchannel: PChannelName) -> list[str]:
     names = list(dict.fromkeys(wanted.vchannels))
     if len(names) > VCHANNELS_MAX:
         raise invalid_argument(
-            f"{len(names)} vchannels; at most {VCHANNELS_MAX} may be read together"
+            f"{len(names)} vchannels are named, at most {VCHANNELS_MAX} can be read together"
         )
     for name in names:
         if not name or not belongs_to(name, pchannel):
             raise invalid_argument(
-                f"vchannel {name!r} does not belong to pchannel {pchannel!r}, which this stream"
-                " is for"
+                f"vchannel {name!r} is not on pchannel {pchannel!r} of this stream"
             )
     return names
 
@@ -243,10 +238,10 @@ async def _close(located: Located, tick: TimeTick) -> None:
 
 def _cursor(position: v1.ReadPosition) -> ReadPosition:
     if position.next_id < 1 or position.inside < 0 or position.open_id < 0:
-        raise invalid_argument(f"{position} is no position that a Read stream gave")
+        raise invalid_argument(f"{position} is not a position that a Read stream gave")
     open_id = MessageId(position.open_id) if position.open_id else None
     if open_id is not None and open_id > position.next_id:
-        raise invalid_argument(f"{position} is no position that a Read stream gave")
+        raise invalid_argument(f"{position} is not a position that a Read stream gave")
     return ReadPosition(
         MessageId(position.next_id), TimeTick(position.time_tick), open_id, position.inside
     )
@@ -258,16 +253,16 @@ def _position(cursor: ReadPosition) -> Position:
 
 def _rows_wanted(wanted: v1.ReadOpen) -> RowProjection | None:
     if wanted.columns and not wanted.rows:
-        raise invalid_argument("columns are those of rows: ask for rows, too")
+        raise invalid_argument("columns are named, but rows is not set; set rows")
     if len(wanted.columns) > COLUMNS_MAX:
         raise invalid_argument(
-            f"{len(wanted.columns)} columns; a collection has at most {COLUMNS_MAX}"
+            f"{len(wanted.columns)} columns are named; a collection has at most {COLUMNS_MAX}"
         )
     return RowProjection(frozenset(wanted.columns)) if wanted.rows else None
 
 
 def _transaction(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:
-    """The bodies of a transaction as one batch, if there are any; all have its commit's tick."""
+    """The bodies of a transaction as one batch, all at its commit's tick; [] without bodies."""
     if not bodies:
         return []
     batch = ReadBatch(
@@ -284,7 +279,7 @@ def _transaction(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:
 
 
 def _frames(messages: Sequence[Sequence[bytes]]) -> bytes:
-    """Messages in parts, each behind its head; the one copy that is made of their bodies."""
+    """Frame messages that are in parts; the only copy made of their bodies."""
     parts: list[bytes] = []
     for message in messages:
         parts.append(frame_head(sum(map(len, message))))

@@ -78,7 +78,7 @@ def test_a_begin_of_no_possible_stage_is_refused(text: str) -> None:
     assert isinstance(found, Refusal)
     assert found.code is StreamingCode.INVALID_ARGUMENT
     assert "tidemark.stage" in found.cause
-    with pytest.raises(BadHeader, match="stage of a begin cannot be read"):
+    with pytest.raises(BadHeader, match="stage of a BeginTxn cannot be decoded"):
         StoredHeaders().stage(scanned.stored)
 
 

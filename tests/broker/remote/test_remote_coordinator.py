@@ -9,7 +9,7 @@ import pytest
 from actors.testing import run_seeded
 from broker.model.failure import Refused, StreamingCode
 from broker.remote.calls import Calls, Unreachable
-from broker.remote.remote_coordinator import AGAIN_S_MAX, RESERVE_S, RemoteTicks
+from broker.remote.remote_coordinator import RESERVE_S, RETRY_S_MAX, RemoteTicks
 from schemas.generated.tidemark import v1
 
 
@@ -37,7 +37,7 @@ def test_a_coordinator_that_is_restarted_gives_ticks_the_moment_it_is_back(seed:
         calls = CallsFake(back_s=anyio.current_time() + 1.5)
         ticks = await RemoteTicks(calls, random.Random(seed)).reserve(7)
         assert (ticks.first, ticks.count) == (5, 7)
-        assert anyio.current_time() <= calls.back_s + AGAIN_S_MAX
+        assert anyio.current_time() <= calls.back_s + RETRY_S_MAX
         assert calls.asked < 50
 
     run_seeded(seed, scenario)

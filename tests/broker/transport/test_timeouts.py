@@ -8,7 +8,7 @@ from grpclib.exceptions import GRPCError
 from grpclib.metadata import Deadline
 
 from broker.transport import ServerBatchStream
-from broker.transport.timeouts import with_a_moment
+from broker.transport.timeouts import with_least_timeout
 from tests.broker.transport.echo import CALL, serving
 
 
@@ -26,8 +26,11 @@ from tests.broker.transport.echo import CALL, serving
 )
 def test_a_deadline_leaves_a_moment(given: str, kept: str) -> None:
     others = [(":path", "/a/B"), ("te", "trailers")]
-    assert [*with_a_moment([*others, ("grpc-timeout", given)])] == [*others, ("grpc-timeout", kept)]
-    assert with_a_moment(others) is others
+    assert [*with_least_timeout([*others, ("grpc-timeout", given)])] == [
+        *others,
+        ("grpc-timeout", kept),
+    ]
+    assert with_least_timeout(others) is others
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 0.000_001, 0.05])

@@ -1,7 +1,6 @@
-"""Tells the coordinator which channels this node serves, in order, without anybody waiting for it.
+"""Report to the coordinator which channels this node serves, in order; no caller waits for it.
 
-Owns the few events that are on their way. What gets lost here is found by the coordinator's own
-looks.
+A report may be lost: the coordinator also asks the nodes from time to time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,24 +21,22 @@ TRIES_MAX = 3
 
 log = structlog.get_logger(__name__)
 
-NewsMessage = v1.ChannelEvent
 
+class ChannelReporter(Actor[v1.ChannelEvent]):
+    """Sends one report at a time, with all events since the last one."""
 
-class News(Actor[NewsMessage]):
-    """One report at a time, with all that has happened since the last one."""
-
-    _context: Context[NewsMessage]
+    _context: Context[v1.ChannelEvent]
 
     def __init__(self, node: NodeId, calls: Calls) -> None:
         self._node = node
         self._calls = calls
         self._reports = self._lost = 0
 
-    async def started(self, context: Context[NewsMessage]) -> None:
+    async def started(self, context: Context[v1.ChannelEvent]) -> None:
         self._context = context
 
-    async def receive(self, batch: Sequence[Envelope[NewsMessage]]) -> None:
-        """Tried a few times: after that the coordinator has better ways to find out."""
+    async def receive(self, batch: Sequence[Envelope[v1.ChannelEvent]]) -> None:
+        """Report the events; drops them after TRIES_MAX failures, as the coordinator polls too."""
         request = v1.ReportChannelsRequest(
             node_id=self._node, events=[envelope.message for envelope in batch]
         )
@@ -52,7 +49,7 @@ class News(Actor[NewsMessage]):
                     deadline_s=REPORT_S,
                 )
             except Refused as error:
-                log.info("news not delivered", error=str(error))
+                log.info("channel report not delivered", error=str(error))
                 continue
             self._reports += 1
             return
@@ -62,12 +59,12 @@ class News(Actor[NewsMessage]):
         return {"reports": self._reports, "lost": self._lost}
 
 
-class SentNews:
-    """A `ChannelObserver` that leaves the sending to News, found anew each time."""
+class ReportingObserver:
+    """A `ChannelObserver` that passes events to the current ChannelReporter."""
 
-    def __init__(self, find: Callable[[str], Ref[Any]], news_path: str) -> None:
+    def __init__(self, find: Callable[[str], Ref[Any]], reporter_path: str) -> None:
         self._find = find
-        self._path = news_path
+        self._path = reporter_path
 
     def opened(self, node: NodeId, channel: PChannel) -> None:
         """See ChannelObserver."""
@@ -81,4 +78,4 @@ class SentNews:
         try:
             self._find(self._path).tell(event)
         except ActorError:
-            pass
+            pass  # it is restarting; the coordinator finds the change when it asks the nodes
