@@ -1,4 +1,4 @@
-"""One busy life of a log on a faulty disk, and what must be true of whatever survives it."""
+"""One scripted history of a log on a faulty disk, and what must hold for whatever survives."""
 
 import random
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ TINY = SegmentedSettings(
 
 @dataclass(slots=True)
 class Life:
-    """What a program knows of its log: what it was told is durable, and what it tried."""
+    """What a program knows of its log: what was acknowledged, and what it tried."""
 
     files: FaultyFiles
     term: int = 0

@@ -1,4 +1,4 @@
-"""Owners that lost their term but still act: nothing they complete later is read or acknowledged.
+"""Fenced owners that still act: nothing they complete later is read or acknowledged.
 
 The faulty disk calls back before each change, so a new owner can open the log in the middle of
 anything the old one does.
@@ -61,7 +61,7 @@ def append(opened: Opened, records: int) -> list[Record]:
 
 
 def act_until_fenced(old: Opened) -> list[Record]:
-    """What the old owner was told is durable."""
+    """What the old owner has acknowledged."""
     acknowledged: list[Record] = []
     for count in (1, 3, 2, 4, 1, 5) * 3:
         try:
@@ -88,7 +88,7 @@ def test_a_takeover_in_the_middle_of_anything_keeps_what_was_acknowledged(takeov
     last.writer.close()
 
 
-def test_a_zombie_that_writes_behind_the_seal_is_never_read() -> None:
+def test_what_a_fenced_owner_writes_behind_the_seal_is_never_read() -> None:
     files = FaultyFiles()
     rivals = Rivals(files)
     old = rivals.open(1)
@@ -138,7 +138,7 @@ def test_many_owners_in_any_order_leave_one_history(seed: int) -> None:
             owner = chance.choice(owners)
             try:
                 history += append(owner, chance.randrange(1, 6))
-                assert owner is owners[-1], "only the newest owner may be told of success"
+                assert owner is owners[-1], "only the newest owner may report success"
             except Fenced:
                 assert owner is not owners[-1]
             if owner is not owners[-1] and chance.random() < 0.5:
@@ -147,7 +147,7 @@ def test_many_owners_in_any_order_leave_one_history(seed: int) -> None:
     assert everything(owners[-1]) == history
 
 
-def test_an_opening_that_was_overtaken_says_so_and_not_the_first_append() -> None:
+def test_an_overtaken_opening_fails_itself_and_not_the_first_append() -> None:
     rivals = Rivals(rival_term=3)
     append(rivals.open(1), 2)
 
@@ -173,7 +173,7 @@ def test_a_term_is_given_to_one_of_two_that_ask_for_it_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_zombie_writes_while_the_new_owner_scans_is_durable_or_unseen(seed: int) -> None:
+def test_what_a_fenced_owner_writes_during_the_scan_is_durable_or_unseen(seed: int) -> None:
     files = FaultyFiles(seed=seed)
     rivals = Rivals(files)
     old = rivals.open(1)

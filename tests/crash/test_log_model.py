@@ -1,4 +1,4 @@
-"""Long random lives of a log beside a naive model: a list of records, cut by crashes anywhere."""
+"""Long random histories of a log compared with a list of records, with crashes anywhere."""
 
 import errno
 import random
@@ -17,7 +17,7 @@ DISASTERS = ("cut soon", "kill", "fail", "full", "")
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_random_life_agrees_with_a_list(seed: int) -> None:
+def test_a_random_history_agrees_with_a_list(seed: int) -> None:
     chance = random.Random(seed)
     life = Life(FaultyFiles(seed=seed))
     for _ in range(8):

@@ -65,7 +65,7 @@ def test_a_kill_at_any_step_loses_nothing_acknowledged(seed: int) -> None:
     "kind", ["write", "sync", "allocate", "create", "rename", "sync_folder", "replace", "remove"]
 )
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_any_operation_may_fail_and_the_next_term_goes_on(kind: str, code: int) -> None:
+def test_any_operation_may_fail_and_the_next_term_continues(kind: str, code: int) -> None:
     counted = Life(FaultyFiles())
     live(counted)
     for nth in range(1, counted.files.counts[kind] + 1):
@@ -81,7 +81,7 @@ def test_any_operation_may_fail_and_the_next_term_goes_on(kind: str, code: int) 
         assert everything(opened)[-1].term == life.term
 
 
-def test_a_disk_that_lies_about_syncs_is_noticed_or_leaves_a_clean_beginning() -> None:
+def test_a_disk_that_lies_about_syncs_is_detected_or_leaves_a_readable_prefix() -> None:
     """Nothing can save what such a disk drops; but what is read is never wrong or out of order."""
     for seed in range(60):
         life = Life(FaultyFiles(seed=seed, lies=True))

@@ -1,4 +1,4 @@
-"""Moves of a pchannel that are cut short: what was asked for still comes about."""
+"""Opening and closing of a pchannel that is interrupted still completes."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def removed_in_vain(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_removal_whose_controller_dies_while_transactions_end_is_carried_out(seed: int) -> None:
+def test_a_removal_whose_controller_dies_while_transactions_end_completes(seed: int) -> None:
     async def scenario() -> None:
         async with running_node(limits=LIMITS, seed=seed) as world:
             await world.assign()
@@ -60,7 +60,7 @@ def test_a_removal_whose_controller_dies_while_transactions_end_is_carried_out(s
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_transactions_begin_again_when_nobody_closes_the_channel_any_more(seed: int) -> None:
+def test_new_transactions_are_accepted_again_when_the_close_was_cancelled(seed: int) -> None:
     async def scenario() -> None:
         async with running_node(limits=LIMITS, seed=seed) as world:
             await world.assign()
@@ -83,7 +83,7 @@ def test_transactions_begin_again_when_nobody_closes_the_channel_any_more(seed: 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("supervisor", ["", "/channels", f"/channels/{PCHANNEL}", PLACE])
-def test_a_channel_whose_supervisor_dies_opens_by_itself_at_the_next_term(
+def test_a_channel_whose_supervisor_dies_reopens_at_the_next_term(
     supervisor: str, seed: int
 ) -> None:
     """Nobody has to assign it again: here there is no coordinator at all."""

@@ -66,7 +66,7 @@ def test_assign_and_remove_follow_the_table() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_assign_that_is_overtaken_is_told_and_the_newest_one_serves(seed: int) -> None:
+def test_an_overtaken_assign_is_refused_and_the_newest_one_serves(seed: int) -> None:
     async def scenario() -> None:
         async with running_node(seed=seed) as world:
             first, second, third = await asyncio.gather(
@@ -81,7 +81,7 @@ def test_an_assign_that_is_overtaken_is_told_and_the_newest_one_serves(seed: int
     run_seeded(seed, scenario)
 
 
-def test_locate_says_what_is_wrong_in_the_order_of_the_facts() -> None:
+def test_locate_checks_in_the_documented_order() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             assert code(await world.ask(Locate(PCHANNEL, Term(1)))) is (
@@ -189,7 +189,7 @@ def test_a_killed_scanner_is_found_again_and_a_closed_one_is_gone() -> None:
     run_seeded(4, scenario)
 
 
-def test_a_scanner_nobody_pulls_from_leaves() -> None:
+def test_a_scanner_without_pulls_stops() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -233,7 +233,7 @@ def test_a_node_can_be_asked_through_its_port() -> None:
     run_seeded(6, scenario)
 
 
-def test_a_consumer_that_comes_while_the_channel_is_reopened_is_told_or_served() -> None:
+def test_a_consumer_that_comes_while_the_channel_reopens_is_refused_or_served() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -252,7 +252,7 @@ def test_a_consumer_that_comes_while_the_channel_is_reopened_is_told_or_served()
     run_seeded(9, scenario)
 
 
-def test_a_channel_given_to_another_node_is_not_fought_for() -> None:
+def test_a_channel_that_another_node_took_over_is_not_reopened() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -271,7 +271,7 @@ def test_a_channel_given_to_another_node_is_not_fought_for() -> None:
     run_seeded(7, scenario)
 
 
-def test_a_pchannel_is_placed_anew_when_the_supervisor_of_all_had_to_restart() -> None:
+def test_a_pchannel_is_reopened_when_the_supervisor_of_all_restarts() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             assert await world.assign(term=1) is None
@@ -286,7 +286,7 @@ def test_a_pchannel_is_placed_anew_when_the_supervisor_of_all_had_to_restart() -
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "x" * 300, "nul\0", "blank "])
-def test_a_pchannel_that_can_have_no_folder_is_refused_and_the_directory_lives_on(
+def test_a_pchannel_name_that_is_no_folder_name_is_refused_and_the_directory_lives(
     name: str,
 ) -> None:
     async def scenario() -> None:
@@ -299,7 +299,7 @@ def test_a_pchannel_that_can_have_no_folder_is_refused_and_the_directory_lives_o
     run_seeded(33, scenario)
 
 
-def test_a_term_that_leaves_no_room_for_a_next_one_is_refused() -> None:
+def test_a_term_too_large_to_be_followed_by_another_is_refused() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             assert code(await world.assign(term=(1 << 63) - 1)) is StreamingCode.INVALID_ARGUMENT
@@ -308,14 +308,14 @@ def test_a_term_that_leaves_no_room_for_a_next_one_is_refused() -> None:
     run_seeded(34, scenario)
 
 
-def test_a_node_does_not_take_pchannels_without_end() -> None:
+def test_a_node_limits_the_number_of_its_pchannels() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             assert await world.assign() is None
             for number in range(PCHANNELS_MAX - 1):
                 assert await world.remove(PChannelName(f"made-up-{number}")) is None
-            told = await world.assign(OTHER)
-            assert code(told) is StreamingCode.RESOURCE_ACQUIRED
+            got = await world.assign(OTHER)
+            assert code(got) is StreamingCode.RESOURCE_ACQUIRED
             assert await world.assign(term=2) is None
 
     run_seeded(35, scenario)

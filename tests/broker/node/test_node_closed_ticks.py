@@ -1,4 +1,4 @@
-"""Ticks closed because somebody asks, and what time synchronisation sees of them."""
+"""Ticks closed on request, and what time synchronisation sees of them."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def close(world: World) -> object:
     return await located.appender.ask(CloseTick(), deadline_s=5.0)
 
 
-def test_a_tick_that_is_asked_for_is_closed_now_and_written_only_after_data() -> None:
+def test_a_requested_tick_is_closed_now_and_stored_only_after_data() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -47,7 +47,7 @@ def test_a_tick_that_is_asked_for_is_closed_now_and_written_only_after_data() ->
     run_seeded(1, scenario)
 
 
-def test_an_appender_that_writes_no_more_says_so() -> None:
+def test_an_appender_that_refuses_writes_reports_it() -> None:
     async def scenario() -> None:
         full = False
         wal = MemoryWal(
@@ -62,7 +62,7 @@ def test_an_appender_that_writes_no_more_says_so() -> None:
     run_seeded(2, scenario)
 
 
-def test_who_asks_for_a_tick_that_cannot_be_had_is_told_the_last_one() -> None:
+def test_a_tick_that_cannot_be_closed_is_answered_with_the_last_one() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -74,7 +74,7 @@ def test_who_asks_for_a_tick_that_cannot_be_had_is_told_the_last_one() -> None:
     run_seeded(3, scenario)
 
 
-def test_channels_that_serve_are_told_and_the_others_left_out() -> None:
+def test_only_channels_that_serve_are_reported() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign(PCHANNEL)

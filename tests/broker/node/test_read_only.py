@@ -67,7 +67,7 @@ def test_its_status_says_read_only_and_no_tick_is_closed() -> None:
     run_seeded(1, scenario)
 
 
-def test_a_writer_before_it_is_fenced_and_one_after_it_goes_on() -> None:
+def test_a_writer_before_it_is_fenced_and_a_writer_after_it_continues() -> None:
     async def scenario() -> None:
         wal = MemoryWal()
         async with running_node(wal) as old:
@@ -89,7 +89,7 @@ def test_a_writer_before_it_is_fenced_and_one_after_it_goes_on() -> None:
     run_seeded(2, scenario)
 
 
-def test_one_whose_owner_dies_comes_back_read_only() -> None:
+def test_a_read_only_channel_whose_owner_dies_reopens_read_only() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             assert await assign_read_only(world, 2) is None
@@ -100,7 +100,7 @@ def test_one_whose_owner_dies_comes_back_read_only() -> None:
     run_seeded(3, scenario)
 
 
-def test_a_controller_that_dies_while_it_opens_one_opens_it_read_only_all_the_same() -> None:
+def test_a_controller_that_dies_during_an_opening_still_opens_read_only() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign(term=2)

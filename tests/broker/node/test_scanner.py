@@ -94,7 +94,7 @@ def test_a_newer_pull_replaces_one_that_waits() -> None:
     run_seeded(4, scenario)
 
 
-def test_an_asker_who_left_is_not_waited_for() -> None:
+def test_a_caller_that_left_is_not_waited_for() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -143,7 +143,7 @@ def _inside(world: World):  # type: ignore[no-untyped-def]
     return slot.cell.actor
 
 
-def test_skipping_much_that_is_not_wanted_gives_progress_instead_of_silence() -> None:
+def test_skipping_many_records_reports_progress() -> None:
     async def scenario() -> None:
         limits = NodeLimits(tail_bytes_max=1_000, tail_age_s=0.1, read_ahead_bytes_max=2_000)
         async with running_node(MemoryWal(segment_bytes=10_000), limits) as world:
@@ -224,7 +224,7 @@ def with_an_old_tick(records: list[Record], place: int) -> list[Record]:
     [(without_a_body, "bodies of transaction"), (with_an_old_tick, "was seen")],
     ids=["a lost body", "a tick that does not grow"],
 )
-def test_a_log_that_contradicts_itself_is_an_error_to_its_reader_and_never_passed_over(
+def test_an_inconsistent_log_is_an_error_for_its_reader(
     harm: object, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -258,7 +258,7 @@ def test_a_log_that_contradicts_itself_is_an_error_to_its_reader_and_never_passe
     assert PCHANNEL in caplog.text
 
 
-def test_a_transaction_that_retention_cut_is_a_loss_only_to_who_began_behind_its_begin() -> None:
+def test_a_transaction_cut_by_retention_fails_only_readers_that_need_it() -> None:
     async def scenario() -> None:
         wal = MemoryWal(segment_bytes=400)
         async with running_node(wal, NodeLimits(tail_bytes_max=1_000, tail_age_s=0.3)) as world:
@@ -285,10 +285,10 @@ def test_a_transaction_that_retention_cut_is_a_loss_only_to_who_began_behind_its
                     cursor = answer.cursor
                 return answers
 
-            (told,) = await read(first_id + 1)
-            assert isinstance(told, Refusal)
-            assert told.code is StreamingCode.UNRECOVERABLE
-            assert "removed by retention" in told.cause
+            (got,) = await read(first_id + 1)
+            assert isinstance(got, Refusal)
+            assert got.code is StreamingCode.UNRECOVERABLE
+            assert "removed by retention" in got.cause
             items = [
                 it
                 for each in await read(first_id)

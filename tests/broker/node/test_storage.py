@@ -1,4 +1,4 @@
-"""A storage that refuses, a log that is fenced, a log that shrinks: what everybody is told."""
+"""Failing storage, fenced logs, retention and a failing oracle: what writers and readers get."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ async def refused(world: World, text: str = "x") -> Refusal:
     return outcome
 
 
-def test_a_full_disk_refuses_appends_serves_reads_and_mends_itself() -> None:
+def test_a_full_disk_refuses_appends_serves_reads_and_recovers() -> None:
     async def scenario() -> None:
         disk = Disk()
         async with running_node(disk.wal) as world:
@@ -73,7 +73,7 @@ def test_a_full_disk_refuses_appends_serves_reads_and_mends_itself() -> None:
     run_seeded(1, scenario)
 
 
-def test_a_full_disk_is_one_warning_when_it_begins_and_one_when_it_is_over(
+def test_a_full_disk_logs_one_warning_at_its_begin_and_one_at_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
@@ -128,7 +128,7 @@ def test_a_disk_that_is_full_from_the_start_burns_no_terms_and_opens_later() -> 
     run_seeded(3, scenario)
 
 
-def test_a_fenced_appender_says_so_and_closes_the_channel() -> None:
+def test_a_fenced_appender_reports_it_and_closes_the_channel() -> None:
     async def scenario() -> None:
         wal = MemoryWal()
         async with running_node(wal) as world:
@@ -203,7 +203,7 @@ def test_an_id_that_is_not_written_yet_is_refused() -> None:
     run_seeded(7, scenario)
 
 
-def test_an_oracle_that_is_away_refuses_appends_and_comes_back() -> None:
+def test_an_unavailable_oracle_refuses_appends_until_it_is_back() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -216,7 +216,7 @@ def test_an_oracle_that_is_away_refuses_appends_and_comes_back() -> None:
     run_seeded(8, scenario)
 
 
-def test_an_oracle_behind_the_log_is_loud() -> None:
+def test_an_oracle_behind_the_log_is_refused() -> None:
     async def scenario() -> None:
         wal = MemoryWal()
         async with running_node(wal) as world:
@@ -231,7 +231,7 @@ def test_an_oracle_behind_the_log_is_loud() -> None:
     run_seeded(9, scenario)
 
 
-def test_an_oracle_that_goes_back_is_loud() -> None:
+def test_an_oracle_that_goes_backwards_is_refused() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()

@@ -107,7 +107,7 @@ def test_acknowledged_messages_stay_and_readers_see_one_sequence(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_killed_appender_comes_back_at_the_next_term_and_others_do_not_notice(seed: int) -> None:
+def test_a_killed_appender_restarts_at_the_next_term_and_others_do_not_notice(seed: int) -> None:
     async def scenario() -> None:
         async with running_node(seed=seed) as world:
             await world.assign()
@@ -127,7 +127,7 @@ def test_a_killed_appender_comes_back_at_the_next_term_and_others_do_not_notice(
     run_seeded(seed, scenario)
 
 
-def test_a_channel_that_is_killed_again_and_again_still_comes_back() -> None:
+def test_a_channel_that_is_killed_repeatedly_still_comes_back() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()

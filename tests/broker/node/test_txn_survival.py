@@ -28,7 +28,7 @@ GONE = (StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STA
 
 
 @dataclass
-class Told:
+class Answers:
     """What the clients know in the end: bodies of committed ones, and those that must not be."""
 
     committed: list[tuple[list[bytes], set[bytes]]] = field(default_factory=list)
@@ -51,7 +51,7 @@ def outcome_is_final(outcome: object) -> bool:
     return isinstance(outcome, Refusal) and outcome.code in GONE
 
 
-async def one_txn(world: World, rng: random.Random, told: Told) -> None:
+async def one_txn(world: World, rng: random.Random, got: Answers) -> None:
     shard = rng.randrange(2)
     new = message("begin", shard, 900, txn=TxnContext(TxnId(0), 0))
     begun = await say(world, new)
@@ -70,23 +70,23 @@ async def one_txn(world: World, rng: random.Random, told: Told) -> None:
     kind = rng.choice((901, 901, 901, 902))
     ended = await say(world, message("end", shard, kind, txn=begun.txn))
     if kind == 901 and isinstance(ended, AppendedInTxn):
-        told.committed.append((sure, maybe))
+        got.committed.append((sure, maybe))
     else:
-        told.dead |= {*sure, *maybe}
+        got.dead |= {*sure, *maybe}
 
 
-async def transact(world: World, rng: random.Random, told: Told) -> None:
+async def transact(world: World, rng: random.Random, got: Answers) -> None:
     for _ in range(8):
-        await one_txn(world, rng, told)
+        await one_txn(world, rng, got)
 
 
-async def append_plain(world: World, rng: random.Random, told: Told) -> None:
+async def append_plain(world: World, rng: random.Random, got: Answers) -> None:
     for number in range(60):
         kind = 6 if rng.random() < 0.05 else 2
         new = message(f"plain/{number}", rng.randrange(2), kind)
         (outcome,) = await world.append(new)
         if not isinstance(outcome, Refusal):
-            told.plain.append(new.body)
+            got.plain.append(new.body)
         await world.clock.sleep(rng.random() * 0.03)
 
 
@@ -140,12 +140,12 @@ def test_transactions_are_whole_or_absent_for_readers_before_during_and_after(se
         wal = MemoryWal(segment_bytes=3_000, pause=pause, fault_of=fault)
         async with running_node(wal, LIMITS, seed=seed) as world:
             await world.assign()
-            told, done = Told(), asyncio.Event()
+            got, done = Answers(), asyncio.Event()
             before, during = Reader(world), Reader(world)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(read_all(world, before, rng, done))
-                works = [tasks.create_task(transact(world, rng, told)) for _ in range(3)]
-                works.append(tasks.create_task(append_plain(world, rng, told)))
+                works = [tasks.create_task(transact(world, rng, got)) for _ in range(3)]
+                works.append(tasks.create_task(append_plain(world, rng, got)))
                 await kill_often(world, rng, 5)
                 tasks.create_task(read_all(world, during, rng, done))
                 await kill_often(world, rng, 5)
@@ -157,20 +157,20 @@ def test_transactions_are_whole_or_absent_for_readers_before_during_and_after(se
             for reader in (before, during, after):
                 await reader.read_until(newest)
             assert before.messages == during.messages == after.messages
-            check(told, after.messages)
+            check(got, after.messages)
             await until_nothing_is_open(world)
 
     run_seeded(seed, scenario)
 
 
-def check(told: Told, messages: list[Delivered]) -> None:
+def check(got: Answers, messages: list[Delivered]) -> None:
     seen = {each.body for each in messages}
-    assert not seen & told.dead
-    assert seen >= {*told.plain}
+    assert not seen & got.dead
+    assert seen >= {*got.plain}
     found = [[each.body for each in bodies] for bodies in transactions(messages)]
-    assert len(found) == len(told.committed)
+    assert len(found) == len(got.committed)
     bodies = {body for own in found for body in own}
-    for sure, maybe in told.committed:
+    for sure, maybe in got.committed:
         assert bodies >= {*sure}
         own = [it for it in found if {*it} & {*sure, *maybe}]
         assert len(own) <= 1
@@ -188,7 +188,7 @@ async def until_nothing_is_open(world: World, name: PChannelName = PCHANNEL) -> 
         await world.clock.sleep(0.2)
 
 
-def test_a_transaction_that_nobody_ends_expires_and_frees_what_is_confirmed() -> None:
+def test_an_abandoned_transaction_expires_and_releases_the_last_confirmed_id() -> None:
     async def scenario() -> None:
         async with running_node(limits=LIMITS) as world:
             await world.assign()
@@ -227,7 +227,7 @@ def test_a_channel_that_is_removed_waits_for_open_transactions_but_begins_none()
     run_seeded(2, scenario)
 
 
-def test_a_transaction_goes_on_with_the_next_owner_under_the_same_name() -> None:
+def test_a_transaction_continues_with_the_next_owner() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()

@@ -1,4 +1,4 @@
-"""A log in memory that remembers what was read and written, and has damage where it is told to."""
+"""An in-memory log that records reads and writes and injects damage."""
 
 from collections.abc import Callable, Sequence
 

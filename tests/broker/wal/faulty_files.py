@@ -1,6 +1,6 @@
 """A disk in memory that tears, drops, fails, fills up and lies: the files port for crash tests.
 
-Every change is a numbered step. A step may be told to fail with an errno, or to be the one in which
+Every change is a numbered step. A step may fail with a given errno, or to be the one in which
 the power is cut; `after_power_cut` is the disk that the next start finds. Names and bytes count as
 durable only when they were synced; of the rest, chance decides, down to the byte.
 """
@@ -105,7 +105,7 @@ class FaultyFiles:
         return found
 
     def step(self, kind: str, path: str) -> None:
-        """One change begins. Raises what it was told to fail with."""
+        """One change begins. Raises the error set for it."""
         self.alive()
         self.on_step(kind, path)
         self.alive()

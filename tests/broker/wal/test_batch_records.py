@@ -1,4 +1,4 @@
-"""Records of batches in a file: all of them comes back, and what contradicts itself does not."""
+"""Stored records of batches: read back whole, refused when inconsistent."""
 
 import struct
 from dataclasses import replace

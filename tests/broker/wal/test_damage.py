@@ -1,4 +1,4 @@
-"""Bytes that changed on the disk: refused with file and offset, stepped over only when told to."""
+"""Changed bytes on disk: refused with file and offset, skipped only with skip_damage."""
 
 import random
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ def read_on(opened: Opened) -> list[Record]:
     return found
 
 
-def test_the_shelf_is_as_described() -> None:
+def test_the_damaged_log_used_here_is_as_described() -> None:
     shelf = Shelf().fill()
     assert read_on(shelf.open()) == shelf.written
 
@@ -109,7 +109,7 @@ def test_a_flipped_bit_in_the_last_group_is_cut_as_a_torn_tail() -> None:
 
 
 @pytest.mark.parametrize("record", [0, 2, 8, 12, 14])
-def test_reading_goes_on_behind_damage_when_told_to(record: int) -> None:
+def test_reading_continues_behind_damage_with_skip_damage(record: int) -> None:
     shelf = Shelf().fill()
     path = shelf.segments()[record // 6]
     shelf.flip(path, shelf.offset_of(record % 6) + 150)
@@ -125,7 +125,7 @@ def test_reading_goes_on_behind_damage_when_told_to(record: int) -> None:
     assert len(read_on(again)) == len(shelf.written)
 
 
-def test_a_whole_segment_may_be_unreadable_when_told_to_skip() -> None:
+def test_a_whole_segment_may_be_unreadable_with_skip_damage() -> None:
     shelf = Shelf().fill()
     path = shelf.segments()[1]
     for offset in range(HEADER_BYTES, HEADER_BYTES + 6 * RECORD_BYTES, 50):
@@ -134,7 +134,7 @@ def test_a_whole_segment_may_be_unreadable_when_told_to_skip() -> None:
 
 
 @pytest.mark.parametrize("segment", [0, 1, 2])
-def test_a_damaged_header_is_refused_or_guessed_around(segment: int) -> None:
+def test_a_damaged_header_is_refused_or_rebuilt(segment: int) -> None:
     shelf = Shelf().fill()
     path = shelf.segments()[segment]
     shelf.flip(path, 40)
@@ -145,7 +145,7 @@ def test_a_damaged_header_is_refused_or_guessed_around(segment: int) -> None:
     assert shelf.reported[0].file == path
 
 
-def test_a_segment_that_is_missing_is_refused_or_guessed_around() -> None:
+def test_a_missing_segment_is_refused_or_skipped() -> None:
     shelf = Shelf().fill()
     path = shelf.segments()[1]
     del shelf.files.names[path]
@@ -167,7 +167,7 @@ def test_a_segment_that_is_shorter_than_its_seal_is_refused() -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "damaged", "of another version", "short"])
-def test_an_index_that_cannot_be_used_is_made_again(how: str) -> None:
+def test_an_unusable_index_is_rebuilt(how: str) -> None:
     shelf = Shelf().fill()
     for path in [p for p in shelf.files.names if p.endswith(".index")]:
         data = shelf.files.names[path].cached

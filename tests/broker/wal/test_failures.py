@@ -26,7 +26,7 @@ async def opened(files: FaultyFiles, term: int = 1) -> SegmentedLog:
 
 
 @pytest.mark.parametrize("kind", ["write", "sync"])
-async def test_a_failed_write_or_sync_is_final_and_never_tried_again(kind: str) -> None:
+async def test_a_failed_write_or_sync_is_final_and_never_retried(kind: str) -> None:
     files = FaultyFiles(seed=4)
     log = await opened(files)
     await log.append(group(1, 3))
@@ -105,7 +105,7 @@ async def test_a_probe_that_is_killed_leaves_no_space_taken() -> None:
         assert sum(len(inode.cached) for inode in files.after_kill().names.values()) == 0
 
 
-async def test_a_quiet_log_without_space_for_a_new_segment_keeps_its_old_data_and_goes_on() -> None:
+async def test_a_quiet_log_without_space_for_a_new_segment_keeps_its_old_data() -> None:
     files = FaultyFiles(capacity=10_000)
     log = await opened(files)
     await log.append(group(1, 2))
@@ -167,30 +167,30 @@ async def test_a_truncation_that_cannot_remove_files_still_moves_the_first_id() 
     assert all(int(p[2:22]) >= first_id for p in files.names if p.endswith(".log"))
 
 
-@pytest.mark.parametrize(("kind", "is_told"), [("write", False), ("sync", True)])
-async def test_a_group_is_told_written_though_its_sync_fails_and_not_when_its_write_does(
-    kind: str, is_told: bool
+@pytest.mark.parametrize(("kind", "is_called"), [("write", False), ("sync", True)])
+async def test_when_written_is_called_although_the_sync_fails_but_not_when_the_write_fails(
+    kind: str, is_called: bool
 ) -> None:
     files = FaultyFiles(seed=4)
     log = await opened(files)
-    told: list[str] = []
-    await log.append(group(1, 3), lambda: told.append("first"))
+    called: list[str] = []
+    await log.append(group(1, 3), lambda: called.append("first"))
     files.faults[kind, files.counts[kind] + 1] = errno.EIO
     with pytest.raises(WriterFailed):
-        await log.append(group(10, 1), lambda: told.append("second"))
-    assert told == (["first", "second"] if is_told else ["first"])
+        await log.append(group(10, 1), lambda: called.append("second"))
+    assert called == (["first", "second"] if is_called else ["first"])
     assert log.bounds().next_id == 10
     await log.close()
 
 
-async def test_what_was_told_written_survives_the_death_of_the_process() -> None:
+async def test_a_group_reported_as_written_survives_the_death_of_the_process() -> None:
     for seed in range(10):
         files = FaultyFiles(seed=seed)
         log = await opened(files)
-        told: list[str] = []
+        called: list[str] = []
         files.cut_at = files.steps + 3  # a write in two halves, then the sync
         with pytest.raises(PowerCut):
-            await log.append(group(1, 3), partial(told.append, "written"))
-        assert told == ["written"]
+            await log.append(group(1, 3), partial(called.append, "written"))
+        assert called == ["written"]
         found = await opened(files.after_kill(), 2)
         assert await found.read(MessageId(1), 10_000) == group(1, 3)

@@ -1,4 +1,4 @@
-"""Looking at stored logs from outside."""
+"""Inspecting stored logs: dump and verify."""
 
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def test_an_unknown_version_is_a_damage_that_names_both(tmp_path: Path) -> None:
     assert damage.damage == "format version 5; this program reads version 1"
 
 
-def test_a_place_without_a_log_is_an_error(tmp_path: Path) -> None:
+def test_a_path_without_a_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no log here"):
         list(dump(tmp_path))
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What the log in memory can be told to do wrong."""
+"""The faults that the in-memory log injects."""
 
 import pytest
 
@@ -11,7 +11,7 @@ CHANNEL = PChannelName("c")
 
 
 @pytest.mark.parametrize(("fault", "survives"), [(Fault.LOST, False), (Fault.KEPT, True)])
-async def test_an_append_told_to_fail_ends_the_writer(fault: Fault, survives: bool) -> None:
+async def test_an_injected_fault_ends_the_writer(fault: Fault, survives: bool) -> None:
     wal = MemoryWal(fault_of=lambda _, records: fault if records[0].base_id > 1 else None)
     log = await wal.open(CHANNEL, Term(1))
     await log.append(group(1, 2))
@@ -40,5 +40,5 @@ async def test_a_new_owner_may_come_between_the_write_and_its_acknowledgement() 
     assert newer[0].bounds().next_id == 7
 
 
-async def test_it_is_as_writable_as_it_is_told() -> None:
+async def test_writable_returns_what_the_test_sets() -> None:
     assert not await MemoryWal(is_writable=lambda: False).writable()

@@ -1,4 +1,4 @@
-"""Segment files made ready: filled with zeros in steps, taken as they are by who is in a hurry."""
+"""Preallocated segment files: zeroed in steps, taken unfinished when an append needs one."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -41,9 +41,9 @@ def writes(capacity: int, background: Executor) -> int:
     return files.counts["write"]
 
 
-def test_a_blank_that_nobody_takes_early_is_filled_with_zeros_to_its_end() -> None:
+def test_a_preallocated_file_that_is_not_taken_early_is_zeroed_to_its_end() -> None:
     assert writes(6 * STEP, AtOnce()) == 6 * writes(STEP, AtOnce())
 
 
-def test_who_takes_a_blank_waits_for_one_step_of_zeros_at_most() -> None:
+def test_taking_a_preallocated_file_waits_for_one_step_of_zeroing_at_most() -> None:
     assert writes(6 * STEP, WhenAskedFor()) == writes(STEP, AtOnce())

@@ -1,4 +1,4 @@
-"""The eye on a driver: it sees what can never be opened, and changes nothing."""
+"""The watching driver remembers logs that cannot be opened, and changes nothing."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NAME = PChannelName("by-dev-rootcoord-dml_0")
 
 
 class Unopenable(MemoryWal):
-    """Fails as it is told."""
+    """Fails with the given error."""
 
     def __init__(self, *errors: WalError) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ async def test_the_first_unreadable_log_is_remembered_and_every_error_passes() -
     assert (await watched.open(NAME, Term(3))).term == 3
 
 
-async def test_what_can_be_read_leaves_no_mark() -> None:
+async def test_a_readable_log_is_not_remembered() -> None:
     watched = WatchedWal(MemoryWal())
     await (await watched.open(NAME, Term(1))).close()
     assert watched.unreadable is None

@@ -1,4 +1,4 @@
-"""The writing thread: in order, to the end, and gone when nobody holds it."""
+"""The writing thread: jobs in order, all of them, and an end when it is collected."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Who is answered when: what is placed, what the system has, what is synced."""
+"""When appends are acknowledged at each durability level."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,13 +20,13 @@ Asked = Mapping[Durability, "asyncio.Task[AppendOutcome]"]
 
 
 class Disk:
-    """A storage whose syncs wait, while `waits`, until they are let go; or fail as told."""
+    """A storage whose syncs wait, while `waits`, until they are released; or fail with `fault`."""
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
         self.waits = False
         self.syncs = asyncio.Condition()
-        self.begun = self.let_go = 0
+        self.begun = self.released = 0
         self.wal = MemoryWal(fault_of=lambda *_: self.fault, pause=self._sync)
 
     async def _sync(self) -> None:
@@ -34,7 +34,7 @@ class Disk:
             self.begun += 1
             number = self.begun
             self.syncs.notify_all()
-            await self.syncs.wait_for(lambda: not self.waits or self.let_go >= number)
+            await self.syncs.wait_for(lambda: not self.waits or self.released >= number)
 
     async def begins(self, number: int) -> None:
         async with self.syncs:
@@ -43,7 +43,7 @@ class Disk:
     async def release(self, number: int | None = None) -> None:
         """Let the syncs go up to this one; None for all there will ever be."""
         async with self.syncs:
-            self.let_go, self.waits = number or 0, number is not None
+            self.released, self.waits = number or 0, number is not None
             self.syncs.notify_all()
 
 
@@ -58,7 +58,7 @@ async def asked(world: World, level: Durability, text: str = "") -> AppendOutcom
 async def in_one_group(world: World, disk: Disk) -> AsyncIterator[Asked]:
     """One append at each level; they wait together behind another one, which is synced now."""
     located = await world.locate(PCHANNEL)
-    disk.waits, disk.let_go = True, disk.begun
+    disk.waits, disk.released = True, disk.begun
     first = disk.begun + 1
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(asked(world, FSYNC, "first"))
@@ -82,13 +82,13 @@ def on_a_node(scenario: Callable[[World, Disk], Awaitable[None]]) -> None:
     run_seeded(1, run)
 
 
-def test_who_asks_for_less_does_not_wait_for_the_sync_and_readers_do() -> None:
+def test_lower_durability_is_acknowledged_before_the_sync_and_read_only_after_it() -> None:
     async def scenario(world: World, disk: Disk) -> None:
         reader = Reader(world)
         async with in_one_group(world, disk) as found:
             await disk.release(disk.begun)
             early = await asyncio.gather(found[OS], found[MEMORY])
-            await disk.begins(disk.let_go + 1)
+            await disk.begins(disk.released + 1)
             assert not found[FSYNC].done()
             await reader.pull()
             assert {it.body for it in reader.messages} <= {b"first"}
@@ -104,7 +104,7 @@ def test_who_asks_for_less_does_not_wait_for_the_sync_and_readers_do() -> None:
     ("fault", "in_time"),
     [(Fault.LOST, {MEMORY}), (Fault.UNSYNCED, {MEMORY, OS}), (Fault.KEPT, {MEMORY, OS})],
 )
-def test_a_failure_is_told_to_those_who_are_not_answered_yet(
+def test_a_failed_sync_is_reported_to_appends_not_yet_acknowledged(
     fault: Fault, in_time: set[Durability]
 ) -> None:
     async def scenario(world: World, disk: Disk) -> None:

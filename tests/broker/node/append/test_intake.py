@@ -1,4 +1,4 @@
-"""The way into an Appender: bounds on what is in flight, and what each failure is told as."""
+"""Back-pressure in front of an Appender, and the refusal for each failure."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def refusal(outcomes: tuple[AppendOutcome, ...]) -> Refusal:
     return outcome
 
 
-def test_bytes_in_flight_are_bounded_and_the_excess_is_told_to_wait() -> None:
+def test_bytes_in_flight_are_bounded_and_the_excess_is_refused() -> None:
     async def scenario() -> None:
         gate = Gate()
         async with running_node(gate.wal, NodeLimits(backlog_bytes_max=1_000)) as world:
@@ -45,9 +45,9 @@ def test_bytes_in_flight_are_bounded_and_the_excess_is_told_to_wait() -> None:
                 ]
                 await world.clock.sleep(0.01)
                 assert located.backlog.bytes_waiting == 800
-                told = refusal(await append(located, (message("y" * 400),) * 2, deadline_s=30))
-                assert told.code is StreamingCode.INNER
-                assert "nothing was stored" in told.cause
+                got = refusal(await append(located, (message("y" * 400),) * 2, deadline_s=30))
+                assert got.code is StreamingCode.INNER
+                assert "nothing was stored" in got.cause
                 gate.open.set()
             assert all(isinstance(task.result()[0], Appended) for task in pending)
             assert located.backlog.bytes_waiting == 0
@@ -82,9 +82,9 @@ def test_no_answer_in_time_means_that_the_outcome_is_unknown() -> None:
             await world.assign()
             located = await world.locate()
             gate.open.clear()
-            told = refusal(await append(located, (message("x"),), deadline_s=0.5))
-            assert told.code is StreamingCode.UNKNOWN
-            assert "may or may not" in told.cause
+            got = refusal(await append(located, (message("x"),), deadline_s=0.5))
+            assert got.code is StreamingCode.UNKNOWN
+            assert "may or may not" in got.cause
             gate.open.set()
 
     run_seeded(3, scenario)
@@ -102,9 +102,9 @@ def test_an_appender_that_dies_with_a_batch_in_hand_leaves_its_outcome_unknown()
                 await world.clock.sleep(0.1)
                 world.system.kill(world.path("appender"))
                 gate.open.set()
-            told = refusal(pending.result())
-            assert told.code is StreamingCode.UNKNOWN
-            assert "may or may not" in told.cause
+            got = refusal(pending.result())
+            assert got.code is StreamingCode.UNKNOWN
+            assert "may or may not" in got.cause
             await world.locate(term=2)
             try:
                 located.appender.tell(None)  # type: ignore[arg-type]
@@ -122,8 +122,8 @@ def test_a_batch_without_room_in_any_group_is_refused_whole() -> None:
         async with running_node() as world:
             await world.assign()
             tiny = message("")
-            told = refusal(await world.append(*((tiny,) * (BATCH_MESSAGES_MAX + 1))))
-            assert told.code is StreamingCode.UNRECOVERABLE
+            got = refusal(await world.append(*((tiny,) * (BATCH_MESSAGES_MAX + 1))))
+            assert got.code is StreamingCode.UNRECOVERABLE
             appended(await world.append(*((tiny,) * BATCH_MESSAGES_MAX)))
             assert await world.append() == ()
 
@@ -153,7 +153,7 @@ def test_batches_that_wait_together_share_one_write() -> None:
     run_seeded(6, scenario)
 
 
-def test_bytes_whose_asker_left_count_until_the_appender_is_done_with_them() -> None:
+def test_bytes_of_a_caller_that_left_count_until_the_appender_is_done_with_them() -> None:
     async def scenario() -> None:
         gate = Gate()
         async with running_node(gate.wal, NodeLimits(backlog_bytes_max=1_000)) as world:
@@ -161,8 +161,8 @@ def test_bytes_whose_asker_left_count_until_the_appender_is_done_with_them() -> 
             located = await world.locate()
             gate.open.clear()
             for code in (StreamingCode.UNKNOWN, StreamingCode.UNKNOWN, StreamingCode.INNER):
-                told = refusal(await append(located, (message("x" * 500),), deadline_s=0.5))
-                assert told.code is code
+                got = refusal(await append(located, (message("x" * 500),), deadline_s=0.5))
+                assert got.code is code
             assert located.backlog.bytes_waiting == 1_000
             gate.open.set()
             await world.clock.sleep(0.1)
@@ -189,7 +189,7 @@ def test_a_cancelled_append_counts_until_the_appender_is_done_with_it() -> None:
     run_seeded(8, scenario)
 
 
-def test_a_full_backlog_of_a_dead_appender_holds_nobody_back() -> None:
+def test_a_full_backlog_of_a_dead_appender_blocks_no_later_append() -> None:
     async def scenario() -> None:
         gate = Gate()
         async with running_node(gate.wal, NodeLimits(backlog_bytes_max=1_000)) as world:
@@ -201,36 +201,36 @@ def test_a_full_backlog_of_a_dead_appender_holds_nobody_back() -> None:
             world.system.kill(world.path("appender"))
             gate.open.set()
             await world.locate(term=2)
-            told = refusal(await append(located, (message("x" * 500),), deadline_s=30))
-            assert told.code is StreamingCode.ON_SHUTDOWN
-            assert "locate the channel again" in told.cause
+            got = refusal(await append(located, (message("x" * 500),), deadline_s=30))
+            assert got.code is StreamingCode.ON_SHUTDOWN
+            assert "locate the channel again" in got.cause
 
     run_seeded(9, scenario)
 
 
-def test_who_does_not_wait_gets_the_same_outcomes() -> None:
+def test_append_then_gives_the_same_outcomes_as_append() -> None:
     async def scenario() -> None:
         gate = Gate()
         limits = NodeLimits(backlog_bytes_max=1_000, backlog_batches_max=2)
         async with running_node(gate.wal, limits) as world:
             await world.assign()
             located = await world.locate()
-            told: list[tuple[AppendOutcome, ...]] = []
-            append_then(located, (message("x"),) * 2, told.append, deadline_s=30)
+            got: list[tuple[AppendOutcome, ...]] = []
+            append_then(located, (message("x"),) * 2, got.append, deadline_s=30)
             await world.clock.sleep(0.1)
-            assert [type(it) for it in told.pop()] == [Appended, Appended]
+            assert [type(it) for it in got.pop()] == [Appended, Appended]
             gate.open.clear()
-            append_then(located, (message("x" * 400),), told.append, deadline_s=0.5)
+            append_then(located, (message("x" * 400),), got.append, deadline_s=0.5)
             await world.clock.sleep(0.01)
-            append_then(located, (message("y" * 900),), told.append, deadline_s=30)
-            assert refusal(told.pop()).code is StreamingCode.INNER
+            append_then(located, (message("y" * 900),), got.append, deadline_s=30)
+            assert refusal(got.pop()).code is StreamingCode.INNER
             for _ in range(3):
-                append_then(located, (message("z"),), told.append, deadline_s=0.5)
-            full = refusal(told.pop())
+                append_then(located, (message("z"),), got.append, deadline_s=0.5)
+            full = refusal(got.pop())
             assert (full.code, "retry later" in full.cause) == (StreamingCode.INNER, True)
             await world.clock.sleep(1)
-            assert {refusal(it).code for it in told} == {StreamingCode.UNKNOWN}
-            assert len(told) == 3
+            assert {refusal(it).code for it in got} == {StreamingCode.UNKNOWN}
+            assert len(got) == 3
             gate.open.set()
             await world.clock.sleep(0.1)
             assert located.backlog.bytes_waiting == 0
@@ -238,7 +238,7 @@ def test_who_does_not_wait_gets_the_same_outcomes() -> None:
     run_seeded(7, scenario)
 
 
-def test_who_is_answered_finds_what_was_stored_at_its_next_turn() -> None:
+def test_an_acknowledged_append_is_readable_at_the_callers_next_turn() -> None:
     async def scenario() -> None:
         async with running_node(MemoryWal()) as world:
             await world.assign()

@@ -29,7 +29,7 @@ def test_a_tick_is_stored_only_after_data_and_at_most_once_an_interval() -> None
     run_seeded(1, scenario)
 
 
-def test_the_closed_tick_moves_on_though_nobody_writes() -> None:
+def test_the_closed_tick_advances_on_an_idle_channel() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -50,7 +50,7 @@ async def next_beat_s(world: World, name: PChannelName) -> float:
     return world.clock.monotonic_s()
 
 
-def test_pchannels_do_not_beat_all_at_once() -> None:
+def test_heartbeats_of_pchannels_are_spread_over_the_interval() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign(PCHANNEL)
@@ -64,7 +64,7 @@ def test_pchannels_do_not_beat_all_at_once() -> None:
     run_seeded(3, scenario)
 
 
-def test_a_beat_without_an_open_channel_or_for_a_dead_appender_does_nothing() -> None:
+def test_a_heartbeat_without_an_open_channel_or_for_a_dead_appender_does_nothing() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()

@@ -1,4 +1,4 @@
-"""The node's side of a lease: when it may write, when not, and what it does when it is told."""
+"""The node's side of its lease: when it may write, and what it does when the lease ends."""
 
 from dataclasses import dataclass, field
 
@@ -101,9 +101,7 @@ async def outcome(world: World) -> StreamingCode | None:
     return None if isinstance(answer, Appended) else answer.code
 
 
-def test_a_node_that_hears_nothing_stops_writing_before_its_lease_is_over_and_goes_on_later() -> (
-    None
-):
+def test_a_node_without_answers_stops_writing_before_its_lease_ends_and_resumes_later() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
@@ -124,7 +122,7 @@ def test_a_node_that_hears_nothing_stops_writing_before_its_lease_is_over_and_go
     run_seeded(1, scenario)
 
 
-def test_a_node_whose_session_is_over_gives_up_its_channels_and_comes_anew() -> None:
+def test_a_node_whose_session_ended_closes_its_channels_and_registers_again() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
@@ -165,7 +163,7 @@ def test_a_killed_membership_keeps_the_right_to_write() -> None:
     run_seeded(3, scenario)
 
 
-def test_a_node_that_stops_says_so_and_leaves() -> None:
+def test_a_node_that_stops_hands_off_its_channels_and_leaves() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
@@ -180,7 +178,7 @@ def test_a_node_that_stops_says_so_and_leaves() -> None:
     run_seeded(4, scenario)
 
 
-def test_a_new_node_waits_for_its_coordinator_for_a_while_and_then_says_why_it_ends() -> None:
+def test_a_new_node_waits_for_its_coordinator_for_a_while_and_then_reports_why_it_ends() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world, EnrolmentFake(AWAY))
@@ -196,7 +194,7 @@ def test_a_new_node_waits_for_its_coordinator_for_a_while_and_then_says_why_it_e
     run_seeded(5, scenario)
 
 
-def test_a_node_that_has_belonged_once_waits_for_its_coordinator_as_long_as_it_takes() -> None:
+def test_a_node_that_joined_once_waits_for_its_coordinator_for_ever() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
@@ -211,7 +209,7 @@ def test_a_node_that_has_belonged_once_waits_for_its_coordinator_as_long_as_it_t
     run_seeded(10, scenario)
 
 
-def test_a_coordinator_that_is_back_is_found_long_before_the_lease_is_over() -> None:
+def test_a_coordinator_that_is_back_is_found_long_before_the_lease_ends() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             member = await join(world)
@@ -226,7 +224,7 @@ def test_a_coordinator_that_is_back_is_found_long_before_the_lease_is_over() -> 
     run_seeded(11, scenario)
 
 
-def test_a_node_id_in_use_is_told_after_the_time_that_a_dead_holder_could_have_it() -> None:
+def test_a_node_id_in_use_is_reported_once_a_dead_holders_lease_would_have_ended() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             used = Refusal(StreamingCode.RESOURCE_ACQUIRED, "node id 1 is in use")
@@ -238,7 +236,7 @@ def test_a_node_id_in_use_is_told_after_the_time_that_a_dead_holder_could_have_i
     run_seeded(6, scenario)
 
 
-def test_what_no_patience_mends_is_told_at_once() -> None:
+def test_a_refusal_that_retries_cannot_fix_ends_the_wait_at_once() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             wrong = Refusal(StreamingCode.INVALID_ARGUMENT, "another cluster's data")
@@ -249,7 +247,7 @@ def test_what_no_patience_mends_is_told_at_once() -> None:
     run_seeded(7, scenario)
 
 
-def test_what_holds_for_consumers_comes_with_every_lease() -> None:
+def test_the_pause_of_consumption_comes_with_every_lease() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             enrolment = EnrolmentFake(paused=True)

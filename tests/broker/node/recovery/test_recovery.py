@@ -1,4 +1,4 @@
-"""What a pchannel remembers over a restart: saved in time, found again, never written over."""
+"""Snapshots of a pchannel: saved in time, recovered, never overwritten by an older owner."""
 
 import logging
 
@@ -99,7 +99,7 @@ def test_a_commit_repeated_after_restarts_gets_its_first_answer_from_the_snapsho
     run_seeded(2, scenario)
 
 
-def test_an_orderly_close_saves_the_end_and_a_killed_recovery_comes_back_by_itself() -> None:
+def test_an_orderly_close_saves_the_end_and_a_killed_recovery_is_restarted() -> None:
     async def scenario() -> None:
         meta = MemoryMetaStore()
         async with running_node(WatchedMemory(), LIMITS, recovery=StoredRecovery(meta)) as world:
@@ -121,7 +121,7 @@ def test_an_orderly_close_saves_the_end_and_a_killed_recovery_comes_back_by_itse
     run_seeded(3, scenario)
 
 
-def test_a_store_that_is_away_is_tried_again_and_never_stops_appends_or_the_close() -> None:
+def test_an_unavailable_store_is_retried_and_never_stops_appends_or_the_close() -> None:
     async def scenario() -> None:
         meta = Flaky(MemoryMetaStore())
         async with running_node(WatchedMemory(), LIMITS, recovery=StoredRecovery(meta)) as world:
@@ -147,7 +147,7 @@ def test_a_store_that_is_away_is_tried_again_and_never_stops_appends_or_the_clos
     run_seeded(4, scenario)
 
 
-def test_a_channel_does_not_open_before_the_store_says_what_is_remembered() -> None:
+def test_a_channel_does_not_open_while_the_store_is_unavailable() -> None:
     async def scenario() -> None:
         meta = Flaky(MemoryMetaStore())
         meta.writes_left = 0
@@ -161,7 +161,7 @@ def test_a_channel_does_not_open_before_the_store_says_what_is_remembered() -> N
     run_seeded(5, scenario)
 
 
-def test_somebody_newer_turns_this_one_away_and_what_it_saved_stays() -> None:
+def test_a_newer_owner_ends_this_one_and_its_snapshot_stays() -> None:
     async def scenario() -> None:
         meta = MemoryMetaStore()
         async with running_node(WatchedMemory(), LIMITS, recovery=StoredRecovery(meta)) as world:
@@ -184,7 +184,7 @@ def test_somebody_newer_turns_this_one_away_and_what_it_saved_stays() -> None:
 
 
 @pytest.mark.parametrize("part", ["checkpoint", "finished"])
-def test_a_damaged_snapshot_is_told_loudly_and_the_log_is_read_instead(
+def test_a_damaged_snapshot_is_logged_and_the_log_is_replayed_instead(
     part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

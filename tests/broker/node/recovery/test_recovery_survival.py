@@ -1,4 +1,4 @@
-"""Kills and a failing store, at seeded moments: what is remembered is what the whole log says."""
+"""Kills and a failing store at seeded moments: the recovered state equals that of the whole log."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ def living(snapshot: Snapshot) -> tuple[set[VChannelSnapshot], set[SegmentSnapsh
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_kills_and_a_failing_store_change_nothing_of_what_is_known(seed: int) -> None:
+def test_kills_and_a_failing_store_do_not_change_the_recovered_state(seed: int) -> None:
     async def scenario() -> None:
         rng = random.Random(seed)
         limits = NodeLimits(

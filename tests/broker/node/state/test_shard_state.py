@@ -114,7 +114,7 @@ def test_a_collection_lives_from_its_creation_to_its_drop() -> None:
         NewMessage(VCHANNEL, MessageType.MANUAL_FLUSH, stored(9, b"\x1a\x05"), 1),
     ],
 )
-def test_what_cannot_be_placed_leaves_state_and_log_as_they_were(bad: NewMessage) -> None:
+def test_a_refused_message_leaves_state_and_log_as_they_were(bad: NewMessage) -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -144,7 +144,7 @@ def test_the_largest_batch_has_ticks_for_a_segment_each() -> None:
     run_seeded(9, scenario)
 
 
-def test_a_batch_has_no_headers_that_say_where_rows_belong() -> None:
+def test_a_batch_without_headers_is_refused_for_a_collection() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             await world.assign()
@@ -170,7 +170,7 @@ def test_a_collection_may_be_required() -> None:
     run_seeded(3, scenario)
 
 
-def test_a_segment_that_is_too_old_is_flushed_without_anybody_appending() -> None:
+def test_a_segment_that_is_too_old_is_flushed_without_an_append() -> None:
     async def scenario() -> None:
         limits = NodeLimits(segments=SegmentLimits(life_ms_max=60_000), seal_check_s=10.0)
         async with running_node(limits=limits) as world:
@@ -240,7 +240,7 @@ def test_the_largest_segments_go_first_when_memory_is_short() -> None:
     run_seeded(6, scenario)
 
 
-def test_without_collections_nobody_looks_at_the_memory() -> None:
+def test_without_collections_the_memory_is_not_checked() -> None:
     async def scenario() -> None:
         async with running_node() as world:
             world.memory.total = 0

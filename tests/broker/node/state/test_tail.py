@@ -18,7 +18,7 @@ def closed(tick: int) -> ClosedTick:
     return ClosedTick(TimeTick(tick), MessageId(tick), MessageId(tick), Term(1), False)
 
 
-def test_the_largest_tail_gives_way_when_the_node_holds_too_much() -> None:
+def test_the_largest_tail_evicts_when_the_node_holds_too_much() -> None:
     memory = TailMemory(10_000)
     limits = NodeLimits(tail_bytes_max=100_000)
     large, small = (Tail(MessageId(1), closed(1), limits, memory) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The shared tick cache, hammered by several takers on a seeded loop."""
+"""The shared tick cache under several takers on a seeded loop."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ def test_ticks_are_contiguous_unique_and_grow_for_every_taker(seed: int) -> None
     run_seeded(seed, scenario)
 
 
-def test_an_old_range_is_dropped_so_that_ticks_tell_the_time() -> None:
+def test_an_old_range_is_dropped_so_that_ticks_carry_the_wall_time() -> None:
     async def scenario() -> None:
         clock = VirtualClock()
         cache = TickCache(OracleFake(clock))
@@ -73,7 +73,7 @@ def test_a_range_that_was_asked_for_before_a_pchannel_opened_is_not_used_after_i
     run_seeded(4, scenario)
 
 
-def test_all_who_wait_for_an_oracle_that_is_away_are_told_at_once() -> None:
+def test_all_tasks_waiting_for_an_unavailable_oracle_fail_at_once() -> None:
     async def scenario() -> None:
         clock = VirtualClock()
         oracle = OracleFake(clock, lambda: 2.0)
@@ -111,7 +111,7 @@ def test_a_barrier_the_oracle_knows_is_passed_and_one_it_does_not_know_is_not() 
     run_seeded(2, scenario)
 
 
-def test_an_oracle_that_is_away_is_told_to_whoever_asks() -> None:
+def test_an_unavailable_oracle_is_reported_to_the_caller() -> None:
     async def scenario() -> None:
         clock = VirtualClock()
         oracle = OracleFake(clock)

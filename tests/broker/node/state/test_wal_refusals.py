@@ -1,4 +1,4 @@
-"""Which code and which details each error of a log is told with."""
+"""The code and the details of the refusal for each error of a log."""
 
 import pytest
 

@@ -157,7 +157,7 @@ def test_a_txn_monitor_that_was_killed_finds_the_open_ones_again() -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_actor_that_was_killed_comes_back_and_asks_how_it_stands(*, ends: bool) -> None:
+def test_a_killed_transaction_actor_asks_the_appender_for_its_state(*, ends: bool) -> None:
     async def scenario() -> None:
         limits = NodeLimits(txns=TxnLimits(keepalive_default_ms=5_000))
         async with running_node(limits=limits) as world:
