@@ -273,23 +273,23 @@ METRICS: Final = (
     ),
     Metric(
         "wal_growing_segment_total", "gauge", "Growing segments of collections.", CHANNEL,
-        _channels(lambda it: it.shards.counts().growing),
+        _channels(lambda it: it.segments.counts().growing),
     ),
     Metric(
         "wal_growing_segment_bytes", "gauge", "Bytes of growing segments.", CHANNEL,
-        _channels(lambda it: it.shards.growing_bytes),
+        _channels(lambda it: it.segments.growing_bytes),
     ),
     Metric(
         "wal_segment_assign_segment_alloc_total", "counter",
         "Segments of collections created.", CHANNEL,
-        _channels(lambda it: it.shards.created_count),
+        _channels(lambda it: it.segments.created_count),
     ),
     Metric(
         "wal_segment_assign_flushed_segment_total", "counter",
         "Segments of collections flushed, by policy.",
         ("channel", "policy"),
-        lambda v: (((it.channel.name, why.value), it.shards.flushed_by[why])
-                   for it in v.channels for why in it.shards.flushed_by),
+        lambda v: (((it.channel.name, why.value), it.segments.flushed_by[why])
+                   for it in v.channels for why in it.segments.flushed_by),
     ),
     Metric(
         "wal_write_ahead_buffer_size_bytes", "gauge",

@@ -36,11 +36,11 @@ class MemoryWatch(Actor[LookAtMemory]):
 
     async def receive(self, batch: Sequence[Envelope[LookAtMemory]]) -> None:
         """Check once, however many timers are due. Free on a node without collections."""
-        channels = [it for it in self._node.open_channels.all() if it.shards.growing_bytes]
+        channels = [it for it in self._node.open_channels.all() if it.segments.growing_bytes]
         if not channels:
             return
         memory, limits = self._node.memory, self._node.limits
-        growing_bytes = sum(it.shards.growing_bytes for it in channels)
+        growing_bytes = sum(it.segments.growing_bytes for it in channels)
         total_bytes, process_bytes = memory.total_bytes(), memory.process_bytes()
         found = memory_pressure(growing_bytes, process_bytes, total_bytes, limits.pressure)
         now_s = self._context.clock.monotonic_s()
@@ -60,10 +60,10 @@ class MemoryWatch(Actor[LookAtMemory]):
     ) -> None:
         sizes: list[tuple[int, SegmentId]] = []
         for each in channels:
-            sizes += [(it.size_bytes, it.id) for it in each.shards.growing()]
+            sizes += [(it.size_bytes, it.id) for it in each.segments.growing()]
         chosen = frozenset(largest_first(sizes, growing_bytes_max))
         for each in channels:
-            ids = tuple([it.id for it in each.shards.growing() if it.id in chosen])
+            ids = tuple([it.id for it in each.segments.growing() if it.id in chosen])
             if ids:
                 self._tell(each, SealSegments(ids, why))
 

@@ -29,6 +29,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
+from broker.node.append.channel_segments import ChannelSegments
 from broker.node.append.group_commit import GroupAcks, gather
 from broker.node.append.takeover import recover_channel
 from broker.node.append.txn_reports import TxnReports
@@ -43,7 +44,6 @@ from broker.node.appender_messages import (
 from broker.node.state.channel_events import ChannelFailed
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel, SnapshotProgress
-from broker.node.state.shard_state import ShardState
 from broker.node.state.tail import Tail
 from broker.node.state.wal_refusals import refusal_of, unknown_outcomes
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
@@ -85,7 +85,7 @@ class Appender(Actor[_Message]):
     _txn_reports: TxnReports
     _mvcc: MvccTicks
     _snapshot: SnapshotProgress
-    _shards: ShardState
+    _segments: ChannelSegments
     _permit: WritePermit
 
     def __init__(
@@ -131,7 +131,7 @@ class Appender(Actor[_Message]):
                 case Truncate():
                     await self._truncate()
                 case SealOverdue() | SealSegments() as request:
-                    self._shards.seal(request, self._end.last_tick)
+                    self._segments.seal(request, self._end.last_tick)
                 case request:
                     self._txn_reports.handle(request, envelope, self._end.last_tick)
         await self._commit_all(appends, closes=bool(closes))
@@ -149,7 +149,7 @@ class Appender(Actor[_Message]):
         if groups:
             return
         # No appends, but rollbacks of expired transactions or Flushes may wait for a record.
-        due = self._known.transactions.rollbacks_due(()) or self._shards.shards.flushable()
+        due = self._known.transactions.rollbacks_due(()) or self._segments.table.flushable()
         if closes or due:
             await self._commit([], closes=closes)
 
@@ -212,7 +212,7 @@ class Appender(Actor[_Message]):
         self._txn_reports = TxnReports(self._context, self._known.transactions)
         self._mvcc = MvccTicks(tick)
         random = self._context.random
-        self._shards = ShardState(recovered.shards, self._node.headers, random)
+        self._segments = ChannelSegments(recovered.segments, self._node.headers, random)
         closed = closed_tick(tick, self._end)
         self._tail = Tail(end.next_id, closed, self._limits, channels.memory)
         self._tail.push(first, closed, self._context.clock.monotonic_s())
@@ -227,7 +227,7 @@ class Appender(Actor[_Message]):
                 mvcc=self._mvcc,
                 transactions=self._known.transactions,
                 snapshot=self._snapshot,
-                shards=self._shards.shards,
+                segments=self._segments.table,
             )
         )
 
@@ -264,7 +264,7 @@ class Appender(Actor[_Message]):
             acks.finish([self._admission.closed] * len(messages))
             self._tail.wake_all()
             return
-        assigner = self._shards.assigner_for(messages)
+        assigner = self._segments.assigner_for(messages)
         due = self._known.transactions.rollbacks_due(messages)
         count = sum(map(ticks_of, messages)) + due + closes
         count += 0 if assigner is None else assigner.ticks_needed
@@ -341,7 +341,7 @@ class Appender(Actor[_Message]):
         self._meter.bytes += size_bytes
         self._mvcc.stored(records)
         self._tail.push(records, closed, now_s)
-        self._shards.release(self._known.transactions.stored())
+        self._segments.release(self._known.transactions.stored())
 
     def _announce(self, tick: TimeTick) -> None:
         """Close a tick in memory only."""

@@ -30,7 +30,7 @@ class RecoveredChannel:
     """A pchannel as the last writer left it. `saved`: the checkpoint where a restart begins."""
 
     transactions: Transactions
-    shards: SegmentTable
+    segments: SegmentTable
     producers: NumberedProducers
     saved: WalCheckpoint | None
 
@@ -55,13 +55,15 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
     state = replay.state
     return RecoveredChannel(
         transactions=transactions,
-        shards=_shards(state, transactions, node.limits),
+        segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
         saved=known if known.tick else await _saved(name, claim, replay),
     )
 
 
-def _shards(state: RecoveryState, transactions: Transactions, limits: NodeLimits) -> SegmentTable:
+def _segment_table(
+    state: RecoveryState, transactions: Transactions, limits: NodeLimits
+) -> SegmentTable:
     pending = {
         txn_id: (session.vchannel, effects)
         for txn_id, effects in state.pending().items()

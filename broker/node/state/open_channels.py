@@ -53,7 +53,7 @@ class OpenChannel:
     mvcc: MvccTicks
     transactions: Transactions
     snapshot: SnapshotProgress
-    shards: SegmentTable
+    segments: SegmentTable
     closed: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
@@ -71,7 +71,7 @@ class OpenChannel:
             checkpoint=self.snapshot.checkpoint,
             observed_tick=self.snapshot.observed_tick,
             prepared_txns=self.transactions.prepared_count,
-            segments=self.shards.counts(),
+            segments=self.segments.counts(),
         )
 
     @property

@@ -16,25 +16,25 @@ from broker.node.appender_messages import SealOverdue, SealSegments
 from broker.ports.headers import BadHeader, Headers
 
 
-class ShardState:
+class ChannelSegments:
     """See the module."""
 
-    def __init__(self, shards: SegmentTable, headers: Headers, random: Random) -> None:
-        self.shards = shards
+    def __init__(self, table: SegmentTable, headers: Headers, random: Random) -> None:
+        self.table = table
         self._headers = headers
         self._chances: Iterator[float] = iter(random.random, None)
 
     def assigner_for(self, messages: Sequence[NewMessage]) -> SegmentAssigner | None:
         """The segment assigner of a group; None, at almost no cost, if no message needs one."""
-        return segment_assigner(self.shards, messages, self._read, self._headers, self._chances)
+        return segment_assigner(self.table, messages, self._read, self._headers, self._chances)
 
     def seal(self, request: SealOverdue | SealSegments, tick: TimeTick) -> None:
         """Seal segments; their Flush messages are written with the next group or tick."""
         match request:
             case SealOverdue():
-                self.shards.seal_overdue(tick)
+                self.table.seal_overdue(tick)
             case SealSegments(ids, why):
-                self.shards.seal_some(ids, why)
+                self.table.seal_some(ids, why)
             case _:
                 assert_never(request)
 
@@ -42,7 +42,7 @@ class ShardState:
         """Release the segments of transactions whose commit or rollback is durable."""
         for each in resolved:
             committed = each.state is TxnState.COMMITTED
-            self.shards.release(each.context.id, committed=committed)
+            self.table.release(each.context.id, committed=committed)
 
     def _read(self, message: NewMessage) -> DecodedEffect:
         """The effect of a message. Refuses with UNRECOVERABLE: clients retry any other code."""
