@@ -56,7 +56,7 @@ class AnswerSink(Protocol):
 
     def refused(self, answer: ProduceFailed) -> RetryVerdict: ...
 
-    def batch_done(self, *, progress: bool) -> None:
+    def answers_done(self, *, progress: bool) -> None:
         """All answers that had arrived are reported; `progress` when one was a success."""
         ...
 
@@ -210,7 +210,7 @@ class AppendStream:
                     self._react(answers.refused(answer), answer)
                 case Closed() | Created() | None:
                     pass
-        answers.batch_done(progress=progress)
+        answers.answers_done(progress=progress)
         if self._finishing or self._replace_because is not None or self._pause_s:
             self._work.set()
 

@@ -158,8 +158,8 @@ class BatchProducer(Producer):
         self._close_all()
         super().close()
 
-    def batch_done(self, *, progress: bool) -> None:
-        super().batch_done(progress=progress)
+    def answers_done(self, *, progress: bool) -> None:
+        super().answers_done(progress=progress)
         if self._open:
             self._flush()
         elif self._outbox.to_send:

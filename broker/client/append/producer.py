@@ -181,7 +181,7 @@ class Producer(AnswerSink):
             )
             stream = self._stream = self._new_stream(location)
             if self._closing:
-                stream.finish()
+                stream.finish()  # `close` found no stream to finish
             connection = self._network.connection(location.address)
             await until_first(
                 lambda: stream.run(connection, open_s=self._network.open_s),
@@ -196,7 +196,8 @@ class Producer(AnswerSink):
                 assignments.report(self._location.channel, error)
         self._stream = None
         for pending in self._outbox.stream_lost(resend=self._resend):
-            self._fail(Expired(pending, maybe_written=True), None)
+            self._fail_unknown(pending)
+        # Also after a stream that ended regularly: only a success on the next one resets it.
         self._backoff = self._backoff.failed()
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
@@ -224,6 +225,7 @@ class Producer(AnswerSink):
 
     def produced(self, answer: Produced) -> None:
         pending = self._outbox.answered(answer.request_id)
+        # A caller that was cancelled has cancelled its future.
         if pending is not None and not pending.waiter.done():
             pending.waiter.set_result(answer)
 
@@ -242,7 +244,7 @@ class Producer(AnswerSink):
             if verdict is RetryVerdict.REROUTE and self._location is not None:
                 self._network.assignments.report(self._location.channel, error)
             if pending.unanswered and (pending.once or not self._resend):
-                self._fail(Expired(pending, maybe_written=True), None)
+                self._fail_unknown(pending)
         elif not pending.waiter.done():
             pending.waiter.set_exception(error)
         return verdict
@@ -251,11 +253,11 @@ class Producer(AnswerSink):
         self._last_error = error
         unknown = self._outbox.out_of_sequence(answer.request_id, answer.expected_sequence)
         if unknown is not None:
-            self._fail(Expired(unknown, maybe_written=True), None)
+            self._fail_unknown(unknown)
         self._work.set()
         return RetryVerdict.SURFACE
 
-    def batch_done(self, *, progress: bool) -> None:
+    def answers_done(self, *, progress: bool) -> None:
         self._answered_s = self._loop.time()
         if progress:
             self._backoff = self._backoff.succeeded()
@@ -281,6 +283,7 @@ class Producer(AnswerSink):
             self._arm(next_deadline_s)
         for it in expired:
             self._fail(it, None)
+        # No answer to anything for a while: not this append is slow, the connection is dead.
         silent = now_s - self._answered_s > SILENCE_S
         if self._stream is not None and silent and any(it.maybe_written for it in expired):
             self._stream.abort()
@@ -296,15 +299,19 @@ class Producer(AnswerSink):
                 room -= 1
 
     def _fail(self, expired: Expired[Waiter], error: TidemarkError | None) -> None:
-        waiter = expired.pending.waiter
-        if waiter.done():
-            return
+        """Fail an append with `error`, by default DeadlineExceeded, or as unknown."""
         if expired.maybe_written:
+            self._fail_unknown(expired.pending)
+        elif not expired.pending.waiter.done():
+            expired.pending.waiter.set_exception(error or self._too_late(expired.pending))
+
+    def _fail_unknown(self, pending: PendingAppend[Waiter]) -> None:
+        if not pending.waiter.done():
             error = OutcomeUnknown(
                 f"an append to {self._name} was sent and not acknowledged; it may have been written"
                 + self._because()
             )
-        waiter.set_exception(error or self._too_late(expired.pending))
+            pending.waiter.set_exception(error)
 
     def _too_late(self, pending: PendingAppend[Waiter]) -> TidemarkError:
         cause: TidemarkError | None = self._last_error

@@ -79,7 +79,7 @@ def test_rows_of_unlike_sizes_are_halved_until_they_fit() -> None:
     assert [it for _, _, body in pieces for it in decode_rows(body)["v"].to_pylist()] == values
 
 
-def test_one_row_that_no_server_takes_is_told_by_its_size() -> None:
+def test_the_error_for_a_row_that_is_too_large_has_its_size() -> None:
     with pytest.raises(MessageTooLarge, match="one row of"):
         list(split_rows(pa.table({"v": [bytes(9 << 20)]}), of_collection(1), None))
 

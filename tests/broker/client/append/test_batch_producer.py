@@ -1,4 +1,4 @@
-"""When an open batch goes and when it waits, and what its answer comes to: by a scripted server."""
+"""When an open batch is sent and when it waits, and how its answer is reported."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,16 +21,18 @@ async def silent() -> AsyncIterator[ScriptedBroker]:
         yield started
 
 
-async def test_small_batches_go_at_once_until_four_have_no_answer(silent: ScriptedBroker) -> None:
+async def test_small_batches_are_sent_at_once_up_to_four_in_flight(
+    silent: ScriptedBroker,
+) -> None:
     assert await _stored(silent, IN_FLIGHT_SMALL, each=1) == [*[1] * IN_FLIGHT_SMALL, 2]
 
 
-async def test_of_batches_with_many_messages_two_are_on_the_way(silent: ScriptedBroker) -> None:
+async def test_of_batches_with_many_messages_two_are_in_flight(silent: ScriptedBroker) -> None:
     each = MESSAGES_FEW
     assert await _stored(silent, IN_FLIGHT_FEW, each) == [*[each] * IN_FLIGHT_FEW, 2 * each]
 
 
-async def test_an_answer_that_means_nothing_is_told_to_each_that_waits_for_it() -> None:
+async def test_an_invalid_answer_fails_each_append_of_the_batch_with_its_own_error() -> None:
     async with scripted_broker() as broker, connect(broker.address) as log:
         broker.level = 9
         tickets = [await log.append_soon(VCHANNEL, Message(b"it")) for _ in range(3)]

@@ -115,7 +115,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         assert self.outbox.in_flight == len(self.flying)
 
     def teardown(self) -> None:
-        """Closing answers everybody who is left, once."""
+        """Closing returns every append that is left, once."""
         for it in self.outbox.clear():
             self.finish(it.pending.waiter)
         assert len(self.outbox) == 0

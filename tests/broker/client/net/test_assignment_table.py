@@ -1,4 +1,4 @@
-"""Which table is believed, and what is complained about."""
+"""Which table is used, and which errors are reported."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ def test_a_newer_table_replaces_the_older_one_completely() -> None:
     assert known.find(NAME) is None
 
 
-def test_an_incarnation_is_complained_about_once_a_stream() -> None:
+def test_a_wrong_assignment_is_reported_once_a_stream() -> None:
     known = AssignmentTable()
     assert known.should_report(PChannel(NAME, Term(2)))
     assert not known.should_report(PChannel(NAME, Term(2)))

@@ -1,4 +1,4 @@
-"""When to try again: 100 ms to 10 s, doubling."""
+"""Back-off: 100 ms to 10 s, doubling, with jitter."""
 
 from hypothesis import given
 from hypothesis import strategies as st

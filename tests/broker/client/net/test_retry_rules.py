@@ -24,7 +24,7 @@ def test_a_code_of_the_future_counts_as_unknown() -> None:
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_what_the_caller_gets_is_what_a_retry_would_not_mend(code: StreamingCode) -> None:
+def test_the_caller_gets_the_errors_that_a_retry_would_not_fix(code: StreamingCode) -> None:
     """One exception: a stream of a wrong order is opened anew, the call itself is not to blame."""
     surfaces = append_verdict(code) is RetryVerdict.SURFACE
     replaced = {StreamingCode.INVALID_REQUEST_SEQ, StreamingCode.WAL_NAME_MISMATCH}

@@ -29,7 +29,7 @@ def time_tick(id: int, tick: int) -> bytes:
 
 
 def read(*frames: bytes) -> tuple[list[int], bool]:
-    """The ids handed over, and whether the read is done."""
+    """The ids delivered, and whether the read is done."""
     wanted = MessageFilter(PChannelName(V0.rpartition("_")[0]), VChannelName(V0), end=END)
     decoder = Decoder(wanted, VChannelProgress(FromAll()))
     ids: list[int] = []
@@ -58,7 +58,7 @@ def test_a_transaction_that_was_open_at_a_cut_is_not_inside_it() -> None:
     assert read(*inside, time_tick(9, 100)) == ([6, 8], True)
 
 
-def test_a_transaction_is_handed_over_whole_and_only_with_its_commit() -> None:
+def test_a_transaction_is_delivered_whole_and_only_with_its_commit() -> None:
     half = [frame(6, 90, _tx="x", _t="900"), frame(7, 90, _tx="x")]
     again = [*half, frame(8, 90, _tx="x"), frame(9, 90, _tx="x", _t="901"), time_tick(9, 100)]
     assert read(*half) == ([], False)
@@ -71,7 +71,7 @@ def copy(id: int, broadcast_id: int, vchannel: str = V0) -> bytes:
     return frame(id, id * 10, _bh=header, _vc=vchannel)
 
 
-def test_a_copy_of_a_broadcast_that_comes_again_is_not_shown_again() -> None:
+def test_a_repeated_copy_of_a_broadcast_is_dropped() -> None:
     """The coordinator died after it had appended the first one."""
     other = V0.replace("7v0", "8v0")
     frames = [copy(1, 5), copy(2, 6), copy(3, 5), copy(4, 5, other), copy(5, 6)]

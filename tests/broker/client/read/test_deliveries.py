@@ -16,7 +16,7 @@ from broker.model.ids import MessageId, TimeTick, VChannelName
 GUARD_S = 60.0
 
 Step = tuple[int, int, bool]
-"""Messages of a batch, how many ticks are closed behind the last, whether that is told later."""
+"""Messages of a batch, ticks closed behind the last one, whether they are closed later."""
 SCRIPTS = st.lists(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=6),
     min_size=1,
@@ -31,7 +31,7 @@ def message(vchannel: int, tick: int) -> Received:
 
 @dataclass
 class Scripted:
-    """A source that gives batches and closes ticks as its script says, `together` batches at once.
+    """A source that delivers batches and closes ticks as scripted, `together` batches at once.
 
     `open_ticks`: of the naive model, the messages that the program has not got, whenever they come.
     """
@@ -57,8 +57,8 @@ class Scripted:
             messages = [message(self.number, tick + 1 + it) for it in range(count)]
             before, tick = tick, tick + count + beyond
             if messages:
-                told = before if later else tick
-                waiting.append(Batch(VChannelName(""), None, messages, TimeTick(told)))
+                closed = before if later else tick
+                waiting.append(Batch(VChannelName(""), None, messages, TimeTick(closed)))
             if left and 0 < len(waiting) < self.together:
                 continue
             await deliveries.put(waiting)
@@ -91,7 +91,7 @@ class Program:
         self.look()
 
     def _follows(self, source: Scripted, tick: int) -> bool:
-        """Whether the batch of this tick goes on."""
+        """Whether more messages of the batch of this tick follow."""
         at = 0
         for count, beyond, _ in source.script:
             if at < tick <= at + count:
@@ -153,7 +153,7 @@ async def test_a_tick_that_is_closed_behind_a_batch_waits_until_that_is_taken() 
     assert deliveries.closed_tick == 7
 
 
-async def test_the_next_giver_waits_until_all_that_was_given_together_is_taken() -> None:
+async def test_the_next_put_waits_until_all_items_of_the_one_before_are_taken() -> None:
     ready: OneSlotQueue[int] = OneSlotQueue()
     await ready.put([1, 2])
     async with anyio.create_task_group() as tasks:
@@ -162,7 +162,7 @@ async def test_the_next_giver_waits_until_all_that_was_given_together_is_taken()
         await anyio.wait_all_tasks_blocked()
         with anyio.move_on_after(0):
             await ready.until_empty()
-            raise AssertionError("the place is free while something lies there")
+            raise AssertionError("the slot is free while an item is in it")
         assert await ready.take() == 2
         assert await ready.take() == 3
     await ready.until_empty()

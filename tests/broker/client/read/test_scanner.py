@@ -1,4 +1,4 @@
-"""What a scanner promises to the program: every batch once, whatever becomes of a step; its end."""
+"""A scanner returns every batch once, also over cancelled steps; and how it ends."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ GUARD_S = 60.0
 
 
 class Scripted:
-    """Stands where a subscription stands; it hands over a batch for each number it is given."""
+    """A source that delivers one batch for each number it is given."""
 
     def __init__(self) -> None:
         self._numbers: asyncio.Queue[tuple[int, asyncio.Task[None] | None]] = asyncio.Queue()
@@ -91,7 +91,7 @@ async def test_a_message_step_that_ran_out_of_time_may_be_taken_again() -> None:
             assert (await anext(messages)).payload == b"1"
 
 
-async def test_a_reader_taken_into_a_forked_process_says_so() -> None:
+async def test_a_reader_in_a_forked_process_raises_forked_client() -> None:
     scripted = Scripted()
     async with anyio.create_task_group() as tasks, Scanner(scripted.plan, tasks) as reader:
         child = os.fork()

@@ -181,7 +181,7 @@ def test_retention_that_only_takes_what_was_seen_is_no_loss(
 
 
 @given(st.integers(1, 30), st.integers(1, 31))
-def test_a_bounded_read_gives_exactly_the_ids_below_its_end(size: int, end_id: int) -> None:
+def test_a_bounded_read_delivers_exactly_the_ids_below_its_end(size: int, end_id: int) -> None:
     log = [Entry(MessageType.INSERT, it, 1000 + it, it) for it in range(1, size + 1)]
     closed = Entry(MessageType.TIME_TICK, size, 1000 + size, size, announced=True)
     decoder = Decoder(
