@@ -1,4 +1,4 @@
-"""Frozen values that every other package may hold: ids, messages, records, positions, failures.
+"""Immutable values that every package may use: ids, messages, records, positions, failures.
 
-This package imports nothing of ours and does nothing: no I/O, no clock, no async.
+Imports nothing of the other packages and does nothing: no I/O, no clock, no async.
 """

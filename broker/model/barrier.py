@@ -1,4 +1,4 @@
-"""A barrier over the time ticks of several peers, as people are shown it."""
+"""A barrier over the time ticks of several peers, as shown to people."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,7 +16,7 @@ class BarrierKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BarrierPeer:
-    """`tick`: the newest it reported, 0 for none. `silent`: it is late to say that it is there."""
+    """`tick`: the newest one it reported, 0 for none. `silent`: its report is late."""
 
     name: str
     tick: TimeTick
@@ -25,10 +25,10 @@ class BarrierPeer:
 
 @dataclass(frozen=True, slots=True)
 class BarrierView:
-    """One barrier now. `tick`: the newest it passed, 0 for none.
+    """One barrier now. `tick`: the newest one that passed, 0 for none.
 
-    `waits_for`: whose next report the next tick needs. `removed`: peers that fell silent for too
-    long and have not come back, so that the ticks since then say nothing about them.
+    `waits_for`: peers whose next report is needed for the next tick. `removed`: peers that were
+    silent for too long and have not joined again; ticks since then say nothing about them.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""Batches as the native protocol carries them: many payloads in one body, what they share once.
-
-It owns the values and their arithmetic. It never looks into a payload: the sizes say where each is.
-"""
+"""Batches of the native protocol: many payloads in one body, with shared properties stored once."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,7 +8,7 @@ from broker.model.producer_numbers import ProducerPart
 
 
 class Codec(IntEnum):
-    """How a body is packed. That of ARROW is one record batch of rows, each of them a message."""
+    """The compression of a body. An ARROW body is one record batch; each row is a message."""
 
     NONE = 0
     LZ4 = 1
@@ -20,7 +17,7 @@ class Codec(IntEnum):
 
 
 class Durability(IntEnum):
-    """How far a batch has come when it is answered: synced, with the operating system, placed."""
+    """When a batch is acknowledged: after the sync, after the write, or once it has its place."""
 
     FSYNC = 0
     OS = 1
@@ -29,20 +26,20 @@ class Durability(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
-    """A key for each message of a batch, or none: `sizes[i]` is 0 for none, else its length + 1."""
+    """The keys of a batch: `sizes[i]` is 0 if message i has none, else the key's length + 1."""
 
     sizes: tuple[int, ...] = ()
     body: bytes = b""
 
     def adds_up(self, messages: int) -> bool:
-        """Whether there is one for each message, and the body has exactly these."""
+        """Whether there is a size for each message, and the sizes match the body."""
         if not self.sizes:
             return not self.body
         given = len(self.sizes) - self.sizes.count(0)
         return len(self.sizes) == messages and sum(self.sizes) - given == len(self.body)
 
     def split(self, messages: int) -> list[bytes | None]:
-        """The key of each message."""
+        """The key of each message; None for no key."""
         if not self.sizes:
             return [None] * messages
         keys: list[bytes | None] = []
@@ -58,11 +55,11 @@ NO_KEYS = BatchKeys()
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """What a stored record of a batch says beside its sizes and its body, which is payloads alone.
+    """What a stored record of a batch holds beside its sizes and its body of payloads.
 
-    `properties` holds entries of field 3 of `milvus.proto.common.ImmutableMessage`, which all the
-    messages share. With a `codec` the body is packed, and the sizes are those of what is unpacked;
-    those of rows are about what each takes as text.
+    `properties`: entries of field 3 of `milvus.proto.common.ImmutableMessage`, shared by all
+    messages. With a `codec` the body is compressed and the sizes are uncompressed ones; sizes of
+    Arrow rows estimate each row as text.
     """
 
     properties: bytes
@@ -73,9 +70,9 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class NewBatch(NewMessage):
-    """Messages to append together, as one record: all of them or none.
+    """Messages to append as one record, all or none.
 
-    `body` is the payloads; `size` is what they take unpacked, with the keys.
+    `body` is the payloads; `size` is their uncompressed size with the keys.
     """
 
     sizes: tuple[int, ...] = ()
@@ -84,5 +81,5 @@ class NewBatch(NewMessage):
 
 
 def ticks_of(message: NewMessage) -> int:
-    """How many ids and ticks it takes."""
+    """How many ids and ticks the message takes."""
     return len(message.sizes) if isinstance(message, NewBatch) else 1

@@ -1,4 +1,4 @@
-"""A broadcast: one message for many vchannels, the resources it locks, where its copies landed."""
+"""A broadcast: one message for many vchannels, the resource keys it locks, and its results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from broker.model.message import Appended
 
 
 class ResourceDomain(IntEnum):
-    """Numbers of `milvus.proto.messages.ResourceDomain`, and the order in which keys are told."""
+    """Numbers of `milvus.proto.messages.ResourceDomain`; keys are listed in this order."""
 
     IMPORT_JOB_ID = 1
-    """Of old releases; nobody makes such keys any more."""
+    """Used by old releases of Milvus only."""
     COLLECTION_NAME = 2
     DB_NAME = 3
     PRIVILEGE = 4
@@ -22,9 +22,9 @@ class ResourceDomain(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourceKey:
-    """One lock: of those who name the same domain and text, one may hold it, or many `shared`.
+    """The key of one lock, held exclusively by one broadcast or `shared` by several.
 
-    The text is `<database>:<collection>`, a database, or a snapshot; empty for the other domains.
+    `key` is `<database>:<collection>`, a database, or a snapshot; empty for the other domains.
     """
 
     domain: ResourceDomain
@@ -55,7 +55,7 @@ class ResourceKey:
 
     @classmethod
     def cluster(cls, *, shared: bool = False) -> "ResourceKey":
-        """Everything: who holds it alone waits for all broadcasts, and all wait for it."""
+        """The whole cluster: an exclusive holder conflicts with every broadcast."""
         return cls(ResourceDomain.CLUSTER, "", shared)
 
     def __str__(self) -> str:
@@ -66,12 +66,12 @@ class ResourceKey:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """What is asked for.
+    """A request to append one message to several vchannels.
 
     `body` is the stored form that all copies share, `size` its estimate in bytes. `ack_sync_up`:
-    a vchannel has acknowledged only when its copy was processed, not already when it is durable.
-    `request_key` names the request, `fingerprint` its content: the same key with the same content
-    is the same broadcast, and never a second one.
+    a copy is acknowledged when it was processed, not when it is durable. `request_key` is the
+    idempotency key of the request and `fingerprint` a hash of its content: a repeat of both is the
+    same broadcast.
     """
 
     type: int
@@ -96,7 +96,7 @@ class BroadcastCopy:
 
 @dataclass(frozen=True, slots=True)
 class Broadcasted:
-    """A broadcast that took effect, and where its copy landed on each vchannel."""
+    """A broadcast that took effect, and where its copy is on each vchannel."""
 
     id: BroadcastId
     results: Mapping[VChannelName, Appended]

@@ -1,4 +1,4 @@
-"""A pchannel with its owner, and the table that says who owns what."""
+"""A pchannel with its owner, and the table of assignments."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -44,7 +44,7 @@ class ChannelTicks:
 
 @dataclass(frozen=True, slots=True)
 class NodeAssignment:
-    """One live node and the pchannels it serves, perhaps none."""
+    """One live node and the pchannels that it serves, which may be none."""
 
     node_id: NodeId
     address: str
@@ -74,7 +74,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """Segments of a pchannel that take rows, with their bytes, and those that wait for a Flush."""
+    """Growing segments of a pchannel with their bytes, and sealed ones that wait for a Flush."""
 
     growing: int = 0
     growing_bytes: int = 0
@@ -85,11 +85,10 @@ class SegmentCounts:
 class ChannelOffsets:
     """What a pchannel holds now: ids in [first_id, next_id), closed up to `closed_tick`.
 
-    `last_confirmed_id` is that of the newest message: who reads from there on sees every later
-    message whole. Open transactions are neither committed nor rolled back.
-    `checkpoint`: where a restart would begin to read it again; None: from its beginning.
-    `prepared_txns`: open ones that only the coordinator's word on their batch can end.
-    `observed_tick`: its owner has taken note of every record up to it.
+    `last_confirmed_id` is that of the newest message: a reader that starts there sees every later
+    transaction whole. `open_txns`: neither committed nor rolled back. `prepared_txns`: those of
+    them that wait for the coordinator's decision. `checkpoint`: where a restart would start to
+    replay; None: at the beginning. `observed_tick`: the owner has processed every record up to it.
     """
 
     name: PChannelName

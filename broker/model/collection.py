@@ -1,4 +1,4 @@
-"""A collection: the name a person uses for a set of vchannels, one per shard."""
+"""A collection: a name for a set of vchannels, one per shard."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from broker.model.ids import CollectionId, VChannelName
 
 @dataclass(frozen=True, slots=True)
 class RowSchema:
-    """The columns of a collection's rows: `arrow` is an Arrow IPC schema message, opaque in here.
+    """The columns of a collection's rows: `arrow` is an Arrow IPC schema message, opaque here.
 
-    A schema only grows, at its end: version v of it, from 1 on, is its first `widths[v - 1]`
-    columns, and `arrow` is the newest.
+    Columns are only added at the end: version v, from 1, has the first `widths[v - 1]` columns;
+    `arrow` is the newest version.
     """
 
     arrow: bytes
@@ -25,7 +25,7 @@ class RowSchema:
 class Collection:
     """`vchannels[i]` is shard i; the tuple never changes after creation.
 
-    Without a `schema` its messages are bytes to the broker, and no rows.
+    Without a `schema` its messages are opaque bytes.
     """
 
     name: str

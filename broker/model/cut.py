@@ -1,4 +1,4 @@
-"""A consistent place to stop on several channels."""
+"""A cut: a position that is consistent across several channels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A place in a stored log that cannot be read, as it is shown to people."""
+"""A damaged place in a stored log, as shown to people."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from broker.model.ids import PChannelName
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """`file` is relative to the log's folder; `times`: how often it was met since the start.
+    """`file` is relative to the log's folder; `times`: how often it was read since the start.
 
-    `skipped`: readers were led around it, and what it held is lost to them; else they were refused.
+    `skipped`: readers skip the damage and lose what it held; otherwise their reads are refused.
     """
 
     pchannel: PChannelName

@@ -1,8 +1,7 @@
-"""What a stored message means for collections, partitions and segments: its effect, as a value.
+"""The effect of a stored message on collections, partitions and segments, as a value.
 
-It owns the vocabulary of the shard state and of the recovery storage. It never reads bytes: that
-is `broker/ports/headers.py`. A message whose type is not here, or that names no collection, has no
-effect.
+`broker/ports/headers.py` decodes effects from bytes. A message of any other type, or without a
+collection, has no effect.
 """
 
 from dataclasses import dataclass
@@ -11,11 +10,11 @@ from enum import IntEnum
 from broker.model.ids import CollectionId, PartitionId, SegmentId
 
 ALL_PARTITIONS = PartitionId(-1)
-"""Where deletes are gathered: they name no partition."""
+"""The partition of deletes, which name none."""
 
 
 class SegmentLevel(IntEnum):
-    """Numbers of `milvus.proto.data.SegmentLevel`: what a segment holds, as far as a log knows."""
+    """Numbers of `milvus.proto.data.SegmentLevel`: what a segment holds."""
 
     LEGACY = 0
     DELETES = 1
@@ -37,7 +36,7 @@ class CollectionCreated:
 
 @dataclass(frozen=True, slots=True)
 class CollectionDropped:
-    """The end of the vchannel's life; its segments are flushed by this."""
+    """The collection is dropped on this vchannel; its segments are flushed."""
 
     collection_id: CollectionId
 
@@ -52,7 +51,7 @@ class PartitionCreated:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDropped:
-    """No rows go to it any more; its segments are flushed by this."""
+    """The partition takes no more rows; its segments are flushed."""
 
     collection_id: CollectionId
     partition_id: PartitionId
@@ -60,7 +59,7 @@ class PartitionDropped:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A schema change, or a change of a collection that brings a schema; flushes `segment_ids`."""
+    """A new schema, by a schema change or an altered collection; flushes `segment_ids`."""
 
     collection_id: CollectionId
     schema: bytes
@@ -70,14 +69,14 @@ class SchemaChanged:
 
 @dataclass(frozen=True, slots=True)
 class CollectionAltered:
-    """A change of a collection that leaves its schema, and its segments, as they are."""
+    """A change of a collection that keeps its schema and segments."""
 
     collection_id: CollectionId
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """What the collection held is void; flushes `segment_ids`."""
+    """The collection's contents are deleted; flushes `segment_ids`."""
 
     collection_id: CollectionId
     segment_ids: tuple[SegmentId, ...] = ()
@@ -85,7 +84,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class ManuallyFlushed:
-    """Flushes `segment_ids`, which were all that grew."""
+    """Flushes `segment_ids`: all that were growing."""
 
     collection_id: CollectionId
     segment_ids: tuple[SegmentId, ...] = ()
@@ -93,14 +92,14 @@ class ManuallyFlushed:
 
 @dataclass(frozen=True, slots=True)
 class AllFlushed:
-    """Every segment of the pchannel is flushed by this."""
+    """Flushes every segment of the pchannel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """Rows of one partition. `segment_id` 0: not assigned. `schema_version` None: not said.
+    """Rows of one partition. `segment_id` 0: not assigned. `schema_version` None: unknown.
 
-    `size_bytes` 0: not said; the log fills in the message's size.
+    `size_bytes` 0: unknown; the log uses the message's size.
     """
 
     collection_id: CollectionId
@@ -113,7 +112,7 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """So many primary keys."""
+    """`rows` primary keys were deleted."""
 
     collection_id: CollectionId
     rows: int
@@ -121,7 +120,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCreated:
-    """A segment that grows from here on. Limits of 0: none."""
+    """A segment was created and takes rows. A limit of 0: none."""
 
     collection_id: CollectionId
     partition_id: PartitionId
@@ -134,7 +133,7 @@ class SegmentCreated:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFlushed:
-    """A segment that was sealed; no message of it comes after this."""
+    """A sealed segment was flushed: it is complete."""
 
     collection_id: CollectionId
     partition_id: PartitionId

@@ -1,4 +1,4 @@
-"""Why the broker said no: Milvus's streaming codes, a value inside, an exception at the rim."""
+"""Refusals: Milvus's streaming codes, as a value inside and as an exception at the edges."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,7 +35,7 @@ class Refusal:
 
 
 class Refused(Exception):
-    """A `Refusal` on its way to the rim."""
+    """A `Refusal` as an exception."""
 
     def __init__(self, code: StreamingCode, cause: str) -> None:
         super().__init__(f"{code.name}: {cause}")

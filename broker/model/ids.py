@@ -6,7 +6,7 @@ TimeTick = NewType("TimeTick", int)
 """Hybrid time, unsigned 64 bit: Unix milliseconds << 18, plus a logical counter."""
 
 Term = NewType("Term", int)
-"""Incarnation of an owner, from 1; a larger term fences every smaller one."""
+"""The number of an owner's incarnation, from 1; a larger term fences every smaller one."""
 
 MessageId = NewType("MessageId", int)
 """Position of one message in its pchannel, from 1, +1 per message. On the wire: base-36 text."""
@@ -18,16 +18,16 @@ VChannelName = NewType("VChannelName", str)
 """A stream inside one pchannel, such as `by-dev-rootcoord-dml_0_42v0`; empty: all of it."""
 
 TxnId = NewType("TxnId", int)
-"""A transaction, named by the time tick of its begin; never given twice on a pchannel."""
+"""A transaction, identified by the tick of its begin; unique on a pchannel."""
 
 BroadcastId = NewType("BroadcastId", int)
-"""One broadcast, from 1; a coordinator never gives a number twice, whatever happened before it."""
+"""One broadcast, from 1; never reused, even after crashes of the coordinator."""
 
 CollectionId = NewType("CollectionId", int)
 PartitionId = NewType("PartitionId", int)
 
 SegmentId = NewType("SegmentId", int)
-"""What rows of one partition are gathered in; a time tick that no message has, so never twice."""
+"""A segment of rows of one partition. The id is a tick that no message has, so it is unique."""
 
 NodeId = NewType("NodeId", int)
 

@@ -1,4 +1,4 @@
-"""How many messages lie where in a span of ticks, in coarse steps, and which tick to stop at."""
+"""Counts of messages by span of ticks in coarse steps, and the tick chosen from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Message types with what each one means for a log, and the message as the write path sees it."""
+"""Message types and their meaning for a log, and messages as they are appended and delivered."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -64,9 +64,9 @@ class MessageType(IntEnum):
 
 
 PREPARE_TXN: Final = 1900
-"""The kind of a record that is no message: a staged transaction waits for the coordinator's word.
+"""The kind of a record that prepares a staged transaction for the coordinator's decision.
 
-No reader is handed it, and no client may append it. Milvus has no type of this number.
+It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
 """
 
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)
@@ -80,19 +80,19 @@ SYSTEM_TYPES = frozenset(
         MessageType.TXN,
     }
 )
-"""Never removed by a message-type filter."""
+"""They pass every filter of message types."""
 
 SELF_CONTROLLED_TYPES = frozenset(
     {MessageType.TIME_TICK, MessageType.CREATE_SEGMENT, MessageType.FLUSH}
 )
-"""Written by the log itself; a client may not append them."""
+"""Written by the log itself; clients cannot append them."""
 
 TXN_TYPES = frozenset(
     {MessageType.BEGIN_TXN, MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN, MessageType.TXN}
 )
 
 BODY_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
-"""What a transaction may hold."""
+"""The types that a transaction may contain."""
 
 ALL_PCHANNEL_TYPES = frozenset(
     {MessageType.FLUSH_ALL, MessageType.ALTER_REPLICATE_CONFIG, MessageType.ALTER_WAL}
@@ -110,7 +110,7 @@ EXCLUSIVE_TYPES = ALL_PCHANNEL_TYPES | {
     MessageType.MANUAL_FLUSH,
     MessageType.CREATE_SNAPSHOT,
 }
-"""These end every open transaction of their scope: their vchannel, or the whole pchannel."""
+"""They end every open transaction in their scope: their vchannel, or the whole pchannel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,10 @@ class NewMessage:
     `body` is the stored form: fields 2 and 3 of `milvus.proto.common.ImmutableMessage`.
     `size` is the estimate Milvus uses: payload plus keys plus values, in bytes.
     `barrier_tick` is 0, or a tick that the assigned tick must exceed.
-    `txn` is the transaction it belongs to; of a begin it holds the wanted keepalive, and no id.
-    `pchannel_level`: it concerns the whole pchannel, whatever vchannel it names.
-    `stage`: of a begin, the stage it is of; of the rest, that this is the coordinator's word on it.
+    `txn` is its transaction; in a begin it holds the requested keepalive and no id.
+    `pchannel_level`: it covers the whole pchannel, whatever vchannel it names.
+    `stage`: in a begin, the stage of the transaction; otherwise it marks a command of the
+    coordinator to a transaction of that stage.
     """
 
     vchannel: str
@@ -137,7 +138,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where one message landed; it is as durable as the log promises when this exists."""
+    """Where one message was appended; it is as durable as was asked for."""
 
     id: MessageId
     tick: TimeTick
@@ -146,7 +147,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendedInTxn(Appended):
-    """The same for a message of a transaction; of a begin, `txn` is the one that was opened."""
+    """The same for a message of a transaction; for a begin, `txn` is the new transaction."""
 
     txn: TxnContext
 
@@ -160,7 +161,7 @@ class AppendedFlush(Appended):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One message handed to a reader."""
+    """One message delivered to a reader."""
 
     id: MessageId
     tick: TimeTick
@@ -171,9 +172,9 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredInTxn(Delivered):
-    """A begin or a body: tick and last confirmed id are those of the commit, which comes later.
+    """A begin or a body of a transaction: tick and last confirmed id are those of its commit.
 
-    `begins` is set on the begin alone, whose stored form does not know its transaction yet.
+    `begins` is set on the begin only: its stored form does not contain the transaction's id.
     """
 
     begins: TxnContext | None
@@ -181,9 +182,9 @@ class DeliveredInTxn(Delivered):
 
 @dataclass(frozen=True, slots=True)
 class ClosedTick:
-    """Every message with a tick <= `tick` has been handed over, and none will come.
+    """Every message with a tick <= `tick` was delivered, and none will follow.
 
-    A tick that is only announced has `persisted` False and carries its last confirmed id as `id`.
+    A tick without a record has `persisted` False and its last confirmed id as `id`.
     """
 
     tick: TimeTick

@@ -1,4 +1,4 @@
-"""A position that programs share by its name: how far something has been processed."""
+"""A named, shared position: how far some channels have been processed."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from broker.model.ids import TimeTick
 
 @dataclass(frozen=True, slots=True)
 class NamedCursor:
-    """Everything with a tick up to `tick` on these channels is processed, as its owner says."""
+    """Its owner has processed every message of these channels with a tick up to `tick`."""
 
     name: str
     tick: TimeTick
@@ -18,10 +18,10 @@ class NamedCursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorView:
-    """A cursor as it stands at one moment.
+    """A cursor at one moment.
 
-    `lag_ms`: how old its tick is. `closed_tick`: closed on all its channels, 0 while nobody can
-    tell for one of them. `behind_ms`: from the cursor to that; 0 when nothing older is left.
+    `lag_ms`: the age of its tick. `closed_tick`: closed on all its channels, 0 while that of one is
+    unknown. `behind_ms`: the distance from the cursor to that; 0 if the cursor has reached it.
     """
 
     name: str

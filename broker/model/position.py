@@ -1,4 +1,4 @@
-"""Where a reader starts, what it wants to see, and how far it has come."""
+"""Where a reader starts, what it wants to see, and how far it has read."""
 
 from dataclasses import dataclass
 
@@ -58,13 +58,13 @@ DeliverFilter = TimeTickGt | TimeTickGte | MessageTypes
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """Everything below `next_id` is done with, and so is every tick up to `tick`.
+    """How far a reader has read: everything below `next_id` and every tick up to `tick`.
 
-    But for transactions that are open there: their messages lie from `open_id` on, and are handed
-    over at their commit. `open_id` is `next_id` when there are none, and None when nobody has
-    looked yet. `inside` messages of the transaction that commits at `next_id` were handed over.
-    `partial`: it began at the first message that was left, so that a transaction whose begin was
-    removed before is none of its business; to any other reader it is a loss.
+    Except open transactions: their messages start at `open_id` and are delivered at their commit.
+    `open_id` equals `next_id` without open transactions; None: not known yet. `inside` messages of
+    the transaction that commits at `next_id` were already delivered. `partial`: the reader started
+    at the first message that retention left, so it skips transactions whose begin was removed; for
+    other readers such a transaction is lost data.
     """
 
     next_id: MessageId

@@ -1,4 +1,4 @@
-"""What a log remembers of the producers who number what they send, so that a repeat lands once."""
+"""What a log remembers of producers that number their messages, so that a retry is stored once."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from broker.model.message import Appended
 
 @dataclass(frozen=True, slots=True)
 class ProducerPart:
-    """What a stored record says of its producer: its message i has the number `sequence + i`."""
+    """The producer of a stored record; message i has the number `sequence + i`."""
 
     producer: str
     sequence: int
@@ -17,10 +17,10 @@ class ProducerPart:
 
 @dataclass(frozen=True, slots=True)
 class ProducedBatch:
-    """Where `count` messages of a producer landed, those numbered from `sequence` on.
+    """Where `count` messages of a producer, numbered from `sequence`, were stored.
 
-    Ids and ticks go on by one for each. `last_confirmed_id` equal to `id` says that each message
-    confirms itself, as in a stored record.
+    Ids and ticks grow by one each. `last_confirmed_id` equal to `id`: each message confirms its own
+    id, as in a stored record.
     """
 
     producer: str
@@ -39,7 +39,7 @@ class ProducedBatch:
         return TimeTick(self.tick + self.count - 1)
 
     def landed(self, sequence: int) -> Appended:
-        """Where the message of this number is, which must be one of them."""
+        """Where the message of this number is; it must be one of these."""
         offset = sequence - self.sequence
         own_id = MessageId(self.id + offset)
         confirms_itself = self.last_confirmed_id == self.id
@@ -52,6 +52,6 @@ class ProducedBatch:
 
 @dataclass(frozen=True, slots=True)
 class OutOfSequence(Refusal):
-    """A number that does not follow. `expected` from 1 to the number: it was never stored."""
+    """A sequence number out of order. `expected` from 1 to the number: it was never stored."""
 
     expected: int

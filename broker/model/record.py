@@ -1,4 +1,4 @@
-"""The unit a log stores: one batch of messages of one vchannel and one type."""
+"""A record: the unit that a log stores, messages of one vchannel and one type."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from broker.model.txn import TxnPart
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`len(sizes)` messages with contiguous ids and ticks; never split by a crash.
+    """`len(sizes)` messages with contiguous ids and ticks; atomic with respect to crashes.
 
     Message i has id `base_id + i`, tick `base_tick + i` and `sizes[i]` bytes of `body`.
-    `last_confirmed_id` equal to `base_id` says that each message confirms itself; any smaller
-    value holds for all of them. `txn` is the transaction that all of them belong to, if any.
-    With a `batch` the body is payloads alone, perhaps packed, and not the form that Milvus reads.
-    Both together: a batch whose messages are bodies of the transaction.
+    `last_confirmed_id` equal to `base_id`: each message confirms its own id; a smaller value holds
+    for all messages. `txn`: the transaction of all messages. `batch`: the body is payloads,
+    perhaps compressed, and not Milvus's stored form. A record with both is a batch of bodies of
+    the transaction.
     """
 
     term: Term
@@ -42,7 +42,7 @@ class Record:
 
     @property
     def body_bytes(self) -> int:
-        """What the messages count for in a transaction: of a packed batch, unpacked."""
+        """The size that counts for a transaction: uncompressed."""
         if self.batch is None:
             return len(self.body)
         packed = self.batch.codec in (Codec.LZ4, Codec.ZSTD)
@@ -51,13 +51,13 @@ class Record:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the sizes are those of the body, as far as one can see without unpacking it."""
+        """Whether the sizes match the body, as far as that can be checked without decompression."""
         if self.batch is not None and self.batch.codec is not Codec.NONE:
             return bool(self.sizes)
         return bool(self.sizes) and sum(self.sizes) == len(self.body)
 
     def last_confirmed_of(self, index: int) -> MessageId:
-        """What message `index` confirms."""
+        """The last confirmed id of message `index`."""
         if self.last_confirmed_id == self.base_id:
             return MessageId(self.base_id + index)
         return self.last_confirmed_id
@@ -81,7 +81,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordSlice:
-    """The messages [first, end) of a record, handed to a reader in one piece."""
+    """The messages [first, end) of a record, delivered in one piece."""
 
     record: Record
     first: int
@@ -98,7 +98,7 @@ class RecordSlice:
 
 @dataclass(frozen=True, slots=True)
 class RecordSliceInTxn(RecordSlice):
-    """The same of a committed transaction: tick and last confirmed id are the commit's, for all."""
+    """Messages of a committed transaction: all have the commit's tick and last confirmed id."""
 
     tick: TimeTick
     last_confirmed_id: MessageId
@@ -113,7 +113,7 @@ class RecordSliceInTxn(RecordSlice):
 
 
 def head_of(record: Record) -> RecordHead:
-    """What a record is, without what is in it."""
+    """The head of a record: everything but its contents."""
     tells = record.batch is None and (record.txn is None or record.kind == MessageType.COMMIT_TXN)
     return RecordHead(
         record.base_id,

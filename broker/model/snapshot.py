@@ -1,7 +1,7 @@
-"""What a node remembers of one pchannel over a restart, as values.
+"""What a node remembers of one pchannel across restarts, as values.
 
-Every object carries the tick of the newest message that it knows: a replay passes it over up to
-there, so it does not matter from how far back a log is read again.
+Every object carries the tick of the newest message it includes, and a replay skips messages up to
+that tick. So it does not matter how far back a replay starts.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class SegmentState(Enum):
 
 
 class TxnEnd(Enum):
-    """How a transaction ended; EXPIRED stands for every end that its client did not ask for."""
+    """How a transaction ended; EXPIRED: rolled back by the log itself, for whatever reason."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
@@ -44,10 +44,10 @@ class TxnEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WalCheckpoint:
-    """Everything up to `tick` is in the snapshot, and whatever is not lies from `id` on.
+    """The snapshot includes everything up to `tick`; all the rest is at `id` or later.
 
-    `id` is the last confirmed id of the newest message that was observed, so a replay that begins
-    there also meets every transaction that was open, whole.
+    `id` is the last confirmed id of the newest message included, so a replay from there also reads
+    every transaction that was open, from its begin.
     """
 
     id: MessageId
@@ -56,7 +56,7 @@ class WalCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStart:
-    """A version of a collection's schema, encoded as it was sent, and the tick it holds from."""
+    """A version of a collection's schema, as it was sent, and the tick from which it is valid."""
 
     version: int
     schema: bytes
@@ -65,7 +65,7 @@ class SchemaStart:
 
 @dataclass(frozen=True, slots=True)
 class VChannelSnapshot:
-    """A vchannel that a CreateCollection opened. `schemas`: the oldest that may matter first."""
+    """A vchannel with a collection. `schemas`: those that may still be needed, oldest first."""
 
     name: VChannelName
     collection_id: CollectionId
@@ -78,10 +78,7 @@ class VChannelSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSnapshot:
-    """A segment and what it holds so far. Its id is a tick that no message has; limits of 0: none.
-
-    `modified_tick`: its newest rows.
-    """
+    """A segment and how much it holds. A limit of 0: none. `modified_tick`: its newest rows."""
 
     id: SegmentId
     vchannel: VChannelName
@@ -101,7 +98,7 @@ class SegmentSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTxn:
-    """A transaction that ended, and the answer to whoever asks again."""
+    """A transaction that ended, and the answer to a repeated commit or rollback."""
 
     vchannel: str
     begin_id: MessageId
@@ -112,9 +109,9 @@ class FinishedTxn:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One pchannel as of `checkpoint`; None: none was ever made, or it cannot be read.
+    """One pchannel as of `checkpoint`; None: there is none, or part of it cannot be read.
 
-    Without a checkpoint whatever else is there still holds, up to its own tick.
+    Without a checkpoint, each object is still valid up to its own tick.
     """
 
     checkpoint: WalCheckpoint | None = None
@@ -122,18 +119,18 @@ class Snapshot:
     segments: tuple[SegmentSnapshot, ...] = ()
     finished: tuple[FinishedTxn, ...] = ()
     finished_tick: TimeTick = TimeTick(0)
-    """Every transaction that ended up to it is among `finished`, or was forgotten."""
+    """Transactions that ended up to this tick are in `finished`, or were forgotten."""
     producers: tuple[ProducedBatch, ...] = ()
     producers_tick: TimeTick = TimeTick(0)
-    """All that producers stored up to it is among `producers`, or was forgotten."""
+    """Batches of producers up to this tick are in `producers`, or were forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChange:
-    """What a snapshot has that the one before it had not; all of it holds as of `checkpoint`.
+    """The difference between two snapshots, as of `checkpoint`.
 
-    `gone_…` leave the store: an earlier change said that they are DROPPED or FLUSHED. `finished`
-    and `producers` come whole, or are None when they are as they were.
+    `gone_…`: objects to delete, which an earlier change set to DROPPED or FLUSHED. `finished` and
+    `producers` are complete, or None if unchanged.
     """
 
     checkpoint: WalCheckpoint

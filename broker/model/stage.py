@@ -1,7 +1,7 @@
-"""Staged transactions: rows that are in the log and that one commit of a whole batch makes visible.
+"""Staged transactions: rows in the log that the commit of a whole batch makes visible.
 
-A stage is what one attempt at one part of a batch has written. Its transactions are committed by
-the coordinator's decision alone, together with those of all other parts, or never.
+A stage is what one attempt at one part of a batch wrote. The coordinator commits its transactions
+together with those of all other parts, or none of them.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from broker.model.ids import TimeTick, TxnId, VChannelName
 APP_BYTES_MAX: Final = 256
 NUMBER_MAX: Final = (1 << 63) - 1
 ONE_RUN_PREFIX: Final = "once:"
-"""So begins the name of an app that no later run has: nothing is staged for it a second time."""
+"""The prefix of app names that are used for a single run: no later run stages for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageName:
-    """Attempt `attempt` at part `part` of batch `batch` of `app`, which names who writes them.
+    """Attempt `attempt` at part `part` of batch `batch` of the application `app`.
 
-    `run`: in which of its lives the app does it; 0: it does not say. It is no part of the name.
+    `run`: the number of the app's run, 0 if unknown; it does not count for equality.
     """
 
     app: str
@@ -32,7 +32,7 @@ class StageName:
 
     @property
     def problem(self) -> str:
-        """Why there can be no such stage; empty when there can."""
+        """Why the name is invalid; empty if it is valid."""
         wrong = app_problem(self.app)
         if wrong:
             return wrong
@@ -43,10 +43,10 @@ class StageName:
         return ""
 
     def supersedes(self, other: "StageName") -> bool:
-        """Whether the other one was writing, in vain, what this one writes anew.
+        """Whether this stage replaces the other one, which will never be committed.
 
-        So it is in an earlier life of the app, and with a smaller attempt in the same life. Nothing
-        is known of one that does not say its run.
+        It does if the other is of an earlier run of the app, or an earlier attempt at the same part
+        in the same run. A stage without a run is never replaced.
         """
         if not other.run or (self.app, self.batch) != (other.app, other.batch):
             return False
@@ -54,12 +54,12 @@ class StageName:
         return self.run > other.run or (self.run == other.run and again)
 
     def __str__(self) -> str:
-        """For people."""
+        """The form in error texts."""
         return f"part {self.part}, attempt {self.attempt} of batch {self.batch} of app {self.app!r}"
 
 
 def app_problem(app: str) -> str:
-    """Why no application can be called so; empty when one can."""
+    """Why this cannot name an application; empty if it can."""
     if not app:
         return "the name of the app is empty; it must be the same in every run of the job"
     if not app.isprintable():
@@ -72,7 +72,7 @@ def app_problem(app: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class StagedTxn:
-    """One transaction of a stage: where it is, and of which part and attempt."""
+    """One transaction of a stage: its vchannel and id, and its part and attempt."""
 
     vchannel: VChannelName
     txn_id: TxnId
@@ -81,10 +81,10 @@ class StagedTxn:
 
 
 class TxnCommand(Enum):
-    """What the coordinator may say of a staged transaction.
+    """A command of the coordinator to a staged transaction.
 
-    GIVE_UP is a rollback of what no commit has taken hold of; ABORT is one of what may be
-    prepared, too.
+    ABORT rolls back a transaction whether it is prepared or not; ABORT_UNPREPARED only one that no
+    commit has prepared.
     """
 
     PREPARE = "prepare"
@@ -95,7 +95,7 @@ class TxnCommand(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """What is to become visible as one: batch `batch` of `app`."""
+    """The transactions to commit together as batch `batch` of `app`."""
 
     app: str
     batch: int
@@ -103,21 +103,21 @@ class BatchCommit:
 
     @property
     def problem(self) -> str:
-        """Why there can be no such batch; empty when there can."""
+        """Why the batch is invalid; empty if it is valid."""
         return StageName(self.app, self.batch, 0, 0).problem
 
     def stage(self, txn: StagedTxn) -> StageName:
-        """The stage that one of its transactions is of."""
+        """The stage of one of its transactions."""
         return StageName(self.app, self.batch, txn.part, txn.attempt)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """A batch that took effect.
+    """A committed batch.
 
-    `ticks`: up to which tick a reader of each vchannel must have read to have all of it; a vchannel
-    is missing when that is not known any more. `already`: it, or a later batch of the app, had
-    taken effect before; `batch` is then the newest one, whose ticks these are.
+    `ticks`: the tick that a reader of each vchannel must reach to have read all of the batch;
+    without vchannels for which it is not known any more. `already`: this batch, or a later one of
+    the app, was committed before; `batch` is then the app's newest batch, with its ticks.
     """
 
     app: str

@@ -1,11 +1,11 @@
-"""A transaction as its messages name it, and as each stored record of it remembers it."""
+"""A transaction as messages refer to it, and as each stored record carries it."""
 
 from dataclasses import dataclass
 
 from broker.model.ids import MessageId, TxnId
 
 KEEPALIVE_INFINITE_MS = -1000
-"""Never expires for want of activity."""
+"""Never expires because of inactivity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class TxnContext:
 
 @dataclass(frozen=True, slots=True)
 class TxnPart:
-    """What a stored record says of its transaction.
+    """The transaction of a stored record.
 
-    `bodies` is how many bodies lie before the record, so that a reader notices one that is missing:
-    0 in the begin, all of them in the commit.
+    `bodies`: the number of bodies before this record (0 in the begin, all in the commit), so that a
+    reader notices a missing one.
     """
 
     id: TxnId

@@ -1,5 +1,5 @@
-"""What the actors need from the outside world, one Protocol a file, each method with its contract.
+"""The interfaces that the actors need from the outside, one Protocol a file, with its contract.
 
-Drivers under `broker/wal` and `broker/meta` implement these; `broker/app` picks one. Nothing
-here imports a driver.
+Drivers in `broker/wal`, `broker/meta` and `broker/codec` implement them; `broker/app` picks one.
+Nothing here imports a driver.
 """

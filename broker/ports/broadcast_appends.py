@@ -1,4 +1,4 @@
-"""How the coordinator puts the copies of a broadcast on pchannels, wherever their owners are."""
+"""Appends the copies of a broadcast to pchannels, whichever nodes own them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,24 +10,23 @@ from broker.model.message import Appended
 
 
 class BroadcastAppends(Protocol):
-    """Every call ends by itself within about a minute, raises nothing, and may be cancelled.
+    """Every call returns within about a minute, raises nothing, and may be cancelled.
 
-    Whoever is cancelled, or gets no answer for a copy, does not know whether it is in the log.
+    After cancellation, or without an answer for a copy, it is unknown whether the copy is stored.
     """
 
     async def append(self, copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
-        """Append each copy to its pchannel, all at once; one outcome for each, in the same order.
+        """Append all copies concurrently; one outcome for each, in the same order.
 
-        An Appended copy is durable. A refused one may be in the log all the same when its code says
-        that nobody knows; the coordinator then appends it again.
+        An Appended copy is durable. A refused one may be stored if its code says that the outcome
+        is unknown; the coordinator then appends it again.
         """
         ...
 
     async def processed(self, pchannels: Sequence[PChannelName]) -> Mapping[PChannelName, TimeTick]:
-        """Up to which tick the owner of each pchannel has taken note of its records.
+        """The tick up to which the owner of each pchannel has processed its records.
 
-        It does so again after a restart, before anything else, so what it has seen is not lost.
-
-        A pchannel that has no owner now, or one that cannot say, is left out.
+        An owner replays its log before anything else, so a restart loses nothing. A pchannel
+        without an owner, or whose owner does not answer, is left out.
         """
         ...

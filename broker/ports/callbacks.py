@@ -1,4 +1,4 @@
-"""What happens when a broadcast is in every vchannel: one callback for each message type."""
+"""What happens after a broadcast reached every vchannel: one callback per message type."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -7,19 +7,19 @@ from broker.model.broadcast import Broadcast, Broadcasted
 
 
 class FailedForGood(Exception):
-    """A callback can never succeed for this broadcast; the message says why, for an operator."""
+    """A callback cannot succeed for this broadcast; the message tells the operator why."""
 
 
 class Callback(Protocol):
-    """Called when every vchannel has acknowledged, before the resource keys are let go.
+    """Called when every vchannel has acknowledged, before the resource keys are released.
 
-    It must be idempotent: after a crash it is called again. Callbacks of conflicting broadcasts are
-    called one after the other, in the order of the broadcasts. FailedForGood sends the broadcast to
-    the quarantine; any other error has it called again, later, for ever.
+    Must be idempotent: after a crash it is called again. Callbacks of conflicting broadcasts are
+    called one after another, in the order of the broadcasts. FailedForGood puts the broadcast into
+    quarantine; after any other error it is retried without limit.
     """
 
     async def __call__(self, broadcast: Broadcast, outcome: Broadcasted, /) -> None: ...
 
 
 Callbacks = Mapping[int, Callback]
-"""By message type. A type that has none is complete when every vchannel has acknowledged."""
+"""By message type. Without a callback a broadcast is done when every vchannel has acknowledged."""

@@ -1,4 +1,4 @@
-"""Where time synchronisation learns how far the pchannels of the cluster are closed."""
+"""How far the pchannels of the cluster are closed."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,8 +10,8 @@ class ClosedTicks(Protocol):
     """All pchannels of the cluster, on whichever node each of them is."""
 
     async def closed_ticks(self) -> Mapping[PChannelName, TimeTick]:
-        """The newest closed tick of each pchannel that serves now; no I/O on any log.
+        """The newest closed tick of each pchannel that has an owner now; no I/O on any log.
 
-        A pchannel that nobody serves is left out. Answers within seconds; raises Refused.
+        Returns within seconds; raises Refused.
         """
         ...

@@ -1,6 +1,6 @@
-"""What the segmented log sees of a disk: synchronous, small, and easy to make tear, drop and lie.
+"""The file operations of the segmented log: synchronous, few, and easy to replace by faulty ones.
 
-Errors are `OSError`s with their `errno`. Everything here may block, so it is called on threads.
+Errors are `OSError`s with their `errno`. Every call may block, so call them on threads.
 """
 
 from collections.abc import Sequence
@@ -25,30 +25,30 @@ class File(ReadableFile, Protocol):
     """An open file, for writing, too."""
 
     def write_durable(self, offset: int, parts: Sequence[bytes]) -> None:
-        """Write the parts one behind the other; returns when they would survive a power cut.
+        """Write the parts consecutively; returns when they would survive a power cut.
 
-        After an OSError any part of them may be there, and no later call may be taken to
-        have made them durable.
+        After an OSError any part of them may be written, and no later call makes them durable: the
+        kernel may have dropped the dirty pages.
         """
         ...
 
     def write(self, offset: int, parts: Sequence[bytes]) -> None:
-        """Write the parts one behind the other; durable after the next `sync`.
+        """Write the parts consecutively; durable after the next `sync`.
 
-        After an OSError any part of them may be there.
+        After an OSError any part of them may be written.
         """
         ...
 
     def sync(self) -> None:
-        """Make earlier writes survive a power cut (data, and the size when it changed)."""
+        """Make earlier writes durable: data, and the file size if it changed."""
         ...
 
     def forget(self) -> None:
-        """Let later reads see what the disk holds, not what memory remembers of failed writes."""
+        """Drop cached pages: later reads see the disk, not pages of failed writes."""
         ...
 
     def allocate(self, size: int) -> None:
-        """Grow the file durably to `size` bytes: zeros, with their space reserved."""
+        """Grow the file durably to `size` bytes of zeros, with disk space reserved."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -56,7 +56,7 @@ class File(ReadableFile, Protocol):
         ...
 
     def linked(self) -> bool:
-        """Whether the file has still a name: False for ever once it was removed or replaced."""
+        """Whether the file still has a name; False once it was removed or replaced."""
         ...
 
 
@@ -64,7 +64,7 @@ class Files(Protocol):
     """A folder tree. Paths are relative, '/'-joined."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """An existing file; with `create`, a new one: FileExistsError when the name is taken."""
+        """Open an existing file; with `create`, a new one: FileExistsError if it exists."""
         ...
 
     def list(self, folder: str) -> Sequence[str]:
@@ -72,21 +72,21 @@ class Files(Protocol):
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Durable, with its parents; nothing happens when it exists."""
+        """Create a folder and its parents durably; no-op if it exists."""
         ...
 
     def remove(self, path: str) -> None:
-        """FileNotFoundError when there is no such name. Durable after `sync_folder`."""
+        """Remove a file: FileNotFoundError if there is none. Durable after `sync_folder`."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic, within one folder; durable after `sync_folder`."""
+        """Rename atomically within one folder; durable after `sync_folder`."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Atomic and durable: after a crash the file holds the old bytes or the new ones, whole."""
+        """Replace the file's contents atomically and durably: a crash leaves the old or the new."""
         ...
 
     def sync_folder(self, folder: str) -> None:
-        """Make names created, renamed or removed in the folder survive a power cut."""
+        """Make names created, renamed or removed in the folder durable."""
         ...

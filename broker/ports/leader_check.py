@@ -1,19 +1,21 @@
-"""Whether this process is the coordinator still: another one may have come while it was stopped."""
+"""Whether this process is still the coordinator: a newer one may have taken over meanwhile."""
 
 from typing import Protocol
 
 
 class LeaderCheck(Protocol):
-    """May be asked by several at once, and cancelled."""
+    """Calls may run concurrently and may be cancelled."""
 
     async def leads(self) -> bool:
-        """Whether no newer coordinator had come at the moment this was asked; looks it up each
-        time. MetaError when nobody can say."""
+        """Whether no newer coordinator had taken over when this was called; never cached.
+
+        MetaError if the store does not answer.
+        """
         ...
 
 
 class NeverLeader:
-    """Of a process that is no coordinator."""
+    """For a process that is no coordinator."""
 
     async def leads(self) -> bool:
         """See LeaderCheck."""

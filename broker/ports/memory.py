@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it this process takes."""
+"""The memory of the machine and of this process."""
 
 from typing import Protocol
 
@@ -7,9 +7,9 @@ class Memory(Protocol):
     """Both calls take microseconds and never raise."""
 
     def total_bytes(self) -> int:
-        """What the process may take: the machine's memory, or less where it is confined."""
+        """What the process may use: the machine's memory, or the limit of its container."""
         ...
 
     def process_bytes(self) -> int:
-        """What it takes now."""
+        """What the process uses now."""
         ...

@@ -14,7 +14,7 @@ class MetaEntry:
 
 
 class MetaError(Exception):
-    """The store could not do what it was asked; nothing of the call took effect."""
+    """The call failed and had no effect."""
 
 
 class Conflict(MetaError):
@@ -26,7 +26,7 @@ class Conflict(MetaError):
 
 
 class UnknownSchema(MetaError):
-    """The store has another layout than this version of the program knows; it stays untouched."""
+    """The store has a layout that this version of the program does not know; it is not touched."""
 
     def __init__(self, store: str, found: int, known: int) -> None:
         super().__init__(
@@ -36,10 +36,10 @@ class UnknownSchema(MetaError):
 
 
 class MetaStore(Protocol):
-    """Every write is durable when the call returns. All calls may run at once.
+    """Every write is durable when the call returns. Calls may run concurrently.
 
-    Keys are non-empty text, ordered by code point. Every call ends by itself: a store that is busy
-    or gone raises MetaError after a bounded wait. A cancelled write is applied whole or not at all.
+    Keys are non-empty text, ordered by code point. A busy or missing store raises MetaError after a
+    bounded wait. A cancelled write is applied completely or not at all.
     """
 
     async def get(self, key: str) -> MetaEntry | None:
@@ -47,7 +47,7 @@ class MetaStore(Protocol):
         ...
 
     async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
-        """Entries whose key starts with `prefix`, in key order, from one moment.
+        """A consistent snapshot of the entries whose key starts with `prefix`, in key order.
 
         Raises MetaError.
         """
@@ -60,11 +60,11 @@ class MetaStore(Protocol):
         deletes: Sequence[str] = (),
         expect: Mapping[str, int] | None = None,
     ) -> int:
-        """Apply all or nothing and give the new revision, which every put entry then has.
+        """Apply all puts and deletes atomically; returns the new revision, that of every put entry.
 
-        `expect` maps keys to the revision they must be at now, 0 for absent; else Conflict, which
-        names the first such key in key order. A key that was deleted and written again never has
-        an old revision. Deleting an absent key is no error. Raises MetaError.
+        `expect` maps keys to the revision they must have, 0 for absent; otherwise Conflict, for the
+        first such key in key order. Revisions are never reused, not even by deleted keys. Deleting
+        an absent key is no error. Raises MetaError.
         """
         ...
 

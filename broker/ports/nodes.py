@@ -1,4 +1,4 @@
-"""What the coordinator asks of a node, and what a node tells the coordinator and asks of it."""
+"""The calls between the coordinator and a node, in both directions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from broker.model.message import Appended, NewMessage
 
 
 class NodeControl(Protocol):
-    """One node, near or far. Every call has its own deadline; failures raise Refused.
+    """One node, in this process or another. Each call has its own deadline; errors raise Refused.
 
-    The coordinator gives up waiting after a while by cancelling the call, and asks again later.
+    The coordinator may cancel a call that takes too long, and repeats it later.
     """
 
     @property
@@ -21,55 +21,55 @@ class NodeControl(Protocol):
 
     @property
     def address(self) -> str:
-        """`host:port` as clients reach it; read anew for each table that is published."""
+        """`host:port` for clients; read again for each published assignment table."""
         ...
 
     async def assign(self, channel: PChannel) -> None:
         """Open the channel at its term, closing an older one; returns when it serves.
 
-        Refused(IGNORED_OPERATION) for a term that is not newer than what the node knows.
+        Refused(IGNORED_OPERATION) if the term is not newer than the newest one the node knows.
         """
         ...
 
     async def remove(self, name: PChannelName, term: Term) -> None:
-        """Close it, and every older term; returns when it is released.
+        """Close the channel at this term and any older one; returns when it is closed.
 
-        Refused(IGNORED_OPERATION) when the node knows a newer term, or has removed this one.
+        Refused(IGNORED_OPERATION) if the node knows a newer term, or has removed this one.
         """
         ...
 
     async def status(self) -> Sequence[ChannelTicks]:
-        """What the node serves now, each at the term it serves; also a sign that it is there."""
+        """The channels that the node serves now, with their terms; also a liveness probe."""
         ...
 
     async def describe(
         self, names: Sequence[PChannelName]
     ) -> Mapping[PChannelName, ChannelOffsets]:
-        """What those of the channels hold that the node serves; no I/O on any log."""
+        """The offsets of those channels that the node serves; no I/O on any log."""
         ...
 
     async def append(
         self, name: PChannelName, messages: Sequence[NewMessage]
     ) -> Sequence[Appended | Refusal]:
-        """Append to a channel that it serves; one outcome for each, in order.
+        """Append to a channel that it serves; one outcome for each message, in order.
 
-        Refused(UNKNOWN) when nobody can say what became of them.
+        Refused(UNKNOWN) if the outcome is unknown.
         """
         ...
 
     async def pause_consumption(self, *, paused: bool) -> None:
-        """Hold back consumers that have not begun to read, or let all go on."""
+        """Hold back consumers that have not started to read, or let them start."""
         ...
 
     def release(self) -> None:
-        """Let go of what the way to the node costs; it is gone. Idempotent."""
+        """Release the connection to a node that is gone. Idempotent."""
         ...
 
 
 class ChannelObserver(Protocol):
-    """Told by a node, without waiting, when a channel of its own changes hands.
+    """Notified by a node when it starts or stops serving a channel on its own; never blocks.
 
-    Calls may be lost or repeated: the coordinator also looks at the record from time to time.
+    Calls may be lost or repeated: the coordinator also checks the records periodically.
     """
 
     def opened(self, node: NodeId, channel: PChannel) -> None:
@@ -83,10 +83,10 @@ class ChannelObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeLease:
-    """The right to be a node for `lease_s` seconds, counted from before it was asked for.
+    """The right to be a node for `lease_s` seconds, counted from before the request was sent.
 
-    `moving`: the node is stopping, and its channels are being given to others.
-    `consumption_paused`: consumers that have not begun are to be held back.
+    `moving`: the node is stopping and its channels are being handed off.
+    `consumption_paused`: hold back consumers that have not started to read.
     """
 
     session: int
@@ -96,20 +96,23 @@ class NodeLease:
 
 
 class NodeRegistration(Protocol):
-    """The coordinator, as a node that belongs to it sees it. Calls end within `deadline_s`.
+    """A node's registration with the coordinator. Calls return within `deadline_s`.
 
-    All raise Refused, with INNER when the coordinator cannot be reached: try again.
+    All raise Refused; INNER if the coordinator cannot be reached: try again.
     """
 
     async def register(self, deadline_s: float) -> NodeLease:
-        """Become the node. Refused(RESOURCE_ACQUIRED) while another process is the node of this id,
-        Refused(INVALID_ARGUMENT) when this one cannot belong to the cluster."""
+        """Register this process as the node.
+
+        Refused(RESOURCE_ACQUIRED) while another process is the node of this id,
+        Refused(INVALID_ARGUMENT) if this one cannot belong to the cluster.
+        """
         ...
 
     async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
-        """Stay it. Refused(IGNORED_OPERATION) when the session is over."""
+        """Renew the lease. Refused(IGNORED_OPERATION) if the session is over."""
         ...
 
     async def leave(self, session: int, deadline_s: float) -> None:
-        """Be it no more; nothing happens when the session is over."""
+        """End the session; no-op if it is over."""
         ...

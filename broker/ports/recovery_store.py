@@ -1,4 +1,4 @@
-"""Where a node keeps what it remembers of its pchannels over a restart.
+"""Where a node saves snapshots of its pchannels.
 
 Implemented by `broker/meta/stored_recovery.py` over any metadata store.
 """
@@ -10,7 +10,7 @@ from broker.model.snapshot import Snapshot, SnapshotChange
 
 
 class Superseded(Exception):
-    """Somebody newer has claimed the pchannel's snapshot. Final for this claim."""
+    """A newer term has claimed the pchannel's snapshot. Final for this claim."""
 
     def __init__(self, channel: str, term: int, newer: int) -> None:
         super().__init__(f"{channel}: the snapshot of term {term} was claimed at term {newer}")
@@ -18,28 +18,28 @@ class Superseded(Exception):
 
 
 class SnapshotClaim(Protocol):
-    """The right to save one pchannel's snapshots, until somebody newer claims it."""
+    """The right to save one pchannel's snapshots, until a newer term claims it."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """What was saved last, as of the claim.
+        """The snapshot as of the claim.
 
-        Whatever of it cannot be read is left out, and then there is no checkpoint: what is missing
-        has to be found in the log again.
+        Parts that cannot be read are left out, and then there is no checkpoint: the missing parts
+        have to be replayed from the log.
         """
         ...
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What was left out, and why, one text for each; usually empty."""
+        """The parts that were left out and why, one text for each; usually empty."""
         ...
 
     async def save(self, change: SnapshotChange) -> None:
-        """Store it: objects first, the checkpoint last; all is durable when the call returns.
+        """Save the change, objects first and the checkpoint last; durable when the call returns.
 
-        Every write holds the term, and is refused once a newer one was there: Superseded, and
-        nothing newer is overwritten. MetaError: save the same change again; until that succeeds
-        some of it may be stored already. One call at a time.
+        Every write is fenced by the term: Superseded once a newer term has claimed the snapshot,
+        and nothing newer is overwritten. After MetaError save the same change again; until then
+        part of it may be stored. One call at a time.
         """
         ...
 
@@ -48,9 +48,9 @@ class RecoveryStore(Protocol):
     """Safe to use from several processes at once."""
 
     async def claim(self, channel: PChannelName, term: Term) -> SnapshotClaim:
-        """Take the snapshot over at `term`; every earlier claim, also at this term, is void.
+        """Take over the snapshot at `term`; earlier claims, also those at this term, become void.
 
-        Raises Superseded when a newer term has claimed it, MetaError when the store is away. What
-        is stored and cannot be read is no error.
+        Raises Superseded if a newer term has claimed it, MetaError if the store does not answer.
+        Unreadable contents are no error: see `SnapshotClaim.damage`.
         """
         ...

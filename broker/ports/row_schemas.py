@@ -1,6 +1,6 @@
-"""What columns the rows of a collection have, for whoever takes them in.
+"""The schemas of collections, for checking appended rows.
 
-Implemented by `broker/coordinator/catalog/stored_row_schemas.py` over the metadata store.
+Implemented by `broker/coordinator/stored_row_schemas.py` over the metadata store.
 """
 
 from typing import Protocol
@@ -10,12 +10,12 @@ from broker.model.ids import CollectionId
 
 
 class RowSchemas(Protocol):
-    """Asked seldom: whoever asks remembers, and asks again for what does not fit what it knows."""
+    """Called seldom: callers cache schemas, and ask again when rows do not fit."""
 
     async def newest(self, collection: CollectionId) -> RowSchema | None:
-        """As it is stored now; None when the collection has none, or is not there.
+        """The stored schema; None if the collection has none or does not exist.
 
-        Raises Refused(INNER) when the store does not answer.
+        Raises Refused(INNER) if the store does not answer.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Where a node gets time ticks from."""
+"""The source of time ticks."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,18 +11,18 @@ RESERVE_COUNT_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class TickRange:
-    """`count` ticks, first, first + 1, …; nobody else ever gets one of them."""
+    """The ticks first, first + 1, … (`count` of them), issued to this caller only."""
 
     first: TimeTick
     count: int
 
 
 class TickSource(Protocol):
-    """Ticks larger than any handed out before, over restarts and clock steps."""
+    """Issues ticks larger than any before, across restarts and clock steps."""
 
     async def reserve(self, count: int) -> TickRange:
-        """Contiguous ticks, 1 <= count <= RESERVE_COUNT_MAX, within a bounded time.
+        """Reserve contiguous ticks, 1 <= count <= RESERVE_COUNT_MAX, within a bounded time.
 
-        Raises Refused(INNER) when none can be had now, Refused(INVALID_ARGUMENT) for another count.
+        Raises Refused(INNER) if none are available now, Refused(INVALID_ARGUMENT) for other counts.
         """
         ...

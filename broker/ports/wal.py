@@ -1,4 +1,4 @@
-"""The port of a log. Drivers: `broker/wal/segmented` and `broker/wal/memory_wal.py`."""
+"""A log as actors see it. Implemented by `broker/wal/segmented` and `broker/wal/memory`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from broker.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What is durable now: ids in [first_id, next_id), which is empty when they are equal."""
+    """What is durable now: ids in [first_id, next_id), empty if they are equal."""
 
     first_id: MessageId
     next_id: MessageId
@@ -21,7 +21,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whole segments older than `age_ms_max`, or beyond `bytes_max` in all, may go. 0: no limit."""
+    """Segments older than `age_ms_max`, or beyond `bytes_max` in all, are removed. 0: no limit."""
 
     bytes_max: int = 0
     age_ms_max: int = 0
@@ -73,7 +73,7 @@ class Corrupt(WalError):
 
 
 class UnknownFormat(WalError):
-    """A file was written by a format version this program does not know."""
+    """A file has a format version that this program does not know."""
 
     def __init__(self, file: str, found: int, known: int) -> None:
         super().__init__(f"{file}: format version {found}; this program reads version {known}")
@@ -81,13 +81,13 @@ class UnknownFormat(WalError):
 
 
 class Log(Protocol):
-    """One pchannel's log, open for writing at one term. One caller appends; any number read."""
+    """One pchannel's log, open for writing at one term: one appender, any number of readers."""
 
     @property
     def term(self) -> Term: ...
 
     def bounds(self) -> LogBounds:
-        """Durable bounds; never waits, never does I/O."""
+        """The durable bounds; never blocks, no I/O."""
         ...
 
     def append(
@@ -110,12 +110,12 @@ class Log(Protocol):
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         """Whole records from the one that holds `from_id`, at least one, up to about `bytes_max`.
 
-        Empty when `from_id` is `next_id`. Raises OutOfRange or Corrupt. Any number at once.
+        Empty if `from_id` is `next_id`. Raises OutOfRange or Corrupt. Calls may run concurrently.
         """
         ...
 
     async def seek_tick(self, tick: TimeTick) -> MessageId:
-        """The id of the first message with a tick >= `tick`; `next_id` when there is none."""
+        """The id of the first message with a tick >= `tick`; `next_id` if there is none."""
         ...
 
     async def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
@@ -144,7 +144,7 @@ class Log(Protocol):
 
 
 class Wal(Protocol):
-    """Opens logs. `name` is what clients are told, such as `rocksmq`."""
+    """Opens logs. `name` is the kind of log reported to clients, such as `rocksmq`."""
 
     @property
     def name(self) -> str: ...
@@ -152,8 +152,8 @@ class Wal(Protocol):
     async def open(self, channel: PChannelName, term: Term) -> Log:
         """Fence every lower term durably, recover, and continue at `term`.
 
-        Raises Fenced when a term >= `term` has been there, Corrupt or UnknownFormat when the log
-        cannot be trusted, WriterFailed when the storage refuses. Nothing is left open on failure.
+        Raises Fenced if a term >= `term` was opened before, Corrupt or UnknownFormat if the log
+        cannot be trusted, WriterFailed if the storage fails. On failure nothing is left open.
         """
         ...
 
