@@ -1,4 +1,5 @@
-"""Drivers of `broker/ports/meta.py`: SQLite for a broker on one machine, memory for tests.
+"""Drivers of the metadata store (`broker/ports/meta.py`): SQLite, and memory for tests.
 
-Both pass `tests/contracts/test_meta_store.py`.
+Both pass `tests/contracts/test_meta_store.py`. On top of either, `stored_recovery.py` keeps the
+recovery snapshots of pchannels.
 """

@@ -1,4 +1,4 @@
-"""Metadata in memory: for tests and the simulator. Owns a dict; never durable beyond its object."""
+"""The metadata store in memory, for tests and the simulator."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from broker.ports.meta import Conflict, MetaEntry, MetaError
 
 
 class MemoryMetaStore:
-    """A MetaStore (`broker/ports/meta.py`) whose "restart" is to hand the same object on."""
+    """A MetaStore (`broker/ports/meta.py`); a test "restarts" by passing the same object on."""
 
     def __init__(self) -> None:
         self._entries: dict[str, MetaEntry] = {}

@@ -1,6 +1,6 @@
-"""How the parts of a recovery snapshot are written: keys, and values as JSON with a version.
+"""Keys and values of a recovery snapshot: JSON with a version.
 
-JSON, because a person may have to read it in an emergency. Owns the format only.
+JSON, because a person may have to read it in an emergency.
 """
 
 import json
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Unreadable(Exception):
-    """A stored part is damaged, or of a version that this program does not know."""
+    """A stored part is damaged, or of a version this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKeys:
-    """Where the parts of one pchannel's snapshot are."""
+    """The keys of one pchannel's snapshot."""
 
     channel: PChannelName
 
@@ -203,7 +203,7 @@ def decode_segment(value: bytes) -> SegmentSnapshot:
 
 
 def encode_finished(finished: Sequence[FinishedTxn], tick: TimeTick) -> bytes:
-    """The transactions that ended up to `tick`; by columns, for there may be thousands."""
+    """The transactions that ended up to `tick`, by columns: there may be thousands."""
     outcomes = [each.outcome for each in finished]
     vchannels = list(dict.fromkeys([each.vchannel for each in finished]))
     index = {name: number for number, name in enumerate(vchannels)}

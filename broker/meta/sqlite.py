@@ -1,12 +1,10 @@
-"""Metadata in one SQLite file: durable, atomic, shared safely by several processes of one machine.
+"""The metadata store in one SQLite file: durable, atomic, shared by the processes of one machine.
 
-Owns whose turn it is, and which writes share a commit. Never interprets a value.
-
-Why write-ahead journal with synchronous=FULL: a commit is one append and one fsync, and a power cut
-keeps every commit that returned. Why one connection with a lock: SQLite has one writer anyhow, and
-a reader on the same connection would see a transaction that is not committed yet. Why writes that
-wait at the same time share a commit: when a node dies, each of its channels is written down twice,
-by two processes that keep each other waiting; each still takes effect whole or not at all.
+Why a write-ahead journal with synchronous=FULL: a commit is one append and one fsync, and a power
+cut keeps every commit that returned. Why one connection with a lock: SQLite has one writer anyway,
+and a reader on the same connection would see an uncommitted transaction. Why waiting writes share a
+commit (group commit): when a node dies, each of its channels is written twice, by two processes
+that delay each other; each write still takes effect as a whole or not at all.
 """
 
 import sqlite3
@@ -22,21 +20,21 @@ from broker.meta.sqlite_steps import Write
 from broker.ports.meta import MetaEntry, MetaError
 
 BUSY_TIMEOUT_MS = 5_000
-"""How long a call waits for another process's transaction; those last milliseconds."""
+"""How long a call waits for transactions of other processes; each takes milliseconds."""
 
 JOURNAL_ATTEMPTS_MAX = 20
-"""About two seconds, at the first opening of a new file only."""
+"""About two seconds in all; only when a new file is opened."""
 
-TOGETHER_MAX = 64
-"""Writes that share a commit: others wait for the lock meanwhile."""
+GROUP_MAX = 64
+"""Writes of one commit; the others wait for the lock."""
 
 T = TypeVar("T")
 
 
 class SqliteMetaStore:
-    """A MetaStore (`broker/ports/meta.py`) over one file; made by `open`, ended by `close`.
+    """A MetaStore (`broker/ports/meta.py`) in one file; made by `open`, ended by `close`.
 
-    Also an async context manager that closes. One event loop uses one object.
+    Also an async context manager that closes. One object belongs to one event loop.
     """
 
     def __init__(self, path: Path, file: SqliteFile) -> None:
@@ -48,10 +46,10 @@ class SqliteMetaStore:
 
     @classmethod
     async def open(cls, path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Self:
-        """Open the file, or make it with its schema.
+        """Open the file; create it with its schema when it does not exist.
 
-        Raises UnknownSchema for another version, MetaError when it is no metadata file, is damaged,
-        or cannot be opened. Nothing stays open on failure.
+        Raises UnknownSchema for another schema version; MetaError when it is no metadata file, is
+        damaged, or cannot be opened. Nothing stays open after an error.
         """
         with anyio.CancelScope(shield=True), _as_meta_error(path):
             file = await SqliteFile.open(path, busy_timeout_ms)
@@ -77,22 +75,22 @@ class SqliteMetaStore:
         deletes: Sequence[str] = (),
         expect: Mapping[str, int] | None = None,
     ) -> int:
-        """Whoever's turn comes first writes for all that wait behind it, too."""
-        mine = Write(dict(puts), tuple(deletes), dict(expect or {}))
-        self._writes.append(mine)
+        """The caller that gets the lock first also writes for those that wait behind it."""
+        write = Write(dict(puts), tuple(deletes), dict(expect or {}))
+        self._writes.append(write)
         try:
             async with self._turn():
-                if mine in self._writes:
-                    await self._write_together()
+                if write in self._writes:
+                    await self._write_group()
         finally:
-            self._forget(mine)
+            self._forget(write)
         with _as_meta_error(self._path):
-            if mine.refused is not None:
-                raise mine.refused
-        return mine.revision
+            if write.refused is not None:
+                raise write.refused
+        return write.revision
 
     async def close(self) -> None:
-        """Release the file; waits for a running call, and is idempotent."""
+        """Close the file after a running call. Idempotent."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._closed = True
@@ -110,34 +108,34 @@ class SqliteMetaStore:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One call at a time; from its start to its end it cannot be cancelled half way."""
+        """Run one call at a time; it cannot be cancelled between its start and its end."""
         async with self._lock:
             if self._closed:
                 raise MetaError(f"{self._path}: the metadata store is closed")
             with anyio.CancelScope(shield=True), _as_meta_error(self._path):
                 yield
 
-    async def _write_together(self) -> None:
-        """In the order they came: the first of them has the turn, so it is always among them.
+    async def _write_group(self) -> None:
+        """Write in order of arrival; the caller that holds the lock is among them.
 
-        Nobody is told of a success that was not seen, whatever ends this one: a task may be
-        cancelled in ways that no shield of anyio's holds off.
+        No write is reported as successful without its commit having been seen: a task can be
+        cancelled in ways that anyio's shield does not prevent.
         """
-        together = self._writes[:TOGETHER_MAX]
-        del self._writes[:TOGETHER_MAX]
+        group = self._writes[:GROUP_MAX]
+        del self._writes[:GROUP_MAX]
         try:
-            await self._file.apply(together)
+            await self._file.apply(group)
         except (MetaError, sqlite3.Error, UnicodeError) as error:
-            _refuse(together, error)
+            _refuse(group, error)
         except BaseException as error:
-            cause = f"{self._path}: who wrote this with others was ended: {error!r}"
-            _refuse(together, MetaError(f"{cause}; it may or may not be there"))
+            cause = f"{self._path}: the task that wrote this group was cancelled: {error!r}"
+            _refuse(group, MetaError(f"{cause}; the write may have taken effect"))
             raise
 
-    def _forget(self, mine: Write) -> None:
-        """Of one that was cancelled, or came to a closed store, nothing is written later."""
-        if mine in self._writes:
-            self._writes.remove(mine)
+    def _forget(self, write: Write) -> None:
+        """A write that was cancelled, or met a closed store, must not be applied later."""
+        if write in self._writes:
+            self._writes.remove(write)
 
     async def _prepare(self) -> None:
         if not await self._file.is_ours():
@@ -145,7 +143,7 @@ class SqliteMetaStore:
             await self._file.create()
 
     async def _use_journal(self) -> None:
-        """SQLite's own wait does not cover this."""
+        """SQLite's busy timeout does not apply to this pragma."""
         for attempt in range(JOURNAL_ATTEMPTS_MAX):
             if await self._file.use_journal():
                 return
@@ -160,7 +158,7 @@ def _refuse(writes: Sequence[Write], error: Exception) -> None:
 
 @contextmanager
 def _as_meta_error(path: Path) -> Iterator[None]:
-    """Whatever SQLite complains about, as the port's error, with the file's name."""
+    """Raise errors of SQLite as MetaError, with the name of the file."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:

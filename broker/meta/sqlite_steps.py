@@ -1,7 +1,7 @@
-"""What is done to the metadata file in one go: its schema, and transactions of many writes.
+"""The statements on the metadata file: its schema, and transactions of many writes.
 
-Owns the statements. Every function here blocks, on the connection it is given, and may raise
-sqlite3.Error, and UnicodeError for a key that is no text.
+Every function blocks, works on the connection it is given, and may raise sqlite3.Error, and
+UnicodeError for a key that is not valid text.
 """
 
 import sqlite3
@@ -14,13 +14,14 @@ from broker.ports.meta import Conflict, MetaEntry, MetaError, UnknownSchema
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x5449_4445
-"""`TIDE`: tells a metadata file from any other SQLite file."""
+"""`TIDE`: distinguishes a metadata file from other SQLite files."""
 
-LOOK_MS = 3
-"""How long SQLite waits by itself for a lock: it looks after 1 and 2 more. Waiting longer it would
-sleep longer and longer, up to 100 ms, and a transaction of another process lasts one or two."""
-LOOKS = 32
-"""Of one go, before the event loop hears of it."""
+BUSY_WAIT_MS = 3
+"""SQLite's own busy timeout: it retries after 1 ms and again after 2. With a longer timeout it
+would sleep up to 100 ms between attempts; other processes' transactions take one or two.
+"""
+BEGIN_ATTEMPTS = 32
+"""Attempts to begin a transaction before the event loop waits instead."""
 
 _CREATE = (
     """CREATE TABLE entries (
@@ -33,7 +34,7 @@ _CREATE = (
 )
 
 _FIRST_READ = "SELECT count(*) FROM sqlite_schema"
-"""A transaction sees the file as it is when it first reads a table; a PRAGMA alone is none."""
+"""A transaction takes its snapshot at the first read of a table; a PRAGMA does not count."""
 
 _ENTRY = "SELECT value, revision FROM entries WHERE key = ?"
 _NEXT_REVISION = "UPDATE head SET revision = revision + 1 RETURNING revision"
@@ -41,7 +42,7 @@ _NEXT_REVISION = "UPDATE head SET revision = revision + 1 RETURNING revision"
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """What one caller wants applied as a whole, and then the revision, or why it was refused."""
+    """One caller's atomic write, with its outcome: the revision, or the error that refused it."""
 
     puts: Mapping[str, bytes]
     deletes: Sequence[str]
@@ -51,9 +52,9 @@ class Write:
 
 
 def apply(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
-    """One after the other in one transaction, durable when this returns.
+    """Apply the writes in order in one transaction, durable on return.
 
-    One that is refused leaves no trace, and the others go on. Raises when none was applied.
+    A refused write leaves no trace, and the others are applied. Raises when none was applied.
     """
     with _transaction(connection, "BEGIN IMMEDIATE"):
         for write in writes:
@@ -67,9 +68,9 @@ def entry(connection: sqlite3.Connection, key: str) -> MetaEntry | None:
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the schema is there; False for an empty file; anything else raises untouched.
+    """True when the schema is there, False for an empty file; anything else raises untouched.
 
-    From one moment: another process may be writing the schema just now.
+    Reads one snapshot: another process may be writing the schema at this moment.
     """
     with _transaction(connection, "BEGIN"):
         connection.execute(_FIRST_READ).fetchone()
@@ -77,7 +78,7 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def create(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the schema in an empty file; two processes may try at once, and one does it."""
+    """Create the schema in an empty file; when two processes try at once, one does it."""
     with _transaction(connection, "BEGIN IMMEDIATE"):
         if not _is_ours(connection, path):
             for statement in _CREATE:
@@ -85,25 +86,25 @@ def create(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
-    """Whether another process is in the way."""
+    """Whether another process holds the lock."""
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """IMMEDIATE takes the write lock at once, so that what was checked holds at the commit."""
+    """A transaction. IMMEDIATE takes the write lock first, so that checks hold until the commit."""
     _begin(connection, begin)
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(sqlite3.Error):  # SQLite undid it by itself
+        with suppress(sqlite3.Error):  # SQLite has rolled back already
             connection.execute("ROLLBACK")
         raise
 
 
 def _begin(connection: sqlite3.Connection, begin: str) -> None:
-    for _ in range(LOOKS - 1):
+    for _ in range(BEGIN_ATTEMPTS - 1):
         try:
             connection.execute(begin)
         except sqlite3.OperationalError as error:
@@ -120,7 +121,7 @@ def _try(connection: sqlite3.Connection, write: Write) -> None:
     try:
         write.revision = _apply(connection, write)
     except (MetaError, sqlite3.Error, UnicodeError) as error:
-        if not connection.in_transaction:  # a full disk undoes all of it
+        if not connection.in_transaction:  # after a full disk SQLite rolls back everything
             raise
         write.refused = error
         connection.execute("ROLLBACK TO one")
@@ -149,7 +150,7 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
             return True
         raise UnknownSchema(str(path), found, SCHEMA_VERSION)
     if _pragma(connection, "schema_version") != 0:
-        raise MetaError(f"{path}: a SQLite file, but not Tidemark's metadata")
+        raise MetaError(f"{path}: this is an SQLite file, but not Tidemark's metadata")
     return False
 
 

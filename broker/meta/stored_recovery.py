@@ -1,9 +1,9 @@
-"""Recovery snapshots over a metadata store: one record for each object, and a head written last.
+"""Recovery snapshots in the metadata store: one record for each object, and a head written last.
 
-Owns the order of the writes and who may write. Every write expects the head as this claim left it:
-whoever claims the pchannel later writes the head first, and so turns away all that comes after.
-Why objects may be newer than the checkpoint after a crash, and never older: they carry a tick of
-their own, so replaying the log from the checkpoint passes over what they have seen.
+Every write expects the head as this claim wrote it. Whoever claims the pchannel later writes the
+head first, which fences this claim. Why objects may be newer than the checkpoint after a crash, but
+never older: each carries its own tick, so replaying the log from the checkpoint skips what it has
+seen already.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ from broker.ports.meta import Conflict, MetaEntry, MetaStore
 from broker.ports.recovery_store import Superseded
 
 KEYS_A_WRITE_MAX = 100
-"""Within what every driver takes as one transaction."""
+"""Every driver takes as many keys in one transaction."""
 
 CLAIM_ATTEMPTS_MAX = 32
 T = TypeVar("T")
 
 
 class StoredRecovery:
-    """Implements `ports.recovery.RecoveryStore`."""
+    """Implements `RecoveryStore` (`broker/ports/recovery_store.py`)."""
 
     def __init__(self, store: MetaStore, *, keys_a_write_max: int = KEYS_A_WRITE_MAX) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class StoredRecovery:
         self._keys_a_write_max = keys_a_write_max
 
     async def claim(self, channel: PChannelName, term: Term) -> "StoredClaim":
-        """See the port. The head comes first: from then on nobody older writes."""
+        """See the port. Writes the head first: from then on no older claim can write."""
         keys = SnapshotKeys(channel)
 
         async def attempt() -> StoredClaim:
@@ -68,7 +68,7 @@ class StoredRecovery:
 
 
 class StoredClaim:
-    """Implements `ports.recovery.Claim`. `revision`: the head's, as this claim wrote it last."""
+    """Implements the claim of the port. `revision`: of the head, as this claim wrote it last."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class StoredClaim:
         return await self._store.write(last, deletes=deletes, expect=expect)
 
     async def _written_before(self, head: bytes) -> int:
-        """The head is another one: it may be ours, of a try whose answer was lost."""
+        """The head has changed: by our own earlier write (its answer was lost) or a newer claim."""
         entry = await self._store.get(self._keys.head)
         if entry is None or entry.value != head:
             newest, _ = _head(self._keys, entry)
@@ -123,7 +123,7 @@ class StoredClaim:
 
 
 class _Found:
-    """What a store has of one pchannel, and what of it cannot be read."""
+    """The stored parts of one pchannel, and those that cannot be read."""
 
     def __init__(
         self, keys: SnapshotKeys, stored: Sequence[tuple[str, MetaEntry]], head: Head, damage: str
@@ -160,7 +160,7 @@ class _Found:
 
 
 def _head(keys: SnapshotKeys, entry: MetaEntry | None) -> tuple[Head, str]:
-    """The head, and what is wrong with it; one that cannot be read is as good as none."""
+    """The head, and what is wrong with it; an unreadable one counts as missing."""
     nothing = Head(Term(0), 0, None)
     if entry is None:
         return nothing, ""

@@ -1,4 +1,4 @@
-"""Time synchronisation: which time ticks hold for all of several peers at once.
+"""Time synchronisation: ticks that hold for many channels or many workers at once.
 
-Barriers that pchannels, producers and consumers report to, and that anybody may watch.
+README.md has the kinds of barriers, with an example of each, and the named cursors.
 """

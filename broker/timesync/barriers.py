@@ -1,7 +1,7 @@
-"""Barriers of one sort by name: who may join and report, and who is told what passed.
+"""Keeps barriers by name: members, leases, reports, and the watchers of passed ticks.
 
-Owns the groups, their leases, and those who watch. It remembers nothing over a restart: peers are
-told to join again, and watchers never see a tick that is not above the last one they had.
+Nothing is stored: after a restart peers are told to join again, and a watcher never sees a tick
+that is not above the last one it saw.
 """
 
 import logging
@@ -32,32 +32,32 @@ from broker.timesync.messages import (
 )
 from broker.timesync.watchers import Watchers
 
-LOOK_ROUND_S = 0.25
+SWEEP_S = 0.25
 LEASE_S_MIN, LEASE_S_MAX = 0.5, 3600.0
 INTERVAL_MS_MAX = 3_600_000
 NAME_LENGTH_MAX = 255
 BARRIERS_MAX = 1024
 PEERS_MAX = 16_384
-"""Over all barriers of an actor."""
+"""Over all barriers of one actor."""
 
 SHOWN_MAX = 20
-"""Names in one figure; the list of barriers has all of them."""
+"""Names in one statistic; the list of barriers has all of them."""
 
-EARLY_MAX = 1024
-"""Reports that may wait, right after a start, until it is known how far the pchannels are."""
+EARLY_REPORTS_MAX = 1024
+"""Reports that may wait, after a start, for the first closed tick of the pchannels."""
 
 FORGET_S = 600.0
-"""A barrier that had no peers for so long is forgotten."""
+"""A barrier without peers for this long is removed."""
 
 AHEAD_MS_MAX = 10_000
-"""A report may be so far past what was closed at the last look: the look is not always fresh."""
+"""How far a report may be ahead of the last polled tick, which may be a little old."""
 
 log = logging.getLogger("broker.timesync")
-Asked = Envelope[BarrierMessage]
+Caller = Envelope[BarrierMessage]
 
 
 class Barriers(Actor[BarrierMessage]):
-    """What SoftBarrier and HardBarrier share; `kinds`: those it keeps."""
+    """The common part of SoftBarrier and HardBarrier. `kinds`: the kinds it keeps."""
 
     kinds: frozenset[BarrierKind]
     _context: Context[BarrierMessage]
@@ -65,20 +65,20 @@ class Barriers(Actor[BarrierMessage]):
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self._watchers = Watchers()
-        self._early: list[Asked] = []
+        self._early_reports: list[Caller] = []
         self._horizon = TimeTick(0)
         self._removals = 0
 
     async def started(self, context: Context[BarrierMessage]) -> None:
         self._context = context
-        context.every(LOOK_ROUND_S, SweepBarriers())
+        context.every(SWEEP_S, SweepBarriers())
 
-    async def receive(self, batch: Sequence[Asked]) -> None:
+    async def receive(self, batch: Sequence[Caller]) -> None:
         for envelope in batch:
             self._answer(envelope)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """`silent`: each as barrier/peer; `removed`: likewise, those that have not come back."""
+        """`silent`: as barrier/peer; `removed`: likewise, peers that have not come back."""
         now_s = self._now_s()
         views = [self._groups[name].view(now_s) for name in sorted(self._groups)]
         return {
@@ -92,22 +92,26 @@ class Barriers(Actor[BarrierMessage]):
         }
 
     def feed(self, ticks: Mapping[PChannelName, TimeTick]) -> TimeTick:
-        """What a FeedTicks does. Only the SoftBarrier has a barrier for it."""
+        """Handle FeedTicks. Only the SoftBarrier has a barrier for it."""
         raise Refused(StreamingCode.INVALID_ARGUMENT, "pchannels feed the soft barrier only")
 
-    def _answer(self, envelope: Asked) -> None:
+    def _answer(self, envelope: Caller) -> None:
         try:
             self._handle(envelope)
         except Refused as refused:
             envelope.fail(refused)
 
-    def _handle(self, envelope: Asked) -> None:
+    def _handle(self, envelope: Caller) -> None:
         match envelope.message:
             case Join() as join:
                 envelope.reply(self._join(join))
             case ReportTick() as report:
-                if report.tick and not self._horizon and len(self._early) < EARLY_MAX:
-                    self._early.append(envelope)
+                if (
+                    report.tick
+                    and not self._horizon
+                    and len(self._early_reports) < EARLY_REPORTS_MAX
+                ):
+                    self._early_reports.append(envelope)
                 else:
                     envelope.reply(self._report(report))
             case LeaveBarrier() as leave:
@@ -122,24 +126,24 @@ class Barriers(Actor[BarrierMessage]):
             case FeedTicks(ticks):
                 envelope.reply(self.feed(ticks))
             case NewestTick(tick):
-                self._look_ahead(tick)
+                self._raise_horizon(tick)
             case SweepBarriers():
-                self._look_round()
+                self._sweep()
             case message:
                 assert_never(message)
 
-    def _look_ahead(self, tick: TimeTick) -> None:
-        """Now it is known which ticks there can be: also answer those who came before."""
+    def _raise_horizon(self, tick: TimeTick) -> None:
+        """Raise the horizon; handle reports that came before there was one."""
         self._horizon = max(self._horizon, tick)
         if self._horizon:
-            early, self._early = self._early, []
+            early, self._early_reports = self._early_reports, []
             for envelope in early:
                 self._answer(envelope)
 
     def _join(self, join: Join) -> Joined:
         self._check_join(join)
         if sum(map(len, self._groups.values())) >= PEERS_MAX:
-            raise Refused(StreamingCode.INNER, f"there are {PEERS_MAX} peers already")
+            raise Refused(StreamingCode.INNER, f"there are {PEERS_MAX} peers already; the limit")
         lease = PeerLease(self._context.random.getrandbits(62), join.lease_s, self._now_s())
         group = self._groups.get(join.barrier)
         if group is None:
@@ -188,32 +192,32 @@ class Barriers(Actor[BarrierMessage]):
         try:
             group = self._member_of(leave.barrier, leave.peer, leave.lease_id)
         except Refused:
-            return  # gone already, or somebody else's place by now
+            return  # removed already, or replaced by a later peer of this name
         group.leave(leave.peer, self._now_s())
         self._tell(group)
 
     def _member_of(self, barrier: str, peer: str, lease_id: int) -> Group:
         group = self._groups.get(barrier)
         if group is None:
-            cause = f"there is no barrier {barrier!r} here (any more); join again"
+            cause = f"there is no barrier {barrier!r} (any more); join again"
             raise Refused(StreamingCode.INVALID_REQUEST_SEQ, cause)
         group.check(peer, lease_id)
         return group
 
     def _check_tick(self, tick: TimeTick) -> None:
-        """One report of a tick that never comes would hold up a hard barrier for ever."""
+        """Refuse a tick from the future: it would hold up a hard barrier for ever."""
         if tick == 0:
             return
         if self._horizon == 0:
-            cause = "it is not known yet how far the pchannels are, and many wait; try again"
+            cause = "the closed tick of the pchannels is not known yet, and many wait; try again"
             raise Refused(StreamingCode.INNER, cause)
         latest = self._horizon + tso.compose(AHEAD_MS_MAX, 0)
         if not 0 < tick <= latest:
             raise invalid_argument(
-                f"tick {tick} lies ahead of every pchannel; they are at {self._horizon}"
+                f"tick {tick} is ahead of every pchannel; the newest is at {self._horizon}"
             )
 
-    def _watch(self, envelope: Asked, barrier: str, after: TimeTick) -> None:
+    def _watch(self, envelope: Caller, barrier: str, after: TimeTick) -> None:
         now_s = self._now_s()
         group = self._groups.get(barrier)
         news = None if group is None else group.after(after, now_s)
@@ -226,19 +230,24 @@ class Barriers(Actor[BarrierMessage]):
         now_s = self._now_s()
         self._watchers.tell(group.name, lambda after: group.after(after, now_s))
 
-    def _look_round(self) -> None:
+    def _sweep(self) -> None:
         now_s = self._now_s()
         for group in list(self._groups.values()):
             began = group.passed != 0 or group.name != CLUSTER_BARRIER
             removed = group.remove_overdue(now_s)
             if removed:
                 self._removals += len(removed)
-                level = logging.WARNING if began else logging.INFO  # at a start they are only late
-                log.log(level, "barrier %s goes on without %s", group.name, _shown(removed))
+                level = logging.WARNING if began else logging.INFO  # at a start they are only slow
+                log.log(
+                    level,
+                    "barrier %s continues without %s",
+                    group.name,
+                    _shown(removed),
+                )
                 self._tell(group)
             if group.idle_since_s is not None and now_s - group.idle_since_s > FORGET_S:
                 del self._groups[group.name]
-        self._watchers.let_go(now_s)
+        self._watchers.expire(now_s)
 
     def _now_s(self) -> float:
         return self._context.clock.monotonic_s()

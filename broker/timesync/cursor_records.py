@@ -1,7 +1,4 @@
-"""Named cursors in the metadata store: one line of JSON each, changed by compare-and-set.
-
-Owns the records. Keeps nothing in memory.
-"""
+"""The records of named cursors: one line of JSON each, changed by compare-and-set."""
 
 import json
 from collections.abc import Sequence
@@ -17,20 +14,20 @@ CURSOR_PREFIX = "cursor/"
 
 @dataclass(frozen=True, slots=True)
 class RecordedCursor:
-    """A cursor and the revision of its record; None and 0 when there is none."""
+    """A cursor and the revision of its record; None and 0 without one."""
 
     cursor: NamedCursor | None
     revision: int
 
 
 class CursorRecords:
-    """The records of one store. Every call may raise MetaError, and has then changed nothing."""
+    """The records of one store. A call that raises MetaError has changed nothing."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
 
     async def read(self, name: str) -> RecordedCursor:
-        """What is recorded now."""
+        """The current record."""
         key = CURSOR_PREFIX + name
         entry = await self._store.get(key)
         if entry is None:
@@ -38,17 +35,17 @@ class CursorRecords:
         return RecordedCursor(decode_cursor(key, entry.value), entry.revision)
 
     async def list(self) -> Sequence[NamedCursor]:
-        """All there are, by name."""
+        """All cursors, by name."""
         entries = await self._store.list(CURSOR_PREFIX)
         return [decode_cursor(key, entry.value) for key, entry in entries]
 
     async def save(self, before: RecordedCursor, cursor: NamedCursor) -> None:
-        """Replace exactly `before`; Conflict when the record is another by now."""
+        """Replace exactly `before`; Conflict when the record has changed."""
         key = CURSOR_PREFIX + cursor.name
         await self._store.write({key: encode_cursor(cursor)}, expect={key: before.revision})
 
     async def drop(self, before: RecordedCursor, name: str) -> None:
-        """Remove exactly `before`; Conflict when the record is another by now."""
+        """Delete exactly `before`; Conflict when the record has changed."""
         key = CURSOR_PREFIX + name
         await self._store.write({}, deletes=[key], expect={key: before.revision})
 
@@ -66,7 +63,7 @@ def encode_cursor(cursor: NamedCursor) -> bytes:
 
 
 def decode_cursor(key: str, value: bytes) -> NamedCursor:
-    """The cursor; raises MetaError for what this version cannot read."""
+    """The cursor; raises MetaError for a record this version cannot read."""
     try:
         fields = json.loads(value)
         version = fields["version"]

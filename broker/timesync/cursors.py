@@ -1,7 +1,7 @@
-"""The named cursors: how far each of some readers, anywhere, has processed its channels.
+"""Named cursors: how far each of some readers, anywhere, has processed its channels.
 
-Owns their records, and remembers how far it has seen the pchannels closed, so that a move is
-mostly one write. A look at the pchannels that fails is no reason to refuse what is known already.
+Closed ticks seen before are remembered, so that most moves are one write, and a poll that fails
+does not refuse what is already known to be closed.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ Answer = CursorView | tuple[CursorView, ...] | None
 
 
 class Cursors(Actor[CursorMessage]):
-    """Every answer about a change is durable."""
+    """A change is durable when it is answered."""
 
     def __init__(
         self, store: MetaStore, source: ClosedTicks, pchannels: Sequence[PChannelName]
@@ -63,11 +63,11 @@ class Cursors(Actor[CursorMessage]):
                 return self._view(await self._move(name, channels, tick))
             case GetCursor(name):
                 found, _ = await self._found(name)
-                await self._look()
+                await self._refresh_closed()
                 return self._view(found)
             case ListCursors():
                 cursors = await self._records.list()
-                await self._look()
+                await self._refresh_closed()
                 return tuple([self._view(it) for it in cursors])
             case DropCursor(name):
                 await self._drop(name)
@@ -96,7 +96,7 @@ class Cursors(Actor[CursorMessage]):
 
     async def _check_closed(self, after: NamedCursor) -> None:
         if future_refusal(after.channels, after.tick, self._closed) is not None:
-            await self._look()
+            await self._refresh_closed()
             _check(future_refusal(after.channels, after.tick, self._closed))
 
     async def _drop(self, name: str) -> None:
@@ -113,8 +113,8 @@ class Cursors(Actor[CursorMessage]):
             raise Refused(StreamingCode.CHANNEL_NOT_EXIST, f"there is no cursor {name!r}")
         return recorded.cursor, recorded
 
-    async def _look(self) -> None:
-        """A closed tick stays closed, whoever serves the channel later."""
+    async def _refresh_closed(self) -> None:
+        """Poll the closed ticks; keep the larger ones, since a closed tick stays closed."""
         try:
             seen = await self._source.closed_ticks()
         except Refused:

@@ -1,6 +1,6 @@
-"""One named barrier at work: the rule, the members with their leases, what passed lately.
+"""One named barrier: its rule, its members with their leases, and the ticks that passed lately.
 
-Owns all of that and no time of its own. Pure but for the numbers it is given.
+Has no clock: times are arguments.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from broker.timesync.messages import PassedTicks
 
 HISTORY_MAX = 1024
 REMOVED_MAX = 64
-"""Names of removed peers that are remembered."""
+"""Removed peers whose names are remembered."""
 
 
 class Group:
@@ -25,7 +25,7 @@ class Group:
     def __init__(
         self, name: str, kind: BarrierKind, interval: int, founders: Mapping[str, PeerLease]
     ) -> None:
-        """`interval`, in ticks, is for a soft one. ValueError without founders."""
+        """`interval`: in ticks, for a soft barrier. ValueError without founders."""
         self.name = name
         self.kind = kind
         self.idle_since_s: float | None = None
@@ -39,7 +39,7 @@ class Group:
 
     @property
     def passed(self) -> TimeTick:
-        """The newest tick that watchers can have."""
+        """The newest tick that passed; 0 for none."""
         return self._history[-1] if self._history else TimeTick(0)
 
     def __len__(self) -> int:
@@ -49,39 +49,39 @@ class Group:
         return peer in self._peers
 
     def newest(self, peer: str) -> TimeTick:
-        """The newest tick a member has reported."""
+        """The newest tick that a member has reported."""
         return self._rule.newest(peer)
 
     def join(self, peer: str, lease: PeerLease) -> None:
-        """A new member, or a member that starts anew."""
+        """Add a member, or start an existing one anew."""
         self._peers.join(peer, lease)
         self._rule.join(peer)
         self._removed.pop(peer, None)
         self.idle_since_s = None
 
     def check(self, peer: str, lease_id: int) -> None:
-        """Raises Refused unless the peer takes part under this lease."""
+        """Raise Refused unless the peer is a member under this lease."""
         lease = self._peers.lease_of(peer)
         if lease is None:
-            why = "was removed from" if peer in self._removed else "does not take part in"
+            why = "was removed from" if peer in self._removed else "is no member of"
             cause = f"{peer!r} {why} barrier {self.name!r}; join again"
             raise Refused(StreamingCode.INVALID_REQUEST_SEQ, cause)
         if lease.id != lease_id:
-            cause = f"somebody joined barrier {self.name!r} as {peer!r} later; use another name"
+            cause = f"another process joined barrier {self.name!r} as {peer!r}; use another name"
             raise Refused(StreamingCode.CHANNEL_FENCED, cause)
 
     def hear(self, peer: str, now_s: float) -> None:
-        """A member is there."""
+        """Renew a member's lease."""
         self._peers.hear(peer, now_s)
 
     def report(self, peer: str, tick: TimeTick) -> ReportVerdict:
-        """A member says how far it is."""
+        """A member reports a tick."""
         verdict = self._rule.report(peer, tick)
         self._collect()
         return verdict
 
     def leave(self, peer: str, now_s: float) -> None:
-        """A member goes, or is removed."""
+        """Remove a member."""
         self._peers.leave(peer)
         self._rule.leave(peer)
         self._collect()
@@ -89,7 +89,7 @@ class Group:
             self.idle_since_s = now_s
 
     def remove_overdue(self, now_s: float) -> tuple[str, ...]:
-        """Have those leave that were silent for longer than their lease; their names."""
+        """Remove members whose lease is over; their names."""
         overdue = self._peers.overdue(now_s)
         for peer in overdue:
             self.leave(peer, now_s)
@@ -100,7 +100,7 @@ class Group:
         return overdue
 
     def after(self, tick: TimeTick, now_s: float) -> PassedTicks | None:
-        """What passed after `tick`; of a soft barrier, and for `tick` 0, the newest alone."""
+        """What passed after `tick`; the newest alone for a soft barrier, and for `tick` 0."""
         if tick >= self.passed:
             return None
         if tick == 0 or self.kind is BarrierKind.SOFT:
@@ -108,7 +108,7 @@ class Group:
         return PassedTicks(tuple([it for it in self._history if it > tick]), self.view(now_s))
 
     def view(self, now_s: float) -> BarrierView:
-        """What people are shown."""
+        """The barrier as people are shown it."""
         silent = set(self._peers.silent(now_s))
         return BarrierView(
             name=self.name,
@@ -129,7 +129,7 @@ class Group:
 
 
 def rule_of(kind: BarrierKind, founders: Iterable[str], interval: int) -> Barrier:
-    """The rule that a kind stands for; `interval` in ticks."""
+    """The rule of a kind; `interval` in ticks."""
     match kind:
         case BarrierKind.SOFT:
             return SoftMinimum(founders, interval)

@@ -1,7 +1,4 @@
-"""Everything the actors of time synchronisation can be told or asked.
-
-It owns the vocabulary and nothing else. Requests that fail raise Refused.
-"""
+"""The messages of the barriers, the TickProducer and the Cursors. Failed requests raise Refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +9,12 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import CursorView
 
 CLUSTER_BARRIER = "cluster"
-"""The soft barrier whose peers are the pchannels; nobody else may join it."""
+"""The soft barrier whose peers are the pchannels; no one else may join it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Report under `lease_id`, at least once in `lease_s`. `tick`: the newest that passed."""
+    """Report with `lease_id`, at least once in `lease_s`. `tick`: the newest that passed."""
 
     lease_id: int
     lease_s: float
@@ -26,12 +23,12 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Join(Request[Joined]):
-    """Take part in a barrier, which comes to be with its first peer.
+    """Join a barrier, which is created with its first peer.
 
-    A name that takes part already starts anew, and its earlier lease is worth nothing from then
-    on. `interval_ms` is for a soft barrier that is new. Refused: INVALID_ARGUMENT for a bad name,
-    lease or interval, and for a barrier that exists as another kind; RESOURCE_ACQUIRED for the
-    cluster's own; INNER when there are too many.
+    A peer that joins again starts anew, and its earlier lease is void. `interval_ms` is for a new
+    soft barrier. Refused: INVALID_ARGUMENT for a bad name, lease or interval, and for a barrier
+    that exists as another kind; RESOURCE_ACQUIRED for the cluster's own; INNER when there are too
+    many.
     """
 
     barrier: str
@@ -43,7 +40,7 @@ class Join(Request[Joined]):
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """`tick`: the newest that passed. `late`: the report said nothing new and was dropped."""
+    """`tick`: the newest that passed. `late`: not above the last report, and dropped."""
 
     tick: TimeTick
     late: bool
@@ -51,11 +48,10 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class ReportTick(Request[Reported]):
-    """The peer has come to `tick`; 0 only says that it is there. May be sent again.
+    """The peer reports `tick`; 0 only renews its lease. May be repeated.
 
-    Refused: INVALID_REQUEST_SEQ when it does not take part (any more): join again;
-    CHANNEL_FENCED when somebody joined under this name later; INVALID_ARGUMENT for a tick that
-    lies ahead of every pchannel.
+    Refused: INVALID_REQUEST_SEQ when it is no member (any more): join again; CHANNEL_FENCED when
+    someone joined under this name later; INVALID_ARGUMENT for a tick ahead of every pchannel.
     """
 
     barrier: str
@@ -66,7 +62,7 @@ class ReportTick(Request[Reported]):
 
 @dataclass(frozen=True, slots=True)
 class LeaveBarrier(Request[None]):
-    """Take part no longer; nothing happens when the lease is not the peer's."""
+    """Leave the barrier; no effect when the lease is not the current one."""
 
     barrier: str
     peer: str
@@ -75,7 +71,7 @@ class LeaveBarrier(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class PassedTicks:
-    """Ticks that passed, in order; `view` is the barrier after them."""
+    """Ticks that passed, in order; `view`: the barrier after them."""
 
     ticks: tuple[TimeTick, ...]
     view: BarrierView
@@ -83,7 +79,7 @@ class PassedTicks:
 
 @dataclass(frozen=True, slots=True)
 class NextTicks(Request[PassedTicks | None]):
-    """What passed after tick `after`, as soon as something has; None after about a second.
+    """The ticks that pass after `after`, once there are any; None after about a second.
 
     With `after` 0 the newest alone. A hard barrier remembers its last 1024 ticks, a soft one only
     the newest. Ask with a deadline of at least 5 s. The barrier need not exist yet.
@@ -100,9 +96,9 @@ class ListBarriers(Request[tuple[BarrierView, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class FeedTicks(Request[TimeTick]):
-    """How far the pchannels are closed; answered with the tick that is closed on all of them.
+    """The closed ticks of the pchannels; answered with the tick that is closed on all of them.
 
-    For the TickProducer. A pchannel that was removed takes part again once it is past that tick.
+    Sent by the TickProducer. A pchannel that was removed rejoins once it is past that tick.
     """
 
     ticks: Mapping[PChannelName, TimeTick]
@@ -110,14 +106,14 @@ class FeedTicks(Request[TimeTick]):
 
 @dataclass(frozen=True, slots=True)
 class NewestTick:
-    """No pchannel was ahead of this tick a moment ago."""
+    """The newest closed tick of any pchannel at the last poll."""
 
     tick: TimeTick
 
 
 @dataclass(frozen=True, slots=True)
 class SweepBarriers:
-    """A timer: remove the overdue, and let go of those who have watched for long."""
+    """A timer: remove peers whose lease is over, and answer old watches."""
 
 
 BarrierMessage = (
@@ -134,7 +130,7 @@ BarrierMessage = (
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A timer: look how far the pchannels are closed."""
+    """A timer: ask how far the pchannels are closed."""
 
 
 TickProducerMessage = Poll
@@ -144,13 +140,13 @@ TickProducerMessage = Poll
 
 @dataclass(frozen=True, slots=True)
 class MoveCursor(Request[CursorView]):
-    """Everything up to `tick` on the channels is processed; durable when answered.
+    """Move a cursor: everything up to `tick` on its channels is processed. Durable when answered.
 
-    A new name makes a cursor. `channels`: what it is about from now on; none: as before. The same
-    tick again is fine. Refused: INVALID_REQUEST_SEQ for a tick below the cursor's;
-    CHANNEL_NOT_EXIST without channels for a name that is new, and for a channel of no pchannel;
+    A new name makes a cursor. `channels` replaces its channels; empty: as before. The same tick
+    again is accepted. Refused: INVALID_REQUEST_SEQ for a tick below the cursor's;
+    CHANNEL_NOT_EXIST for a new name without channels, and for an unknown pchannel;
     INVALID_ARGUMENT for a bad name or a tick from the future; INNER while the tick is not known to
-    be closed on all channels, when there are too many cursors, and when nothing can be recorded.
+    be closed on all channels, when there are too many cursors, or when the store fails.
     """
 
     name: str
@@ -160,19 +156,19 @@ class MoveCursor(Request[CursorView]):
 
 @dataclass(frozen=True, slots=True)
 class GetCursor(Request[CursorView]):
-    """One cursor. Refused(CHANNEL_NOT_EXIST) when there is none."""
+    """The cursor of this name. Refused(CHANNEL_NOT_EXIST) when there is none."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListCursors(Request[tuple[CursorView, ...]]):
-    """All of them, by name."""
+    """All cursors, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropCursor(Request[None]):
-    """Forget it; durable when answered. Refused(CHANNEL_NOT_EXIST) when there is none."""
+    """Delete a cursor; durable when answered. Refused(CHANNEL_NOT_EXIST) when there is none."""
 
     name: str
 

@@ -1,8 +1,8 @@
-"""The soft barriers: the cluster's own, whose peers are the pchannels, and those people join.
+"""The actor of the soft barriers, among them the cluster's own, whose peers are the pchannels.
 
-Owns which pchannels take part. Why only a tick that moved counts as a sign of life: a pchannel
-whose storage hangs can be asked as ever, and its tick is all that tells. Why a pchannel that was
-removed must first pass the cluster's tick: until then "closed everywhere" would not hold for it.
+Why only a tick that moved renews a pchannel's lease: a pchannel whose storage hangs still answers
+requests; its tick is the only sign. Why a removed pchannel must pass the cluster's tick before it
+rejoins: until then "closed everywhere" would not be true for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from broker.timesync.messages import CLUSTER_BARRIER, BarrierMessage
 from broker.timesync.timing import TimesyncTiming
 
 PCHANNEL_LEASE_ID = 0
-"""Nobody reports for a pchannel from outside, so nothing has to be told apart."""
+"""Pchannels are fed by the TickProducer, so they need no lease ids."""
 
 
 class SoftBarrier(Barriers):
@@ -40,7 +40,7 @@ class SoftBarrier(Barriers):
         self._groups[CLUSTER_BARRIER] = self._cluster
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """As Barriers, and `tick`: closed on all pchannels that take part."""
+        """As Barriers, and `tick`: closed on all pchannels that are members."""
         return {**super().statistics(), "tick": self._cluster.passed}
 
     def feed(self, ticks: Mapping[PChannelName, TimeTick]) -> TimeTick:

@@ -1,7 +1,6 @@
-"""Looks how far each pchannel is closed, and makes one tick of it for the whole cluster.
+"""Polls the closed tick of each pchannel and feeds the soft barrier with them.
 
-Owns the pace and the last tick it published. The tick passes through the SoftBarrier, where
-watchers get it; 0 is never published, and a look that fails is made again at the next turn.
+A poll that fails is repeated at the next timer; tick 0 is never published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ FEED_S = 2.0
 
 
 class TickProducer(Actor[TickProducerMessage]):
-    """`statistics`: the cluster's `tick`, looks taken, looks that failed, and why the last did."""
+    """`statistics`: the cluster's `tick`; polls, failed polls, and the last error."""
 
     _context: Context[TickProducerMessage]
 
@@ -26,7 +25,7 @@ class TickProducer(Actor[TickProducerMessage]):
         self._hard_path = hard_path
         self._poll_s = poll_s
         self._tick = TimeTick(0)
-        self._looks = self._failures = 0
+        self._polls = self._failures = 0
         self._error = ""
 
     async def started(self, context: Context[TickProducerMessage]) -> None:
@@ -35,20 +34,20 @@ class TickProducer(Actor[TickProducerMessage]):
         context.every(self._poll_s, Poll())
 
     async def receive(self, batch: Sequence[Envelope[TickProducerMessage]]) -> None:
-        """One look, however many turns were missed."""
-        self._looks += 1
+        """Poll once, however many timers have fired."""
+        self._polls += 1
         try:
-            await self._look()
+            await self._poll()
         except (Refused, ActorError) as error:
             self._failures += 1
             self._error = str(error)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        found = {"tick": self._tick, "looks": self._looks, "failures": self._failures}
+        found = {"tick": self._tick, "polls": self._polls, "failures": self._failures}
         return {**found, "error": self._error} if self._error else found
 
-    async def _look(self) -> None:
-        """Found anew each time: a barrier that was restarted is fed from the next look on."""
+    async def _poll(self) -> None:
+        """Looks the barriers up each time, so that a restarted one is fed by the next poll."""
         tree = self._context.tree
         ticks = await self._source.closed_ticks()
         horizon = NewestTick(max(ticks.values(), default=TimeTick(0)))

@@ -1,12 +1,10 @@
 """The subtree of time synchronisation, built from what it needs.
 
-    timesync (one_for_one)
-    ├─ soft_barrier
-    ├─ hard_barrier
-    ├─ cursors
-    └─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
-
-It only describes them.
+timesync (one_for_one)
+├─ soft_barrier
+├─ hard_barrier
+├─ cursors
+└─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
 """
 
 from collections.abc import Sequence
@@ -31,9 +29,9 @@ TICK_PRODUCER = "tick_producer"
 
 @dataclass(frozen=True, slots=True)
 class TimesyncParts:
-    """What time synchronisation stands on; `pchannels` are all there are.
+    """Dependencies. `pchannels`: all of the cluster.
 
-    `store`: where cursors are kept, written to under the coordinator's term.
+    `store` keeps the cursors; it is written under the leader's term.
     """
 
     store: MetaStore
@@ -43,7 +41,7 @@ class TimesyncParts:
 
 
 def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
-    """The subtree `timesync`, to be put under the supervisor at `parent_path`."""
+    """The subtree `timesync`, for the supervisor at `parent_path`."""
     path = f"{parent_path}/{TIMESYNC}"
     mailbox = MailboxSpec(bound=8192, batch_max=1024)
     return SupervisorSpec(

@@ -1,7 +1,4 @@
-"""Those who wait for the next tick of a barrier.
-
-Owns the waiting askers and until when each may be kept. Never makes a tick pass.
-"""
+"""Requests that wait for the next tick of a barrier."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,15 +10,15 @@ from broker.model.ids import TimeTick
 from broker.timesync.messages import BarrierMessage, PassedTicks
 
 WATCH_S = 1.0
-"""How long one NextTicks waits before it is answered None, and the edge may look round."""
+"""How long a NextTicks waits before it is answered None, so that the edge can check its client."""
 
 WATCHES_MAX = 4096
-"""Over all barriers of an actor; beyond, they are refused rather than kept."""
+"""Over all barriers of an actor; more are refused, not queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierWatch:
-    """Somebody who wants what passes after `after`."""
+    """A request for the ticks after `after`."""
 
     envelope: Envelope[BarrierMessage]
     barrier: str
@@ -30,7 +27,7 @@ class BarrierWatch:
 
 
 class Watchers:
-    """In the order of asking, which is the order of `until_s`."""
+    """Waiting requests in the order of arrival, which is the order of `until_s`."""
 
     def __init__(self) -> None:
         self._waiting: deque[BarrierWatch] = deque()
@@ -41,15 +38,15 @@ class Watchers:
     def keep(
         self, envelope: Envelope[BarrierMessage], barrier: str, after: TimeTick, now_s: float
     ) -> None:
-        """Until something passes, or about WATCH_S is over."""
+        """Keep a request until a tick passes or WATCH_S is over."""
         if len(self._waiting) >= WATCHES_MAX:
-            cause = f"more than {WATCHES_MAX} watch barriers here"
+            cause = f"{WATCHES_MAX} requests watch barriers already; try again later"
             envelope.fail(Refused(StreamingCode.INNER, cause))
             return
         self._waiting.append(BarrierWatch(envelope, barrier, after, now_s + WATCH_S))
 
     def tell(self, barrier: str, passing: Callable[[TimeTick], PassedTicks | None]) -> None:
-        """Answer those who watch this barrier with what is `passing` after their tick."""
+        """Answer the watchers of this barrier with what `passing` returns for their tick."""
         still: deque[BarrierWatch] = deque()
         for watch in self._waiting:
             news = passing(watch.after) if watch.barrier == barrier else None
@@ -59,7 +56,7 @@ class Watchers:
                 watch.envelope.reply(news)
         self._waiting = still
 
-    def let_go(self, now_s: float) -> None:
-        """Answer None to those who have waited for long."""
+    def expire(self, now_s: float) -> None:
+        """Answer None to requests that have waited for WATCH_S."""
         while self._waiting and self._waiting[0].until_s <= now_s:
             self._waiting.popleft().envelope.reply(None)

@@ -192,7 +192,7 @@ def test_a_tick_from_the_future_is_refused_and_changes_nothing() -> None:
 def test_reports_wait_until_it_is_known_how_far_the_pchannels_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(barriers, "EARLY_MAX", 1)
+    monkeypatch.setattr(barriers, "EARLY_REPORTS_MAX", 1)
 
     async def scenario(world: World) -> None:
         answers: list[Reported] = []

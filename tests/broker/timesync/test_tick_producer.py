@@ -71,7 +71,7 @@ def test_a_pchannel_that_stands_still_is_named_then_left_out_and_comes_back(
         assert world.statistics(SOFT)["removals"] == 1
 
     play(3, scenario)
-    assert f"barrier cluster goes on without {NAMES[1]}" in caplog.messages
+    assert f"barrier cluster continues without {NAMES[1]}" in caplog.messages
 
 
 def test_a_pchannel_that_nobody_serves_is_waited_for_and_then_not(
@@ -89,7 +89,9 @@ def test_a_pchannel_that_nobody_serves_is_waited_for_and_then_not(
         assert view.removed == (NAMES[0],)
 
     play(4, scenario)
-    assert not [it for it in caplog.messages if "goes on without" in it]  # late at a start, no more
+    assert not [
+        it for it in caplog.messages if "continues without" in it
+    ]  # late at a start, no more
 
 
 def test_looks_that_fail_are_counted_and_made_again() -> None:
