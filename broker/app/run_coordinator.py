@@ -27,7 +27,7 @@ from broker.app.running_process import (
     wait_until_open,
 )
 from broker.codec.broadcast_copies import NodeCopies
-from broker.codec.staged_votes import NodeStagedTxns
+from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import Settings, as_environment, split_address
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets

@@ -22,7 +22,7 @@ from broker.app.running_process import (
 )
 from broker.app.storage import segmented_wal, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
-from broker.codec.staged_votes import NodeStagedTxns
+from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import Settings
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.consumption import consumption_paused

@@ -9,7 +9,7 @@ import anyio
 
 from actors import NoSuchActor, Ref, SupervisorSpec, System
 from broker.codec.broadcast_copies import NodeCopies
-from broker.codec.staged_votes import NodeStagedTxns
+from broker.codec.staged_commands import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.founding import found_cluster

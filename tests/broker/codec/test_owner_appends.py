@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.codec.owner_appends import append_at_owners
-from broker.codec.staged_votes import NodeStagedTxns
+from broker.codec.staged_commands import NodeStagedTxns
 from broker.core.txn.batch_commit import FINAL, AppRecord, CommitState, advanced, started
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TxnId, VChannelName

@@ -21,10 +21,14 @@ from broker.model.effect import (
     Truncated,
 )
 from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.model.measured import SetMark
 from broker.model.message import MessageType
 from broker.ports.headers import BadHeader, Headers
 from schemas.encoding.base64_text import base64_text
 from schemas.generated.milvus.proto import common, messages, msg, schema
+from schemas.properties.batch_mark import write_batch_mark
+from schemas.properties.broadcast_header import BroadcastHeader, write_broadcast_header
+from schemas.properties.keys import BATCH
 from schemas.stored import header_of
 
 COLLECTION, PARTITION, SEGMENT = CollectionId(7), PartitionId(8), SegmentId(9)
@@ -224,3 +228,34 @@ def test_the_logs_own_messages_say_what_happened(
     properties = common.ImmutableMessage.parse(stored).properties
     assert (properties["_t"], properties["_v"], properties["_vc"]) == (str(kind), "2", "p_0_7v0")
     assert header_of(stored)
+
+
+def _broadcast(broadcast_id: int, *vchannels: str) -> bytes:
+    header = write_broadcast_header(BroadcastHeader(broadcast_id, vchannels))
+    return _stored(b"", b"ddl", _bh=header)
+
+
+def test_the_copies_of_broadcasts_in_a_record_are_found_by_their_place() -> None:
+    bodies = [
+        _stored(b"", b"rows"),
+        _broadcast(7, "p_0_7v0", "p_1_7v1"),
+        _stored(b"", b"a payload that names _bh"),
+        _stored(b"", _bh="!"),
+        _broadcast(0, "p_0_7v0"),
+        _broadcast(8, "p_0_7v0"),
+    ]
+    sizes = [len(body) for body in bodies]
+    assert HEADERS.broadcast_marks(b"".join(bodies), sizes) == [
+        (1, SetMark(7, 2, {"p_0_7v0": 1, "p_1_7v1": 1})),
+        (5, SetMark(8, 1, {"p_0_7v0": 1})),
+    ]
+    assert not HEADERS.broadcast_marks(bodies[0], sizes[:1])
+
+
+def test_a_commit_says_which_batch_it_is_of() -> None:
+    mark = write_batch_mark("app", 3, ["p_0_7v0", "p_0_7v0", "p_1_7v1"])
+    found = HEADERS.batch_mark(_stored(b"", b"", **{BATCH.key: mark}))
+    assert found is not None
+    assert (found.total, found.counts) == (3, {"p_0_7v0": 2, "p_1_7v1": 1})
+    assert HEADERS.batch_mark(_stored(b"", b"a commit of its own")) is None
+    assert HEADERS.batch_mark(_stored(b"", b"", **{BATCH.key: "nonsense"})) is None

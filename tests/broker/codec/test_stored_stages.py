@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.codec.staged_votes import NodeStagedTxns
+from broker.codec.staged_commands import NodeStagedTxns
 from broker.codec.stored_headers import StoredHeaders
 from broker.codec.stored_stages import stage_of
 from broker.edge.milvus.message_admission import MessageAdmission
