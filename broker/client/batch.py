@@ -1,13 +1,9 @@
-"""Batches as a program appends and reads them: where one landed, and what came.
-
-It owns the cutting of bodies, once and when asked for. It never talks to anything.
-Next: broker/client/append/batch_producer.py
-"""
+"""Batches, as results of appends and as read; a body is cut into messages when asked for."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.client.durability import Durability
 from broker.client.errors import ProtocolBroken
@@ -24,14 +20,18 @@ from schemas.encoding.varint import Malformed
 from schemas.packing import BadPacking, unpack
 from schemas.properties.keys import ROW_KEY, BadProperty
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 BODY_BYTES_MAX = 1 << 30
+"""Of an unpacked body: a larger size in a header is an error, and not memory to allocate."""
 
 
 class AppendedBatch(NamedTuple):
-    """Where a batch landed: message i has id `id + i` and tick `tick + i`.
+    """An acknowledged batch: message i has id `id + i` and tick `tick + i`.
 
-    `last_confirmed_id` is that of the first message. With durability "fsync" it survives power
-    cuts; with less it is what was asked for.
+    `last_confirmed_id` is that of the first message. With durability "fsync" the batch survives
+    power cuts; see `Durability` for less.
     """
 
     vchannel: VChannelName
@@ -43,11 +43,11 @@ class AppendedBatch(NamedTuple):
 
 
 class MessageBatch:
-    """Messages of one vchannel in their order; perhaps none, when only the closed tick moved.
+    """Messages of one vchannel in their order; empty when only the closed tick has moved.
 
-    `closed_tick`: nothing with a tick up to it is still to come on what is read. Everything else is
-    cut out of the body when it is first asked for. A transaction has one tick for all, and ids of
-    its own; everything else counts up by one.
+    `closed_tick`: no message with a tick up to it is still to come from this pchannel. Payloads,
+    keys and properties are cut out of the body when first asked for. Ids and ticks are consecutive,
+    except in a transaction, whose messages share one tick and have their own ids.
     """
 
     def __init__(self, came: ReadBatch, collection: str | None, closed_tick: TimeTick) -> None:
@@ -60,7 +60,7 @@ class MessageBatch:
 
     @property
     def nbytes(self) -> int:
-        """Of the body that they came in, unpacked."""
+        """The size of the body as it was received."""
         return len(self._came.body)
 
     @property
@@ -81,7 +81,7 @@ class MessageBatch:
 
     @cached_property
     def payloads(self) -> list[bytes]:
-        """The payload of each message. Raises ProtocolBroken on bytes that mean nothing."""
+        """The payload of each message. Raises ProtocolBroken when the body is malformed."""
         if self._came.form == STORED:
             return [payload for payload, _ in self._stored]
         if self.has_rows:
@@ -90,7 +90,7 @@ class MessageBatch:
 
     @cached_property
     def tags(self) -> Sequence[Mapping[str, str]]:
-        """All properties of each message as stored, the reserved ones included."""
+        """All properties of each message as stored, with the reserved ones."""
         if self._came.form == STORED:
             return [tags for _, tags in self._stored]
         shared = _shared(self._came.properties)
@@ -103,7 +103,7 @@ class MessageBatch:
 
     @cached_property
     def keys(self) -> list[bytes | None]:
-        """The key that each message was appended with."""
+        """The key of each message as bytes; None for a message without one."""
         came = self._came
         if came.form == STORED:
             return [_key(tags) for tags in self.tags]
@@ -114,12 +114,12 @@ class MessageBatch:
 
     @property
     def has_rows(self) -> bool:
-        """Whether the messages are Arrow rows; the payload of each is then a JSON object."""
+        """Whether the messages are Arrow rows; each payload is then a JSON object."""
         return self._came.form == ARROW_ROWS
 
-    def rows(self, names: Sequence[str] | None = None) -> Any:
-        """The rows as a `pyarrow.RecordBatch`, with those columns of `names` that they have."""
-        assert self.has_rows, "these messages are no rows"
+    def rows(self, names: Sequence[str] | None = None) -> "pa.RecordBatch":
+        """The rows, with those columns of `names` (None: all) that they have."""
+        assert self.has_rows, "these messages are not Arrow rows; check has_rows first"
         try:
             return decode_rows(self._came.body, names).slice(self._came.first, len(self))
         except BadArrow as error:
@@ -127,14 +127,14 @@ class MessageBatch:
 
     @property
     def vchannel(self) -> str:
-        """Where the messages are; "" when they concern every vchannel."""
+        """The vchannel of the messages; "" when they concern every vchannel."""
         if self._came.vchannel or not len(self) or self._came.form != STORED:
             return self._came.vchannel
         return self.tags[0].get("_vc", "")
 
     @property
     def messages(self) -> list[Received]:
-        """Each message by itself, as `read` gives it."""
+        """Each message as `Client.read` yields it."""
         kind, plain = self._came.type, self._came.form != STORED
         return [
             Received(
@@ -164,7 +164,9 @@ class MessageBatch:
         if came.codec:
             body = _unpacked(came)
         elif sum(came.sizes) != len(body):
-            raise ProtocolBroken(f"a batch of {len(body)} bytes, and sizes of {sum(came.sizes)}")
+            raise ProtocolBroken(
+                f"a batch has {len(body)} bytes, but its messages have {sum(came.sizes)}"
+            )
         ends = list(accumulate(came.sizes, initial=0))[came.first : came.end + 1]
         return [body[start:end] for start, end in pairwise(ends)]
 
@@ -179,7 +181,9 @@ class MessageBatch:
 def _unpacked(came: ReadBatch) -> bytes:
     size = sum(came.sizes)
     if size > BODY_BYTES_MAX:
-        raise ProtocolBroken(f"a batch of {size} bytes; no server takes one of that size")
+        raise ProtocolBroken(
+            f"a batch says it has {size} bytes unpacked; at most {BODY_BYTES_MAX} are accepted"
+        )
     try:
         return unpack(came.codec, came.body, size)
     except BadPacking as error:
@@ -199,7 +203,7 @@ def _read_stored(stored: bytes) -> tuple[bytes, dict[str, str]]:
 
 @lru_cache(maxsize=256)
 def _shared(properties: bytes) -> Mapping[str, str]:
-    """One mapping for all the messages of many batches: it is not to be changed."""
+    """The decoded properties. Cached, so one mapping is shared by many messages: do not change."""
     try:
         entries = fields(properties, 0, len(properties))
         return dict([read_entry(properties[first:stop]) for _, first, stop in entries])

@@ -1,8 +1,4 @@
-"""Opens a client and makes sure that nothing of it is left when the program leaves.
-
-It owns the task group in which everything of one client runs.
-Next: broker/client/client.py
-"""
+"""Opens a client, and ends all its tasks and connections when the block is left."""
 
 import random
 from collections.abc import AsyncIterator
@@ -33,16 +29,21 @@ async def connect(
     gathering: Gathering = DEFAULT_GATHERING,
     resend: bool = True,
 ) -> AsyncIterator[Client]:
-    """A client of the cluster that `server` (HOST:PORT) belongs to.
+    """Connect to the cluster that `server` (HOST:PORT) belongs to.
 
-    Raises BadAddress when it is no HOST:PORT, and ConnectionLost at once when nobody listens there;
-    later losses are mended by the client itself. `limits` bound what waits to be appended, for each
-    pchannel. `gathering` says how appends become batches. With `resend` an append whose stream
-    broke, or whose writer failed, is sent again, and written once: batches are numbered, and the
-    log knows the numbers. Only a message of Milvus's own kinds (another `type`, `version`, `header`
-    or a barrier) may be written twice. Without `resend` it fails at once as OutcomeUnknown.
+        async with connect("127.0.0.1:19531", deadlines=Deadlines(append_s=30)) as log:
+            await log.append("flights", b"...")
 
-    Leaving waits `close_s` for answers still on their way, and leaves nothing running.
+    Raises BadAddress when `server` is not HOST:PORT, and ConnectionLost at once when nothing
+    listens there; the client reconnects after later losses. `cluster`: a server of another cluster
+    refuses every call with OperationIgnored. `limits` bounds what waits to be appended to each
+    pchannel; `gathering` sets how appends become batches.
+
+    With `resend` an append whose stream broke is sent again and stored once, because the log
+    remembers the numbers of batches; only a message of Milvus's own kinds (another `type`,
+    `version`, `header`, or a barrier) may be stored twice. Without it, OutcomeUnknown is raised.
+
+    Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything.
     """
     network = Network(
         server,
@@ -69,7 +70,10 @@ async def connect(
 
 
 async def _inside(*, task_status: TaskStatus[TaskGroup]) -> None:
-    """Everything of one client runs in here, so that ending it does not end the program's task."""
+    """Hold the task group of the client, apart from that of the caller.
+
+    So that cancelling the client's tasks does not cancel the task of the program.
+    """
     async with anyio.create_task_group() as tasks:
         task_status.started(tasks)
         await anyio.sleep_forever()

@@ -1,7 +1,4 @@
-"""How safe an append is when it is answered, in the words of programs.
-
-Owns the words and their numbers in `tidemark.v1`. Next: broker/client/append/appends.py
-"""
+"""Durability levels of appends, as words for programs and as numbers of the protocol."""
 
 from typing import Final, Literal, get_args
 
@@ -9,11 +6,11 @@ from broker.client.errors import InvalidArgument, ProtocolBroken
 from broker.model.batch import Durability as Level
 
 Durability = Literal["fsync", "os", "memory"]
-"""`"fsync"`: it survives power cuts. `"os"`: the operating system of its server has it, so it
-survives the death of the server, not that of its machine. `"memory"`: it has its id and tick, and
-survives nothing yet.
+"""When an append returns. `"fsync"`: when it is synced to disk, and survives power cuts. `"os"`:
+when the operating system has it; it survives `kill -9` of the server, but no power cut. `"memory"`:
+when it has its id and tick; it survives nothing.
 
-Whatever was asked for, it is synced with its group a moment later, and read only then.
+Whatever the level, the message is synced with its group a moment later, and read only then.
 """
 
 _WORDS: Final[dict[int, Durability]] = {
@@ -25,16 +22,16 @@ _LEVELS: Final[dict[str, int]] = {word: int(level) for level, word in _WORDS.ite
 
 
 def level_of(word: str) -> int:
-    """The number of a level. Raises InvalidArgument for a word that is none."""
+    """The number of a level. Raises InvalidArgument for an unknown word."""
     level = _LEVELS.get(word)
     if level is None:
         known = ", ".join(get_args(Durability))
-        raise InvalidArgument(f"durability {word!r} is not known; there are {known}")
+        raise InvalidArgument(f"durability {word!r} is not known; use one of {known}")
     return level
 
 
 def word_of(level: int) -> Durability:
-    """Raises ProtocolBroken for a number that no server of ours sends."""
+    """The word of a level. Raises ProtocolBroken for an unknown number."""
     word = _WORDS.get(level)
     if word is None:
         raise ProtocolBroken(f"an append was answered at durability {level}, which is not known")

@@ -146,7 +146,7 @@ async def transact(
             told.grown.set()
     except OutcomeUnknown:
         told.unknown += 1
-        if txn.hopeless:
+        if txn.cannot_commit:
             told.absent[txn.id] = bodies
     except TransactionExpired:
         told.absent[txn.id] = bodies

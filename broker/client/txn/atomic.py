@@ -1,7 +1,7 @@
-"""Several messages appended at once: one transaction for each vchannel that gets more than one.
+"""Appends several messages atomically: one transaction for each vchannel with more than one.
 
-It owns the trying again: what expired, or cannot be committed, was never read and never will be.
-Next: broker/client/txn/txn.py
+A transaction that expired, or cannot be committed any more, will never be read; so it is retried as
+a whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,16 +22,16 @@ from broker.client.message import Appended, Message
 from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
 
-AGAIN_PAUSE_S: Final = 0.05
-"""Before a transaction is tried again: a channel that is being closed lets none begin."""
+RETRY_PAUSE_S: Final = 0.05
+"""Before a transaction is retried: a channel that is being closed refuses to begin any."""
 
 
 async def append_atomically(
     appends: Appends, shards: Shards, messages: Iterable[Message], deadline_s: float
 ) -> list[Appended]:
-    """Results in the order of the messages, with the ticks that they are read with.
+    """The results in the order of the messages, with the ticks they are read with.
 
-    Vchannels go on beside each other; AppendsFailed says for each message what became of it.
+    Vchannels are written concurrently; AppendsFailed has the result of each message.
     """
     everything = list(messages)
     places: dict[VChannelName, list[int]] = {}
@@ -61,11 +61,11 @@ async def append_atomically(
 async def append_whole(
     appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
 ) -> list[Appended]:
-    """All of them in one transaction, tried again as a whole; with the tick of their commit.
+    """Append all messages in one transaction; results have the tick of the commit.
 
-    A single message needs no transaction. Raises DeadlineExceeded when none of it is written in
-    time or will ever be read, OutcomeUnknown when the commit may have been heard, and what refuses
-    the messages themselves.
+    A single message is appended without a transaction. Raises DeadlineExceeded when nothing was
+    committed in time and nothing will be read, OutcomeUnknown when the commit may have reached the
+    server, and refusals of the messages themselves.
     """
     if len(messages) == 1:
         return [await appends.one(Shards(None, (vchannel,)), messages[0], deadline_s)]
@@ -81,7 +81,7 @@ async def append_whole(
                 if landed is not None:
                     return landed
                 txn = Txn(appends, resolved, 0, deadline_s)
-                await anyio.sleep(AGAIN_PAUSE_S)
+                await anyio.sleep(RETRY_PAUSE_S)
     except TimeoutError as error:
         if txn.committing:
             cause = "the commit of a transaction was not answered in time"
@@ -91,7 +91,7 @@ async def append_whole(
 
 
 async def _try_whole(txn: Txn, messages: Sequence[Message]) -> list[Appended] | None:
-    """None: nothing of it will ever be read, so it may be tried again."""
+    """The results; None when nothing of it will ever be read, so that it may be retried."""
     try:
         async with txn:
             landed = await txn.append_messages(messages)
@@ -99,7 +99,7 @@ async def _try_whole(txn: Txn, messages: Sequence[Message]) -> list[Appended] | 
     except TransactionExpired:
         return None
     except OutcomeUnknown:
-        if not txn.hopeless:
+        if not txn.cannot_commit:
             raise
         return None
     return [each._replace(tick=commit.tick) for each in landed]

@@ -1,14 +1,13 @@
-"""Rows that one attempt at one part of a batch writes: in the log, durable, and read by nobody yet.
+"""Stages the rows of one attempt at one part of a batch: durable, and not visible yet.
 
-It owns the transactions that hold them, as many as their size asks for. It never commits: the
-sealed part goes to whoever commits the whole batch.
-Next: broker/client/txn/batch_commits.py
+A stage holds its rows in transactions, several on a vchannel when they are large. It does not
+commit: the sealed part goes to the program that commits the whole batch.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
 
@@ -23,26 +22,29 @@ from broker.client.errors import (
     TransactionExpired,
 )
 from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message
-from broker.client.txn.atomic import AGAIN_PAUSE_S
+from broker.client.txn.atomic import RETRY_PAUSE_S
 from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
 from broker.model.stage import StageName
 
 TXN_BYTES: Final = 16 * 1024 * 1024
-"""A transaction that holds so much gets no more; the broker takes twice as much in one."""
+"""The next row opens another transaction at this size; the broker takes twice as much in one."""
 LOT_BYTES: Final = 8 * 1024 * 1024
-"""Rows are cut up and sent in lots of about so much."""
+"""Arrow rows are split and sent in groups of about this size, which bounds memory."""
 PIECE_BYTES: Final = 4 * 1024 * 1024
-"""What packed rows may take unpacked, in one piece."""
+"""Assumed for a packed piece: the broker counts it unpacked, and that size is not known here."""
 MESSAGE_EXTRA_BYTES: Final = 512
-"""Counted for what a message has beside its payload and its own properties."""
+"""Added to each message for its key, header and reserved properties."""
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Resolve = Callable[[str], Awaitable[Shards]]
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """What one stage wrote, sealed: small, and picklable, so that it can travel to the driver.
+    """A sealed stage: small and picklable, to be sent to the program that commits the batch.
 
     `txns`: the vchannel and the id of each transaction; empty when nothing was appended.
     """
@@ -55,11 +57,11 @@ class StagedPart:
 
 
 class Stage:
-    """One attempt at one part of a batch; made by `Client.stage`. For any number of vchannels.
+    """One attempt at one part of a batch, on any number of vchannels; made by `Client.stage`.
 
-    As `async with`, leaving it unsealed gives up what it wrote. Everything raises
-    TransactionExpired when the broker has waited too long for the next row or the commit; then the
-    part is to be written again, as another attempt.
+    Leaving an `async with` block without `seal` aborts it. Every method raises TransactionExpired
+    when the broker has waited too long for the next row or for the commit; write the part again
+    then, as another attempt.
     """
 
     def __init__(
@@ -86,9 +88,9 @@ class Stage:
     ) -> Appended:
         """Stage one message; returns when it would survive a power cut.
 
-        The tick it will be read with is that of the commit. Unrecoverable when the pchannel holds
-        as much that is not committed as it may: make the batches smaller. Otherwise as
-        `Client.append`; after OutcomeUnknown the stage cannot be sealed any more.
+        It is read with the tick of the commit. Raises Unrecoverable when the pchannel may hold no
+        more uncommitted bytes: make the batches smaller. Otherwise as `Client.append`; after
+        OutcomeUnknown the stage cannot be sealed any more.
         """
         message = Message(payload, key, properties, **kind)
         (landed,) = await self.append_messages(target, [message], deadline_s=deadline_s)
@@ -97,7 +99,7 @@ class Stage:
     async def append_messages(
         self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
     ) -> list[Appended]:
-        """Stage many, each on the shard of its key; results in their order, or the first error."""
+        """Stage messages, each on the shard of its key; results in order, or the first error."""
         self._check_open()
         everything = list(messages)
         shards = await self._resolve(target)
@@ -133,15 +135,15 @@ class Stage:
     async def append_arrow(
         self,
         target: str,
-        rows: Any,
+        rows: "pa.RecordBatch | pa.Table",
         *,
         key: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
-        """Stage the rows of a `pyarrow` RecordBatch or Table, as `Client.append_arrow`.
+        """Stage Arrow rows, as `Client.append_arrow`.
 
-        When it fails some of them may be in the stage: give it up.
+        When it fails, some of them may be in the stage: discard it.
         """
         shards = await self._resolve(target)
         within_s = deadline_s or self._deadline_s
@@ -154,14 +156,14 @@ class Stage:
             lot.setdefault(txn, []).append(piece)
             held += size
             if held >= LOT_BYTES:
-                landed += await _all_of(lot, properties, within_s)
+                landed += await _append_lot(lot, properties, within_s)
                 lot, held = {}, 0
-        return landed + await _all_of(lot, properties, within_s)
+        return landed + await _append_lot(lot, properties, within_s)
 
     async def seal(self) -> StagedPart:
-        """Append no more; what the commit of the batch needs to know of it.
+        """End the stage; returns what the commit of the batch needs.
 
-        Raises OutcomeUnknown when it is not known whether all of it was written: give it up.
+        Raises OutcomeUnknown when it is not known whether all of it was written: discard it then.
         """
         self._check_open()
         for txn in self._txns:
@@ -174,12 +176,12 @@ class Stage:
         return StagedPart(name.app, name.batch, name.part, name.attempt, txns)
 
     async def discard(self) -> None:
-        """Give up what was written; what cannot be reached now expires by itself."""
+        """Abort what was written; what cannot be reached now expires."""
         self._ended = True
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 for txn in self._txns:
-                    tasks.start_soon(_given_up, txn)
+                    tasks.start_soon(_roll_back, txn)
 
     async def __aenter__(self) -> "Stage":
         return self
@@ -204,7 +206,7 @@ class Stage:
             return txn
 
     async def _spread(self, vchannel: VChannelName, sizes: list[int]) -> list[tuple[Txn, int, int]]:
-        """Which transactions take which messages, in order."""
+        """Transactions with the ranges [start, end) of the messages they take, in order."""
         spread: list[tuple[Txn, int, int]] = []
         for index, size in enumerate(sizes):
             txn = await self.txn_for(vchannel, size)
@@ -223,30 +225,31 @@ class Stage:
             txn = Txn(self._appends, resolved, 0, self._deadline_s, stage=self._name)
             try:
                 await txn.begin()
-            except TransactionExpired:  # the channel is being given to another node
+            except TransactionExpired:
+                # The channel is being closed, on its way to another node, and begins none.
                 if anyio.current_time() >= until_s:
                     raise
-                await anyio.sleep(AGAIN_PAUSE_S)
+                await anyio.sleep(RETRY_PAUSE_S)
             else:
                 self._txns.append(txn)
                 return txn
 
     def _check_open(self) -> None:
         if self._ended:
-            raise BadTransaction(f"{self._name} is sealed, or was given up")
+            raise BadTransaction(f"{self._name} is sealed or was aborted; stage another attempt")
 
 
-async def _given_up(txn: Txn) -> None:
+async def _roll_back(txn: Txn) -> None:
     try:
         await txn.rollback()
-    except TidemarkError:  # it expires by itself
-        return
+    except TidemarkError:
+        return  # the broker rolls it back when it expires
 
 
-async def _all_of(
+async def _append_lot(
     lot: Mapping[Txn, Sequence[Piece]], properties: Mapping[str, str], deadline_s: float
 ) -> list[AppendedBatch]:
-    """All at once; raises the first error when all have ended."""
+    """Send all pieces concurrently; raises the first error after all have ended."""
     results: dict[Txn, list[AppendedBatch] | TidemarkError] = {}
 
     async def one(txn: Txn, pieces: Sequence[Piece]) -> None:
@@ -268,7 +271,7 @@ async def _all_of(
 
 
 def checked_name(app: str, batch: int, part: int, attempt: int, run: int) -> StageName:
-    """The name of a stage; InvalidArgument when there can be no such one."""
+    """The name of a stage; InvalidArgument when one of its parts is not valid."""
     name = StageName(app, batch, part, attempt, run)
     if name.problem:
         raise InvalidArgument(name.problem)

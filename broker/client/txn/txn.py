@@ -1,15 +1,14 @@
-"""A transaction of a program: what is appended in it is read together, or never.
+"""A transaction: what is appended in it is read together, or never.
 
-It owns the transaction's name and its end. When the outcome of a body stays unknown the whole is
-rolled back, so that nothing is in it twice. A begin that nobody heard of expires, and a commit may
-be repeated, so these are sent again when an answer is lost.
-Next: broker/client/txn/atomic.py
+When the outcome of one of its messages is unknown, the transaction is rolled back, so that nothing
+is in it twice. Begin and commit are sent again when an answer is lost: an unused begin expires, and
+a repeated commit gets the answer of the first.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import anyio
 
@@ -33,11 +32,14 @@ from broker.model.stage import StageName
 from schemas.properties.keys import STAGE, STAGE_RUN, TXN, StageKey
 from schemas.properties.txn_context import TxnContext, begin_header
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Resolve = Callable[[], Awaitable[VChannelName]]
-"""Finds out on which vchannel it is to be."""
+"""Finds the vchannel of the transaction."""
 
 ROLLBACK_S = 5.0
-"""A rollback that is not heard of by then is left to the keepalive."""
+"""A rollback that is not answered by then is left to the keepalive."""
 
 _VERSION = 2
 
@@ -45,11 +47,15 @@ T = TypeVar("T")
 
 
 class Txn:
-    """One transaction on one vchannel; use it as `async with`. Made by `Client.txn`.
+    """A transaction on one vchannel, made by `Client.txn`; use it with `async with`.
 
-    Leaving the block commits, and an exception rolls back. Raises TransactionExpired when the
-    keepalive has passed since the newest append, or an exclusive message (a flush, a change of the
-    collection) came between: nothing of it will be read then, and all of it may be tried again.
+        async with log.txn(vchannel) as txn:
+            await txn.append(b"both")
+            await txn.append(b"or neither")
+
+    Leaving the block commits, an exception rolls back. Raises TransactionExpired when the keepalive
+    passed after the newest append, or a flush or a change of the collection ended the transaction:
+    nothing of it will be read, and all of it may be tried again.
     """
 
     def __init__(
@@ -75,33 +81,33 @@ class Txn:
 
     @property
     def id(self) -> int:
-        """Unique on its pchannel; 0 before it began."""
+        """The id, unique on its pchannel; 0 before the begin."""
         return self._context.txn_id if self._context else 0
 
     @property
     def vchannel(self) -> VChannelName:
-        """Where it is; empty before it began."""
+        """The vchannel; empty before the begin."""
         return self._vchannel
 
     @property
     def keepalive_s(self) -> float:
-        """What the server granted: so long after its newest append it lives."""
+        """Its lifetime after its newest append, as granted by the server; 0 before the begin."""
         return self._context.keepalive_ms / 1000 if self._context else 0.0
 
     @property
     def committing(self) -> bool:
-        """Whether a commit was asked for, so that only its answer can say what became of it."""
+        """Whether a commit was sent, so that only its answer can tell the outcome."""
         return self._committing
 
     @property
-    def hopeless(self) -> bool:
-        """Whether an append of unknown outcome keeps it from ever being committed."""
+    def cannot_commit(self) -> bool:
+        """Whether an append of unknown outcome prevents the commit for good."""
         return self._unknown is not None
 
     async def begin(self) -> None:
-        """Open it, once; `async with` does. Raises InvalidArgument for a bad keepalive."""
+        """Begin, once; `async with` does it. Raises InvalidArgument for a bad keepalive."""
         if self._context is not None:
-            raise BadTransaction("the transaction has begun already")
+            raise BadTransaction("the transaction has already begun; make another one")
         self._vchannel = await self._resolve()
         header = begin_header(self._keepalive_ms)
         own = NO_PROPERTIES if self._stage is None else _named(self._stage)
@@ -109,7 +115,7 @@ class Txn:
         _, context = await self._appends.of_txns.step(self._vchannel, begin, "", self._deadline_s)
         opened = TxnContext.decode(context)
         if not opened.txn_id:
-            raise ProtocolBroken(f"{self._vchannel}: a begin was answered without a transaction")
+            raise ProtocolBroken(f"{self._vchannel}: the answer to a begin has no transaction ID")
         self._context = opened
         self._name = TXN.encode(self._context)
 
@@ -122,10 +128,10 @@ class Txn:
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
-        """Append one message, an Insert unless told otherwise; durable, but not visible yet.
+        """Append one message, an insert unless `type` says otherwise; durable, not yet visible.
 
-        The tick it is read with is that of the commit. After OutcomeUnknown, and after an append
-        that was cancelled, the transaction cannot be committed any more.
+        It is read with the tick of the commit. After OutcomeUnknown, or when an append is
+        cancelled, the transaction cannot be committed any more.
         """
         message = Message(payload, key, properties, **kind)
         (landed,) = await self.append_messages([message], deadline_s=deadline_s)
@@ -134,7 +140,7 @@ class Txn:
     async def append_messages(
         self, messages: Iterable[Message], *, deadline_s: float | None = None
     ) -> list[Appended]:
-        """Append many at once; raises the first error when any failed."""
+        """Append many messages; raises the first error when any failed."""
         results = await self._append(tuple(messages), deadline_s)
         landed = [it for it in results if isinstance(it, Appended)]
         if len(landed) < len(results):
@@ -149,9 +155,9 @@ class Txn:
         properties: Mapping[str, str] = NO_PROPERTIES,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
-        """Append messages as one batch, as `Client.append_batch`: all of them are in it, or none.
+        """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
 
-        Sent again when an answer is lost, and stored once. Their tick is to be that of the commit.
+        Sent again when an answer is lost, and stored once. Read with the tick of the commit.
         """
         within_s = deadline_s or self._deadline_s
         plain = Message(b"", properties=properties)
@@ -160,15 +166,14 @@ class Txn:
 
     async def append_arrow(
         self,
-        rows: Any,
+        rows: "pa.RecordBatch | pa.Table",
         *,
         properties: Mapping[str, str] = NO_PROPERTIES,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
-        """Append the rows of a `pyarrow` RecordBatch or Table, as `Client.append_arrow`.
+        """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
 
-        The vchannel is the transaction's, whatever the rows. When it fails some of them may be in
-        it: roll back.
+        When it fails, some of the rows may be in the transaction: roll back.
         """
         self._open_name()
         shards = Shards(None, (self._vchannel,))
@@ -178,12 +183,12 @@ class Txn:
     async def append_pieces(
         self, pieces: Iterable[Piece], properties: Mapping[str, str], deadline_s: float
     ) -> list[AppendedBatch]:
-        """The same for rows that `split_rows` has cut up already, for this vchannel."""
+        """Append rows that `split_rows` has split for this vchannel."""
         appending = self._appends.rows(pieces, properties, deadline_s, txn=self._open_name())
         return await self._sent(1, appending)
 
     async def commit(self) -> Appended:
-        """Make all of it visible; where the commit landed. Leaving the block does it.
+        """Make all of it visible; returns where the commit is. Leaving the block does it.
 
         Raises OutcomeUnknown when it may or may not be committed, TransactionExpired when it is
         not and never will be.
@@ -194,20 +199,22 @@ class Txn:
         return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
 
     def check_whole(self) -> None:
-        """Raises what keeps it from being committed: OutcomeUnknown, or BadTransaction."""
+        """Raise what prevents the commit: OutcomeUnknown or BadTransaction."""
         self._open_name()
         if self._under_way:
-            raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
+            raise BadTransaction(
+                f"{self._under_way} appends are not answered yet; await them first"
+            )
         if self._unknown is not None:
             raise self._unknown
 
     def seal(self) -> None:
-        """Append no more; somebody else ends it. Raises as `check_whole`."""
+        """Refuse further appends; another program commits it. Raises as `check_whole`."""
         self.check_whole()
         self._ended = True
 
     async def rollback(self) -> None:
-        """Forget all of it."""
+        """Discard all of it."""
         await self._end(MessageType.ROLLBACK_TXN, min(ROLLBACK_S, self._deadline_s))
 
     async def __aenter__(self) -> "Txn":
@@ -228,8 +235,8 @@ class Txn:
         with anyio.CancelScope(shield=True):
             try:
                 await self.rollback()
-            except TidemarkError:  # it expires by itself; what led here is what counts
-                return
+            except TidemarkError:
+                return  # it expires; the exception that led here is the one to raise
 
     async def _append(
         self, messages: Sequence[Message], deadline_s: float | None
@@ -241,7 +248,7 @@ class Txn:
         return results
 
     async def _sent(self, count: int, sending: Awaitable[T]) -> T:
-        """Nothing may be committed while it is under way, nor after an outcome that is unknown."""
+        """Await an append; remembers an unknown outcome, which prevents the commit."""
         self._under_way += count
         try:
             return await sending
@@ -267,7 +274,9 @@ class Txn:
     async def _end(self, kind: MessageType, deadline_s: float) -> Appended:
         name = self._open_name()
         if self._under_way and kind == MessageType.COMMIT_TXN:
-            raise BadTransaction(f"{self._under_way} appends of the transaction are under way")
+            raise BadTransaction(
+                f"{self._under_way} appends are not answered yet; await them first"
+            )
         self._ended = True
         self._committing = kind == MessageType.COMMIT_TXN
         end = Message(b"", type=kind, version=_VERSION)
@@ -277,9 +286,11 @@ class Txn:
         return landed
 
     def _open_name(self) -> str:
-        """Which transaction it is, for the server. Raises BadTransaction."""
+        """The encoded transaction that messages carry. Raises BadTransaction."""
         if self._context is None or self._ended:
-            raise BadTransaction("the transaction has ended" if self._ended else "it never began")
+            raise BadTransaction(
+                "the transaction has ended" if self._ended else "the transaction has not begun"
+            )
         return self._name
 
 

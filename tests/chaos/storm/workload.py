@@ -279,7 +279,7 @@ class Workload:
     ) -> None:
         """A transaction whose commit was never asked for is absent, whatever the error was."""
         outcome = outcome_of(error)
-        if begun is not None and (begun.hopeless or not begun.committing):
+        if begun is not None and (begun.cannot_commit or not begun.committing):
             outcome = Outcome.ABSENT
         self._record(asked, outcome, error=f"{type(error).__name__}: {error}")
 
