@@ -1,6 +1,5 @@
 """Barriers: several programs report how far they are, and watch the ticks that all have reached."""
 
-from types import TracebackType
 from typing import Final, Literal, get_args
 
 import anyio
@@ -147,12 +146,7 @@ class Peer:
         self._tasks.start_soon(self._renew)
         return self
 
-    async def __aexit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Leave the barrier; if the server cannot be reached, the lease expires."""
         self._renewing.cancel()
         with anyio.move_on_after(LEAVE_S, shield=True):

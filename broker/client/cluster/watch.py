@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from types import TracebackType
 
 import anyio
 from anyio.abc import TaskGroup
@@ -54,12 +53,7 @@ class Watch:
     async def __aenter__(self) -> "Watch":
         return self
 
-    async def __aexit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._close()
 
     def __del__(self) -> None:

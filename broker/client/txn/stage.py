@@ -6,7 +6,6 @@ commit: the sealed part goes to the program that commits the whole batch.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
@@ -186,12 +185,7 @@ class Stage:
     async def __aenter__(self) -> "Stage":
         return self
 
-    async def __aexit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if not self._ended:
             await self.discard()
 
