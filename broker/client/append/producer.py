@@ -13,14 +13,14 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.append.append_stream import (
+from broker.client.append.outbox import Expired, Outbox, PendingAppend
+from broker.client.append.producer_stream import (
     AnswerSink,
     AppendCodec,
-    AppendStream,
     BatchFailed,
     ProduceCodec,
+    ProducerStream,
 )
-from broker.client.append.outbox import Expired, Outbox, PendingAppend
 from broker.client.errors import (
     BadTarget,
     ClosedClient,
@@ -77,7 +77,7 @@ class Producer(AnswerSink):
         self._work = asyncio.Event()
         self._for_room: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._stream: AppendStream | None = None
+        self._stream: ProducerStream | None = None
         self._location: Location | None = None
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._answered_s = 0.0
@@ -215,11 +215,11 @@ class Producer(AnswerSink):
         """How many more appends the limits allow."""
         return self._outbox.room
 
-    def _new_stream(self, location: Location) -> AppendStream:
+    def _new_stream(self, location: Location) -> ProducerStream:
         outbox = self._outbox
         numbered = outbox.is_numbered
         codec = AppendCodec(location.address, outbox.stamp_of) if numbered else ProduceCodec()
-        return AppendStream(location, codec, outbox, self._work, self)
+        return ProducerStream(location, codec, outbox, self._work, self)
 
     # ---- answers of the stream ------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Reads one vchannel or pchannel over as many streams as it takes, continuing after each.
 
 What differs between the two kinds of streams (`subscription.py`: Milvus's Consume, single messages;
-`batch_subscription.py`: Read, whole batches) is behind `ReadStream`. Back-pressure: nothing is
+`batch_subscription.py`: Read, whole batches) is behind `ReadProtocol`. Back-pressure: nothing is
 read from a stream while its last batches wait for the program, so memory is bounded by the flow
 control of the stream.
 """
@@ -32,8 +32,8 @@ Held = Callable[[], Awaitable[ChannelOffsets | None]]
 """Asks what the pchannel holds; None when that could not be found out now."""
 
 
-class ReadStream(Protocol[B]):
-    """One kind of stream, and how far one reader has come on it."""
+class ReadProtocol(Protocol[B]):
+    """One kind of stream, and how far one reader has come."""
 
     @property
     def path(self) -> str: ...
@@ -83,7 +83,7 @@ class ReadStream(Protocol[B]):
 class ResumingReader(Generic[B]):
     """Use once: `run` delivers until the end of a bounded read, or until it is cancelled."""
 
-    def __init__(self, network: Network, offsets: Offsets, reads: ReadStream[B]) -> None:
+    def __init__(self, network: Network, offsets: Offsets, reads: ReadProtocol[B]) -> None:
         self._network = network
         self._offsets = offsets
         self._reads = reads

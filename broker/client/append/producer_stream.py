@@ -81,7 +81,7 @@ class StreamCodec(Protocol):
     def answer(self, message: bytes, /) -> ProduceAnswer | None: ...
 
 
-class AppendStream:
+class ProducerStream:
     """Use once: `run`, and `finish` or `abort` from outside.
 
     Set `work` after putting something into the outbox.
