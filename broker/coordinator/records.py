@@ -4,18 +4,16 @@ JSON, because there is little data and a person may have to read it in an emerge
 """
 
 import base64
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.core.cluster.assignment import Owner, PChannelMeta
 from broker.core.cluster.node_leases import NodeMember
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
 from broker.ports.meta import MetaError
-
-VERSION = 1
 
 CLUSTER_KEY = "cluster"
 TICK_BOUND_KEY = "tso/bound"
@@ -67,7 +65,7 @@ def decode_number(key: str, value: bytes) -> int:
 
 def encode_pchannel(meta: PChannelMeta) -> bytes:
     """The record of one pchannel."""
-    return _encode(
+    return encode_fields(
         {
             "name": meta.name,
             "term": meta.term,
@@ -83,8 +81,8 @@ def encode_pchannel(meta: PChannelMeta) -> bytes:
 
 def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
     """The pchannel; raises MetaError for a record this version cannot read."""
-    fields = _decode(key, value)
-    try:
+
+    def parse(fields: dict[str, Any]) -> PChannelMeta:
         node = fields["node"]
         return PChannelMeta(
             name=PChannelName(fields["name"]),
@@ -96,13 +94,13 @@ def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
             assigned_ms=fields["assigned_ms"],
             moved_ms=fields.get("moved_ms", 0),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(key, error) from error
+
+    return decode_fields(key, value, parse)
 
 
 def encode_collection(collection: Collection) -> bytes:
     """The record of one collection."""
-    return _encode(
+    return encode_fields(
         {
             "name": collection.name,
             "id": collection.id,
@@ -115,8 +113,8 @@ def encode_collection(collection: Collection) -> bytes:
 
 def decode_collection(key: str, value: bytes) -> Collection:
     """The collection; raises MetaError for a record this version cannot read."""
-    fields = _decode(key, value)
-    try:
+
+    def parse(fields: dict[str, Any]) -> Collection:
         return Collection(
             name=fields["name"],
             id=CollectionId(fields["id"]),
@@ -124,8 +122,8 @@ def decode_collection(key: str, value: bytes) -> Collection:
             created_ms=fields["created_ms"],
             schema=_decode_schema(fields.get("schema")),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(key, error) from error
+
+    return decode_fields(key, value, parse)
 
 
 def _encode_schema(schema: RowSchema | None) -> dict[str, Any] | None:
@@ -143,7 +141,7 @@ def _decode_schema(fields: Any) -> RowSchema | None:
 
 def encode_cluster(cluster: Cluster) -> bytes:
     """The record of the cluster."""
-    return _encode(
+    return encode_fields(
         {
             "pchannels": cluster.pchannels,
             "control_host": cluster.control_host,
@@ -154,15 +152,15 @@ def encode_cluster(cluster: Cluster) -> bytes:
 
 def decode_cluster(key: str, value: bytes) -> Cluster:
     """The cluster; raises MetaError for a record this version cannot read."""
-    fields = _decode(key, value)
-    try:
+
+    def parse(fields: dict[str, Any]) -> Cluster:
         return Cluster(
             pchannels=tuple(PChannelName(name) for name in fields["pchannels"]),
             control_host=PChannelName(fields["control_host"]),
             identity=str(fields.get("identity", "")),
         )
-    except (KeyError, TypeError) as error:
-        raise _unreadable(key, error) from error
+
+    return decode_fields(key, value, parse)
 
 
 def node_key(node: NodeId) -> str:
@@ -173,7 +171,7 @@ def node_key(node: NodeId) -> str:
 def encode_member(member: NodeMember) -> bytes:
     """The record of one node, without the end of its lease: that is a time of the coordinator's
     monotonic clock, which means nothing to a later process."""
-    return _encode(
+    return encode_fields(
         {
             "node": member.node,
             "address": member.address,
@@ -186,8 +184,8 @@ def encode_member(member: NodeMember) -> bytes:
 
 def decode_member(key: str, value: bytes) -> NodeMember:
     """The node, with an expired lease; raises MetaError for a record this version cannot read."""
-    fields = _decode(key, value)
-    try:
+
+    def parse(fields: dict[str, Any]) -> NodeMember:
         return NodeMember(
             node=NodeId(fields["node"]),
             address=str(fields["address"]),
@@ -196,24 +194,5 @@ def decode_member(key: str, value: bytes) -> NodeMember:
             session=int(fields["session"]),
             until_s=0.0,
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(key, error) from error
 
-
-def _encode(fields: dict[str, Any]) -> bytes:
-    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
-
-
-def _decode(key: str, value: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(value)
-        version = fields["version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise _unreadable(key, error) from error
-    if version != VERSION:
-        raise MetaError(f"{key}: record version {version}; this program knows version {VERSION}")
-    return dict(fields)
-
-
-def _unreadable(key: str, error: Exception) -> MetaError:
-    return MetaError(f"{key}: stored record is unreadable: {error!r}")
+    return decode_fields(key, value, parse)

@@ -84,12 +84,12 @@ class Assigner(Actor[AssignerMessage]):
         self._nodes = nodes
         self._pchannels = tuple(pchannels)
         self._startup_grace = startup_grace
-        self._gathered = False
-        self._first_s: float | None = None
+        self._nodes_complete = False
+        self._first_node_s: float | None = None
         self._table = {name: PChannelMeta(name) for name in pchannels}
-        self._carried: dict[PChannelName, PlacedChannel] = {}
+        self._loads: dict[PChannelName, PlacedChannel] = {}
         self._rules = BalanceRules()
-        self._homes: dict[PChannelName, NodeId] = {}
+        self._intended_nodes: dict[PChannelName, NodeId] = {}
         self._reconcilers: dict[PChannelName, Ref[ReconcilerMessage]] = {}
         self._watches: deque[AssignmentWatch] = deque()
 
@@ -100,10 +100,10 @@ class Assigner(Actor[AssignerMessage]):
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
         for key, entry in await self._store.list(PCHANNEL_PREFIX):
-            self._remember_home(decode_pchannel(key, entry.value))
+            self._note_node(decode_pchannel(key, entry.value))
         self._streaming = await streaming_version(self._store)
         self._version = AssignmentVersion(await next_incarnation(self._store), 1)
-        self._shown = self._assignment()
+        self._published = self._assignment()
         context.every(WATCH_CHECK_S, ExpireWatches())
 
     async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
@@ -113,9 +113,9 @@ class Assigner(Actor[AssignerMessage]):
                 self._change(envelope.message.meta)
             elif isinstance(envelope.message, RaiseStreaming):
                 await self._raise_streaming(envelope.message.at_least, envelope)
-        if self._assignment() != self._shown:
+        if self._assignment() != self._published:
             self._version = AssignmentVersion(self._version.incarnation, self._version.change + 1)
-            self._shown = self._assignment()
+            self._published = self._assignment()
             self._answer_watches()
         for envelope in batch:
             self._handle(envelope)
@@ -123,7 +123,7 @@ class Assigner(Actor[AssignerMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         return {
             "version": f"{self._version.incarnation}.{self._version.change}",
-            "channels_assigned": sum([len(node.channels) for node in self._shown.nodes]),
+            "channels_assigned": sum([len(node.channels) for node in self._published.nodes]),
             "streaming_version": self._streaming,
             "watches": len(self._watches),
         }
@@ -157,20 +157,20 @@ class Assigner(Actor[AssignerMessage]):
                     self._forward(name, news)
                 self._tell_balancer(news)
             case MoveChannel(name, node):
-                self._homes[name] = node
+                self._intended_nodes[name] = node
                 self._forward(name, Move(node))
             case LayoutMeasured(layout, rules):
-                self._carried = {it.name: it for it in layout}
+                self._loads = {it.name: it for it in layout}
                 self._rules = rules
             case _:
                 assert_never(change)
 
     def _change(self, meta: PChannelMeta) -> None:
         self._table[meta.name] = meta
-        self._remember_home(meta)
-        if meta.state is PChannelState.ASSIGNED and not self._gathered:
+        self._note_node(meta)
+        if meta.state is PChannelState.ASSIGNED and not self._nodes_complete:
             # A node serves already: the cluster runs, and only its coordinator restarted.
-            self._gathered = True
+            self._nodes_complete = True
             self._context.self.tell(NodesChanged())
 
     async def _raise_streaming(self, wanted: int, envelope: Envelope[AssignerMessage]) -> None:
@@ -188,9 +188,9 @@ class Assigner(Actor[AssignerMessage]):
                     self._forward(name, AccessChanged())
             envelope.reply(version)
 
-    def _remember_home(self, meta: PChannelMeta) -> None:
+    def _note_node(self, meta: PChannelMeta) -> None:
         if meta.node is not None:
-            self._homes[meta.name] = meta.node
+            self._intended_nodes[meta.name] = meta.node
 
     def _watch(self, envelope: Envelope[AssignerMessage], after: AssignmentVersion | None) -> None:
         if after is None or after < self._version:
@@ -232,39 +232,39 @@ class Assigner(Actor[AssignerMessage]):
     def _choose(self, name: PChannelName, envelope: Envelope[AssignerMessage]) -> None:
         """The node with the lowest cost, counting channels chosen but not served yet."""
         chosen = None
-        if not self._is_gathering():
+        if not self._must_wait_for_nodes():
             chosen = best_node(name, self._layout(), self._nodes.accepting(), self._rules)
         if chosen is not None:
-            self._homes[name] = chosen
+            self._intended_nodes[name] = chosen
         envelope.reply(chosen)
 
     def _layout(self) -> list[PlacedChannel]:
         """The current or intended node of each channel, with its load at the last measurement."""
         return [
-            replace(self._carried.get(name, PlacedChannel(name, home)), node=home)
-            for name, home in self._homes.items()
+            replace(self._loads.get(name, PlacedChannel(name, home)), node=home)
+            for name, home in self._intended_nodes.items()
         ]
 
-    def _is_gathering(self) -> bool:
-        if self._gathered:
+    def _must_wait_for_nodes(self) -> bool:
+        if self._nodes_complete:
             return False
-        here, owned = self._nodes.accepting(), frozenset(self._homes.values())
+        here, owned = self._nodes.accepting(), frozenset(self._intended_nodes.values())
         now_s = self._context.clock.monotonic_s()
         if not here:
-            self._first_s = None
-        elif self._first_s is None:
-            self._first_s = now_s
+            self._first_node_s = None
+        elif self._first_node_s is None:
+            self._first_node_s = now_s
             expected_left_s = self._startup_grace.expected_s - (now_s - self._started_s)
             wait_s = (
                 expected_left_s if self._startup_grace.expected else self._startup_grace.grace_s
             )
             self._context.after(max(0.0, wait_s) + ROUNDING_S, NodesChanged())
-        since_s = 0.0 if self._first_s is None else now_s - self._first_s
-        gathering = must_wait_for_nodes(
+        since_s = 0.0 if self._first_node_s is None else now_s - self._first_node_s
+        waiting = must_wait_for_nodes(
             self._startup_grace, here, owned, now_s - self._started_s, since_s
         )
-        self._gathered = not gathering
-        return gathering
+        self._nodes_complete = not waiting
+        return waiting
 
     def _assignment(self) -> Assignment:
         live = [NodeAddress(node.node_id, node.address) for node in self._nodes.all()]

@@ -42,7 +42,7 @@ from broker.model.ids import CollectionId, PChannelName, TimeTick
 from broker.ports.nodes import NodeControl
 
 ASK_S = 5.0
-LOOK_S = 2.0
+POLL_S = 2.0
 AT_ONCE = 1024
 """Channels times nodes up to which a round takes milliseconds; larger ones run on a thread."""
 SETTLE_S = 1.0
@@ -179,16 +179,16 @@ class Balancer(Actor[BalancerMessage]):
         """Ticks of each channel; one of a node that does not answer is missing: not movable."""
         found: list[ChannelTicks] = []
 
-        async def look(node: NodeControl) -> None:
+        async def poll(node: NodeControl) -> None:
             try:
                 found.extend(await node.status())
             except Refused:
                 return
 
-        with anyio.move_on_after(LOOK_S):
-            async with anyio.create_task_group() as looking:
+        with anyio.move_on_after(POLL_S):
+            async with anyio.create_task_group() as polls:
                 for node in self._nodes.all():
-                    looking.start_soon(look, node)
+                    polls.start_soon(poll, node)
         return {it.channel.name: (it.mvcc_tick, it.recovery_tick) for it in found}
 
     def _plan(self, delay_s: float) -> None:

@@ -1,19 +1,18 @@
 """The records of broadcasts in the metadata store: one line of JSON, then the message body."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker.coordinator.counters import count_up
+from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.coordinator.records import decode_number, encode_number
 from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaStore
 
-VERSION = 1
 TASK_PREFIX = "broadcast/task/"
 HORIZON_PREFIX = "broadcast/horizon/"
 INCARNATION_KEY = "counter/broadcast"
@@ -95,7 +94,6 @@ def encode_task(task: BroadcastState) -> bytes:
     """The record of one broadcast."""
     broadcast = task.broadcast
     fields = {
-        "version": VERSION,
         "id": task.id,
         "origin": task.origin,
         "state": task.state.name,
@@ -113,22 +111,13 @@ def encode_task(task: BroadcastState) -> bytes:
         "skipped": task.skipped,
         "done_ms": task.done_ms,
     }
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + broadcast.body
+    return encode_fields(fields) + b"\n" + broadcast.body
 
 
 def decode_task(key: str, value: bytes) -> BroadcastState:
     """The broadcast; raises MetaError for a record this version cannot read."""
     line, _, body = value.partition(b"\n")
-    try:
-        fields = json.loads(line)
-        version = fields["version"]
-        if version != VERSION:
-            raise MetaError(
-                f"{key}: record version {version}; this program knows version {VERSION}"
-            )
-        return _task(fields, body)
-    except (ValueError, TypeError, KeyError) as error:
-        raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
+    return decode_fields(key, line, lambda fields: _task(fields, body))
 
 
 def _task(fields: dict[str, Any], body: bytes) -> BroadcastState:

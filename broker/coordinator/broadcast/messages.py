@@ -11,7 +11,7 @@ from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId, VChannelName
 from broker.model.message import Appended
 
-# ---- Broadcaster: who may go on ----------------------------------------------------------------
+# ---- Broadcaster: locks and order --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

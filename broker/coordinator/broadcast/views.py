@@ -56,6 +56,6 @@ def quarantined(task: BroadcastState) -> Refused:
     where = f"is not on {missing} vchannels yet" if missing else "is on every vchannel"
     return Refused(
         StreamingCode.UNRECOVERABLE,
-        f"broadcast {task.name} {where} and cannot go on: {task.poison}; an operator must retry or"
-        " skip it (tidemark broadcasts quarantine)",
+        f"broadcast {task.name} {where} and cannot continue: {task.poison}; an operator must"
+        " retry or skip it (tidemark broadcasts quarantine)",
     )

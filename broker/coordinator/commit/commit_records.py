@@ -1,17 +1,16 @@
 """The records of batch commits in the metadata store: JSON, one for each app."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.core.txn.batch_commit import AppRecord, CommitAttempt, CommitState, CommittedBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick, TxnId, VChannelName
 from broker.model.stage import BatchCommit, StagedTxn
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaStore
 
-VERSION: Final = 1
 APP_PREFIX: Final = "commit/app/"
 
 
@@ -54,24 +53,19 @@ class CommitRecords:
 
 def encode_app(known: AppRecord) -> bytes:
     """The record of one app."""
-    return json.dumps(
+    return encode_fields(
         {
-            "version": VERSION,
             "app": known.app,
             "done": known.done and _done_fields(known.done),
             "attempt": known.attempt and _attempt_fields(known.attempt),
-        },
-        separators=(",", ":"),
-    ).encode()
+        }
+    )
 
 
 def decode_app(key: str, value: bytes) -> AppRecord:
     """The app's record; MetaError when it is damaged or of an unknown version."""
-    try:
-        fields = json.loads(value)
-        if fields["version"] != VERSION:
-            found = fields["version"]
-            raise MetaError(f"{key}: record version {found}; this program knows version {VERSION}")
+
+    def parse(fields: dict[str, Any]) -> AppRecord:
         app = fields["app"]
         done, attempt = fields["done"], fields["attempt"]
         return AppRecord(
@@ -79,8 +73,8 @@ def decode_app(key: str, value: bytes) -> AppRecord:
             None if done is None else _done(done),
             None if attempt is None else _attempt(app, attempt),
         )
-    except (ValueError, TypeError, LookupError) as error:
-        raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
+
+    return decode_fields(key, value, parse)
 
 
 def _done_fields(done: CommittedBatch) -> Mapping[str, Any]:

@@ -184,7 +184,7 @@ class Committer(Actor[CommitterMessage]):
         under_way.callers = [it for it in under_way.callers if it.wanted()]
         if len(under_way.callers) >= self._limits.callers_max:
             cause = f"{len(under_way.callers)} callers wait for this commit already"
-            caller.fail(Refused(StreamingCode.INNER, f"{cause}; ask again later"))
+            caller.fail(Refused(StreamingCode.INNER, f"{cause}; try again later"))
         else:
             under_way.callers.append(caller)
 

@@ -164,7 +164,7 @@ def test_a_callback_that_fails_for_good_blocks_its_keys_and_nothing_else() -> No
 
     async def scenario(cluster: Cluster) -> None:
         nonlocal sick
-        await refused(cluster, "on every vchannel and cannot go on: no schema")
+        await refused(cluster, "on every vchannel and cannot continue: no schema")
         assert (await only(cluster)).poison == "no schema"
         for key in ("again", "once more"):
             with anyio.move_on_after(5.0):

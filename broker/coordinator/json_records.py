@@ -1,0 +1,27 @@
+"""The form of every JSON record in the metadata store: a version, and errors that name the key."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from broker.ports.meta import MetaError
+
+VERSION = 1
+T = TypeVar("T")
+
+
+def encode_fields(fields: Mapping[str, Any]) -> bytes:
+    """One line of JSON, with the version first."""
+    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
+
+
+def decode_fields(key: str, value: bytes, parse: Callable[[dict[str, Any]], T]) -> T:
+    """What `parse` makes of the fields; MetaError for a damaged record or an unknown version."""
+    try:
+        fields = json.loads(value)
+        version = fields["version"]
+        if version == VERSION:
+            return parse(fields)
+    except (LookupError, TypeError, ValueError) as error:
+        raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
+    raise MetaError(f"{key}: record version {version}; this program knows version {VERSION}")
