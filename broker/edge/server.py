@@ -81,6 +81,7 @@ class EdgeServer:
 
         Returns within about `deadline_s`, whatever the peers do.
         """
+        # New connections are refused before calls end, or clients would reconnect to this server.
         self._state = ServerState.STOPPING
         self._listener.stop_accepting()
         self._middleware.drain()

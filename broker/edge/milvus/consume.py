@@ -140,6 +140,7 @@ class ConsumeStream:
     def _framed(self, delivery: Delivery) -> bytes:
         framed_tick = self._shared.ticks.framed
         channel = self._opening.name
+        # The newest tick closes all items of the delivery, so it is sent behind them.
         closed = self._new_tick(delivery)
         if not delivery.items:
             return framed_tick(channel, closed) if closed else b""

@@ -44,14 +44,15 @@ class MessageAdmission:
     def __init__(self, pchannel: PChannelName, message_bytes_max: int) -> None:
         self._pchannel = pchannel
         self._message_bytes_max = message_bytes_max
-        self._belonging: set[str] = {""}
+        self._vchannels: set[str] = {""}
 
     def judge(self, message: ScannedMessage) -> NewMessage | Refusal:
         """The message as an Appender takes it, or the refusal for its producer."""
+        # The common case in one condition: this runs for every produced message.
         if (
             message.type in PLAIN_TYPES
             and message.version > 0
-            and message.vchannel in self._belonging
+            and message.vchannel in self._vchannels
             and message.size <= self._message_bytes_max
             and message.txn is None
             and not message.broadcast
@@ -89,7 +90,7 @@ class MessageAdmission:
         return _not_for_producers(message) or self._misplaced(message)
 
     def _misplaced(self, message: ScannedMessage) -> Refusal | None:
-        if message.vchannel in self._belonging or belongs_to(message.vchannel, self._pchannel):
+        if message.vchannel in self._vchannels or belongs_to(message.vchannel, self._pchannel):
             return None
         return Refusal(
             StreamingCode.INVALID_ARGUMENT,
@@ -98,8 +99,9 @@ class MessageAdmission:
 
     def _with_properties(self, message: ScannedMessage) -> NewMessage | Refusal:
         """The message with what its further properties say: transaction, stage, pchannel level."""
-        if len(self._belonging) < VCHANNELS_REMEMBERED_MAX:
-            self._belonging.add(message.vchannel)
+        # Remembered, so that the next message of this vchannel passes the check of the common case.
+        if len(self._vchannels) < VCHANNELS_REMEMBERED_MAX:
+            self._vchannels.add(message.vchannel)
         txn: TxnContext | None = None
         stage: StageName | None = None
         pchannel_level = False

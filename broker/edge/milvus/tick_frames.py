@@ -32,6 +32,6 @@ class TickFrames:
             )
         )
         if len(self._newest) >= REMEMBERED_MAX:
-            self._newest.clear()
+            self._newest.clear()  # pchannels that moved away are never removed one by one
         self._newest[channel] = (tick, encoded)
         return encoded

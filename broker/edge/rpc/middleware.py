@@ -168,6 +168,7 @@ class Middleware:
             with call.scope:
                 await serve(call)
             if call.scope.cancelled_caught:
+                # A status in the middle of a message would look like a broken connection.
                 await call.stream.flush(deadline_s=LAST_MESSAGE_S)
                 raise Refused(STOPPING.code, STOPPING.cause)
         except Exception as error:

@@ -52,7 +52,7 @@ class _Group:
 
     def takes(self, verdict: NewBatch | Refusal, cost: int, ticks: int) -> bool:
         if not self.verdicts:
-            return True
+            return True  # a single batch may exceed GROUP_BYTES_MAX
         if isinstance(verdict, NewBatch) and verdict.durability is not self.durability:
             return False
         return self.cost + cost <= GROUP_BYTES_MAX and self.ticks + ticks <= BATCH_MESSAGES_MAX
@@ -105,6 +105,7 @@ class AppendStream:
                     group = _Group([])
                 group.add(verdict, cost, ticks)
         finally:
+            # A malformed frame ends the stream, but the batches before it are still carried out.
             if group.verdicts:
                 await self._append(group)
 

@@ -54,6 +54,8 @@ class RowsAdmission:
             return invalid_argument(str(error)).refusal
         except Refused as error:
             return error.refusal
+        # Rows have no sizes of their own. Readers of single messages get them as JSON, so each row
+        # counts as its share of that text, rounded up.
         sizes = (-(-checked.text_bytes // checked.rows),) * checked.rows
         version = ROW_SCHEMA.entry(checked.version)
         return plain.accepted(batch, sizes, checked.unpacked_bytes, version)
@@ -81,7 +83,7 @@ class RowsAdmission:
             try:
                 return await self._check(batch.body, known)
             except Misfit:
-                pass
+                pass  # the collection may have newer columns than the cached schema
         newest = await self._schemas.newest(collection)
         if newest is None:
             raise BadArrow(
