@@ -80,6 +80,7 @@ class SqliteMetaStore:
         self._writes.append(write)
         try:
             async with self._turn():
+                # Otherwise the caller before us has written it with its own.
                 if write in self._writes:
                     await self._write_group()
         finally:

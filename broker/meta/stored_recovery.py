@@ -58,6 +58,7 @@ class StoredRecovery:
             head = replace(before, term=term, claims=before.claims + 1)
             expect = {keys.head: 0 if entry is None else entry.revision}
             revision = await self._store.write({keys.head: encode_head(head)}, expect=expect)
+            # Listed after the head is ours: no older claim can change these any more.
             stored = await self._store.list(keys.prefix)
             found = _Found(keys, stored, head, damage)
             claim = StoredClaim(self._store, keys, head, found, self._keys_a_write_max)
@@ -104,6 +105,8 @@ class StoredClaim:
     async def _write_all(
         self, puts: list[tuple[str, bytes]], deletes: list[str], head: bytes
     ) -> int:
+        # Each partial write expects our head, so a newer claim stops it. The head comes last: a
+        # crash in between leaves the old checkpoint, with objects that may be newer.
         expect = {self._keys.head: self.revision}
         size = self._keys_a_write_max - 1  # the last write has the head, too
         while len(puts) + len(deletes) > size:

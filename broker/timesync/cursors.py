@@ -86,6 +86,7 @@ class Cursors(Actor[CursorMessage]):
             await self._check_closed(after)
             if after == before:
                 return after
+            # Limits count all cursors; an ordinary move need not list them.
             if before is None or len(after.channels) > len(before.channels):
                 others = [it for it in await self._records.list() if it.name != name]
                 _check(room_refusal(others, after))

@@ -47,6 +47,7 @@ class SoftBarrier(Barriers):
         cluster = self._cluster
         for name, tick in ticks.items():
             if name in cluster:
+                # A tick that stands still does not renew the lease, see the module.
                 if tick > cluster.newest(name):
                     cluster.hear(name, self._now_s())
                     cluster.report(name, tick)

@@ -50,6 +50,7 @@ class TickProducer(Actor[TickProducerMessage]):
         """Looks the barriers up each time, so that a restarted one is fed by the next poll."""
         tree = self._context.tree
         ticks = await self._source.closed_ticks()
+        # First, so that reports that wait for it are judged by the newest tick.
         horizon = NewestTick(max(ticks.values(), default=TimeTick(0)))
         tree.find(self._hard_path).tell(horizon)
         soft = tree.find(self._soft_path)

@@ -150,6 +150,7 @@ class Balancer(Actor[BalancerMessage]):
         rules, nodes = self._rules, self._nodes.accepting()
         if len(layout) * len(nodes) <= AT_ONCE:
             return rebalance(layout, nodes, rules)
+        # A large layout takes long enough to delay other actors of this loop.
         return await to_thread.run_sync(lambda: rebalance(layout, nodes, rules))
 
     async def _layout(

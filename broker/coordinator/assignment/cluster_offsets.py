@@ -33,6 +33,7 @@ class ClusterOffsets:
             except Refused:
                 return
             for name, offsets in answer.items():
+                # While a channel moves, its earlier owner may not know yet that it lost it.
                 if name not in found or found[name].term < offsets.term:
                     found[name] = offsets
 

@@ -40,6 +40,7 @@ async def found_cluster(
         beside: dict[str, bytes] = {}
         if entry is None:
             cluster, revision = _new_cluster(pchannels), 0
+            # In the same write: a cluster without this record counts as one of an older release.
             beside = {STREAMING_VERSION_KEY: encode_number(streaming_version)}
         else:
             before = decode_cluster(CLUSTER_KEY, entry.value)

@@ -180,6 +180,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         await self._save(self._task)
         before = self._task
         if self._task.appends:
+            # Before the first append: a cut must not have one copy and miss another.
             await self._cut_lock.acquire(self._task.broadcast.vchannels)
             await self._append()
         if self._cut_lock.held and not self._task.appends:
@@ -215,6 +216,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 landed[copy.vchannel] = outcome
             else:
                 refusals[copy.vchannel] = outcome
+        # Also after partial failure: what is recorded is not appended again.
         self._task = with_appended(self._task, landed)
         for vchannel, refusal in refusals.items():
             if refusal.code in FINAL_CODES:

@@ -188,6 +188,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             admitted = {ticket: self._waiting.pop(ticket) for ticket in wanted}
             tasks = [new_broadcast(self._take_id(), it.broadcast) for it in admitted.values()]
             try:
+                # Before the first copy: a crash leaves no copy that no record explains.
                 revision = await self._parts.records.create(tasks) if tasks else 0
             except Conflict:
                 raise  # another Broadcaster is at work: the next incarnation gets ids of its own

@@ -104,6 +104,7 @@ class Catalog(Actor[CatalogMessage]):
     async def _put(self, wanted: CreateCollection, existing: Iterable[Collection]) -> Collection:
         """Write collection and counter in one transaction, so that no id is given out twice."""
         counter = await self._store.get(COLLECTION_ID_KEY)
+        # The counter, not the largest id: the id of a dropped collection is not used again.
         number = FIRST_COLLECTION_ID
         if counter is not None:
             number = decode_number(COLLECTION_ID_KEY, counter.value)

@@ -168,6 +168,7 @@ class Committer(Actor[CommitterMessage]):
             return
         try:
             known = started(recorded.known, commit, self._context.random.getrandbits(63))
+            # Before any prepare is sent: see step 1 of the argument in batch_commit.
             recorded = await self._parts.records.save(recorded, known)
         except Conflict:
             raise  # another Committer is at work: restart and read its records

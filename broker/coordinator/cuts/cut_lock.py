@@ -120,6 +120,7 @@ class CutLock(Actor[CutLockMessage]):
             self._held += 1
             caller.reply(Held(id_, LEASE_S))
         else:
+            # Nobody waits for this hold any more: do not block entries for its whole lease.
             self._rules.release(id_)
             self._context.self.tell(SweepHolds())
 

@@ -23,6 +23,7 @@ class GrantedLeases:
         """Read what was granted before; after this call leases may be granted."""
         entry = await self._store.get(LEASE_KEY)
         self._recorded_ms = 0 if entry is None else decode_number(LEASE_KEY, entry.value)
+        # Before the first grant: a coordinator after this one must know how long to wait.
         if self._recorded_ms < self._own_ms:
             await self._record()
         self._until_s = now_s + self._recorded_ms / 1000

@@ -63,9 +63,10 @@ class LedStore:
         expect: Mapping[str, int] | None = None,
     ) -> int:
         """See MetaStore. Also raises Deposed."""
-        mine = {**(expect or {}), LEADER_KEY: self._revision}
+        # This expectation is the fence: it fails once a newer coordinator has written the record.
+        fenced = {**(expect or {}), LEADER_KEY: self._revision}
         try:
-            return await self._store.write(puts, deletes=deletes, expect=mine)
+            return await self._store.write(puts, deletes=deletes, expect=fenced)
         except Conflict as conflict:
             # The store reports one conflict, the first by key: check the leader record, too.
             if conflict.key != LEADER_KEY and await self.leads():

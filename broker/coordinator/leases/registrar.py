@@ -76,6 +76,7 @@ class Registrar(Actor[RegistrarMessage]):
         self._context = context
         self._identity = (await found_cluster(self._store, self._pchannels)).identity
         await self._granted.inherit(context.clock.monotonic_s())
+        # Recorded nodes may write until the longest lease granted to them ends: wait for that long.
         until_s = self._until_s()
         for key, entry in await self._store.list(NODE_PREFIX):
             member = replace(decode_member(key, entry.value), until_s=until_s)
@@ -125,6 +126,7 @@ class Registrar(Actor[RegistrarMessage]):
                 assert_never(message)
 
     async def _register(self, request: RegisterNode, envelope: Envelope[RegistrarMessage]) -> None:
+        # Two clusters may have the same names: a node of the other one would open the wrong logs.
         if request.cluster_id != self._identity:
             cause = (
                 f"node {request.node} keeps its data in a folder of cluster"
@@ -240,6 +242,7 @@ class Registrar(Actor[RegistrarMessage]):
         return self._connect(member.node, member.address, absent)
 
     def _lease(self, member: NodeMember) -> NodeLease:
+        # A stopping node waits for its channels to move, unless there is no node to move them to.
         moving = member.stopping and not self._closing and bool(self._nodes.accepting())
         paused = bool(self._nodes.consumption_paused)
         return NodeLease(member.session, self._lease_s, moving, paused)
