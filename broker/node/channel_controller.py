@@ -137,6 +137,7 @@ class ChannelController(Actor[ControllerMessage]):
             await self._context.tree.stop_child(f"{self._channel_path}/{LOG}")
         except NoSuchActor:
             pass
+        # A stopped Appender has closed its log; one that was killed has not.
         await self._node.open_channels.release(self._name)
 
     async def _finish_txns(self) -> None:

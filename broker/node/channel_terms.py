@@ -40,7 +40,7 @@ class ChannelTerms:
             self._newest = await self._node.terms.acquire(self._name)
         else:
             await self._node.terms.claim(self._assigned)
-            self._claimed = True
+            self._claimed = True  # only now: a claim that failed is retried at the same term
 
     def _failed(self, error: Refused, *, final: bool) -> Refused:
         event = ChannelFailed(self._name, self._newest, error.refusal, final)

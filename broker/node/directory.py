@@ -291,6 +291,7 @@ class Directory(Actor[_Message]):
         found = self._node.open_channels.find(name)
         if found is not None and found.channel.term == term:
             self._access[name] = found.channel.access
+            # An Appender that is killed reports nothing itself.
             self._context.watch(found.appender)
             self._node.observer.opened(self._node.node_id, found.channel)
 

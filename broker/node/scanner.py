@@ -132,6 +132,7 @@ class Scanner(Actor[_Message]):
             return
         answer = await self._answer(waiting) if waiting.envelope.wanted() else _NO_DELIVERY
         if answer is None:
+            # No await since the tail was found at its end, so no wake-up is missed.
             self._channel.tail.wait(self._selection.vchannel, self._context.self)
             return
         self._waiting = None

@@ -41,6 +41,7 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
     Fenced when a newer owner has claimed the snapshot. Refused(INNER) when the metadata store does
     not answer: the log alone is not enough, its beginning may have been truncated.
     """
+    # Before the replay: from here on an earlier owner cannot change the snapshot under us.
     try:
         claim = await node.recovery.claim(name, log.term)
     except Superseded as error:

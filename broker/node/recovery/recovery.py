@@ -85,6 +85,7 @@ class Recovery(Actor[RecoveryMessage]):
         """Save once more, within `snapshot_flush_s`, so that the next owner replays little."""
         if self._replay is None:
             return
+        # The log may close meanwhile (WalError). What is not saved now is replayed.
         with anyio.move_on_after(self._limits.snapshot_flush_s), suppress(WalError):
             while not await self._follow(self._replay):
                 pass
@@ -151,6 +152,7 @@ class Recovery(Actor[RecoveryMessage]):
     async def _follow(self, replay: Replay) -> bool:
         """Observe what is readable; False when another turn is needed for the rest."""
         seen = 0
+        # The tail ends at the last published group: a snapshot never holds what is not durable.
         while replay.next_id < self._opened.tail.next_id:
             if seen >= RECORDS_A_TURN:
                 return False

@@ -147,7 +147,7 @@ class OpenChannels:
     async def release(self, name: PChannelName) -> None:
         """Withdraw a pchannel and close its log, which earlier incarnations may have left open."""
         serving = self._serving.get(name)
-        if serving is not None:
+        if serving is not None:  # before the log closes, so that nobody finds a closed one
             self.withdraw(name, serving.channel.term)
         log = self._logs.pop(name, None)
         if log is not None:

@@ -73,10 +73,10 @@ class Tail:
         self.closed = closed
         self._evict(now_s)
         names = {record.vchannel for record in records}
-        if "" in names:
+        if "" in names:  # a record of the whole pchannel, such as a tick
             self.wake_all()
             return
-        for name in ("", *names):
+        for name in ("", *names):  # "": Scanners that read all vchannels
             self._wake(self._waiting.pop(name, {}))
 
     def close(self, closed: ClosedTick, now_s: float) -> None:

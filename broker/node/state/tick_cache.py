@@ -37,7 +37,7 @@ class TickCache:
         raises, and Refused(INNER) when the oracle goes backwards.
         """
         assert 1 <= count <= RESERVE_COUNT_MAX, count
-        if self._has(count, now_s, above):
+        if self._has(count, now_s, above):  # the usual case: no lock and no await
             return self._given(count)
         failures = self._failures
         async with self._refilling:

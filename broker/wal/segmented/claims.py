@@ -37,7 +37,7 @@ class Claim:
             raise Fenced(channel, term, term) from None
         claim = cls(files, folder, channel, term, file)
         try:
-            files.sync_folder(folder)
+            files.sync_folder(folder)  # durable before any older claim disappears
             claim._remove_older()
         except BaseException:
             file.close()

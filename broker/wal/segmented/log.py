@@ -59,7 +59,7 @@ class SegmentedLog:
 
     async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
         self._refuse_closed()
-        self._claim.check()
+        self._claim.check()  # a fenced owner must not remove files of the log's new owner
         if retention.age_ms_max:
             await self._worker.run(partial(self._writer.seal_old, retention.age_ms_max, now_ms))
         gone = self._writer.drop_segments(before_id, retention, now_ms)

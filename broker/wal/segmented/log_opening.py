@@ -63,6 +63,8 @@ class LogRecovery:
         if head.size_bytes:
             recovered.link = Link(head.name, head.end)
         else:
+            # An empty head holds nothing: the new segment takes its place in the chain, or each
+            # restart of an idle log would leave one more file.
             recovered.link = self._header(head.name).previous
             chain.pop()
         recovered.sealed = tuple(chain)

@@ -117,7 +117,7 @@ class OsFiles:
             return
         self._make(path.parent)
         path.mkdir(exist_ok=True)
-        _sync_folder(path.parent)
+        _sync_folder(path.parent)  # a new folder survives a power cut only after this
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink()
@@ -134,6 +134,7 @@ class OsFiles:
             file.write_durable(0, (data,))
         finally:
             file.close()
+        # Synced before the rename: the name never stands on a partial file, even after a crash.
         temporary.rename(target)
         _sync_folder(target.parent)
 

@@ -114,6 +114,7 @@ class Reader:
         try:
             return use(self._file(segment.name))
         except FileNotFoundError:
+            # Truncation may have removed the file since this call took its view.
             first_id, next_id = self._view().first_id, self._view().active.next_id
             if segment.base_id < first_id:
                 raise OutOfRange(self._channel, segment.base_id, first_id, next_id) from None
@@ -144,6 +145,7 @@ class Reader:
             records.append(stored.record)
             left -= stored.end - offset
             offset, from_id = stored.end, stored.record.next_id
+        # A consumer that catches up asks for this id next: it then needs no index lookup.
         self._places.put((segment.name, from_id), offset)
         return records
 

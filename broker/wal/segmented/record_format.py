@@ -161,7 +161,7 @@ def _encode_batch(part: BatchPart) -> bytes:
     return b"".join((head, part.properties, producer, key_sizes, keys.body))
 
 
-@lru_cache(1024)
+@lru_cache(1024)  # compiling a Struct costs more than packing with it
 def _fields_of(name_bytes: int, messages: int) -> struct.Struct:
     return struct.Struct(f"{_FIELDS.format}{name_bytes}s{messages}I")
 

@@ -31,6 +31,7 @@ class Worker:
         future: asyncio.Future[T] = loop.create_future()
         if not self._started:
             self._started = True
+            # A daemon: a sync that hangs on a dying disk must not keep the process from exiting.
             threading.Thread(
                 target=_serve, args=(self._jobs,), name=self._name, daemon=True
             ).start()
@@ -53,7 +54,7 @@ def _serve(jobs: "SimpleQueue[Job | None]") -> None:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:
             pass  # the loop is closed, so nobody waits
-        del job, future, work, settle
+        del job, future, work, settle  # an idle thread must not keep the last group in memory
 
 
 def _succeed(future: "asyncio.Future[Any]", result: Any) -> None:

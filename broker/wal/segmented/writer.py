@@ -192,6 +192,7 @@ class Writer:
         """Make records durable; return the stored length of each."""
         parts, active = self._encode(records), self.view.active
         size = sum(map(len, parts))
+        # Groups are never split over segments: a sealed segment then ends with a whole group.
         # An empty segment takes even a group larger than itself.
         if active.end + size > self._active.capacity and active.size_bytes:
             capacity = max(self._next_capacity(), HEADER_BYTES + size)
@@ -220,7 +221,7 @@ class Writer:
             end += length
         last = records[-1]
         grown = LogSegment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
-        with self._view_lock:
+        with self._view_lock:  # `drop_segments` may replace the view on another thread
             now = self.view
             self.view = LogView(now.sealed, now.sealed_bytes, grown)
         self.statistics.groups += 1
@@ -244,6 +245,7 @@ class Writer:
         sealed, old = self.view.active, self._active
         link = Link(sealed.name, sealed.end)
         active, fresh = start_segment(self._place, spare, self._claim, sealed, link)
+        # Before the view changes: a reader that sees the segment sealed finds its index.
         self.on_sealed(sealed, old.index)
         self._active = active
         with self._view_lock:
