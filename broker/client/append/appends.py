@@ -121,6 +121,7 @@ class Appends:
                     offered.append((vchannel, pending))
             except TidemarkError as error:
                 offered.append(error)
+                # A piece that failed while it was made has no count yet; its error needs none.
                 counts = [*counts, 0][: len(offered)]
             results = [await outcome_of(it) for it in offered]
         except asyncio.CancelledError:
