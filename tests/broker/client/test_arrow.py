@@ -181,7 +181,7 @@ async def test_columns_need_a_collection_that_has_some(address: str, name: str) 
         with pytest.raises(NoSuchCollection):
             await log.collections.add_columns(name, SCHEMA)
         await log.collections.create(name + "_plain")
-        with pytest.raises(InvalidArgument, match="no schema"):
+        with pytest.raises(InvalidArgument, match="without a schema"):
             await log.collections.add_columns(name + "_plain", SCHEMA)
         with pytest.raises(InvalidArgument, match="no schema"):
             await log.append_arrow(name + "_plain", table(1))

@@ -120,7 +120,7 @@ async def test_what_can_never_be_committed_is_refused_by_name(tmp_path: Path) ->
         await refused([replace(part, txns=(("elsewhere_1v0", 9),))], "on no pchannel")
         await refused([replace(part, part=-1)], "part is -1")
         await refused([replace(part, part=3)], "belongs to part 0, attempt 0 .* not to part 3")
-        with pytest.raises(TransactionExpired, match="is not known"):
+        with pytest.raises(TransactionExpired, match="is unknown"):
             await log.commit_batch("job", 5, [replace(part, txns=((V[0], 9),))])
         async with log.txn(V[0]) as txn:
             await refused([replace(part, txns=((V[0], txn.id),))], "is not staged")
