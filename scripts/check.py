@@ -31,7 +31,7 @@ from java import JavaMissing, ensure_java
 GATE = ("tests", "lint", "core", "package")
 QUICK = ("quick", "lint")
 # The tests wait for disks and processes half of their time. The second lane, which only computes,
-# takes what they leave of the cores: it runs at the lowest priority, so that it delays no test.
+# takes what `tests` leaves of the cores: it runs at the lowest priority, so that it delays no test.
 LANES = (("tests", "quick"), ("lint", "core", "package"))
 SECONDS_MAX = 3000  # for one environment; what takes longer hangs
 SLOWEST = 10
@@ -107,12 +107,14 @@ class Gate:
 
     def __init__(self, tools: Environment, wheel: Path, pytest: Sequence[str]) -> None:
         self._tools, self._wheel, self._pytest = tools, wheel, pytest
+        self._behind = False
         self._running: set[subprocess.Popen[str]] = set()
         self._output, self._building = threading.Lock(), threading.Lock()
 
     def run(self, lanes: Sequence[Sequence[str]]) -> list[Outcome]:
         """Run the lanes side by side; the first that is not empty shows its output as it comes."""
         lanes = [lane for lane in lanes if lane]
+        self._behind = "tests" in lanes[0]
         with ThreadPoolExecutor(len(lanes)) as threads:
             try:
                 behind = [threads.submit(self._lane, lane, live=False) for lane in lanes[1:]]
@@ -164,7 +166,7 @@ class Gate:
             ) as running,
             self._deadline(running),
         ):
-            if held is not None and hasattr(os, "setpriority"):
+            if held is not None and self._behind and hasattr(os, "setpriority"):
                 os.setpriority(os.PRIO_PROCESS, running.pid, 19)
             assert running.stdout is not None
             for line in running.stdout:
