@@ -62,7 +62,7 @@ class Envelope(Generic[M]):
             self._promise.set_result(value)
 
     def reply_at_once(self, value: object) -> None:
-        """As `reply`, but who asked by `ask_then` is told before this returns.
+        """Like `reply`, but a caller of `ask_then` gets the answer before this returns.
 
         That saves a turn of the loop, and the actor's code goes on that much later: for an answer
         that is waited for more than whatever the actor does next.

@@ -74,7 +74,7 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
 
 
 async def _tell_pause(client: Client) -> None:
-    """Whether the server can be asked is told by who reads."""
+    """Warn when consumption is paused; the reader itself reports a server that is unreachable."""
     with suppress(TidemarkError):
         if (await client.admin.health()).consumption_paused:
             sys.stderr.write(f"tidemark: {PAUSED}\n")

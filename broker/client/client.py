@@ -1,4 +1,8 @@
-"""The client that a program holds: what programs do all day, and the parts for everything else."""
+"""The client that a program holds: what programs do all day, and the parts for everything else.
+
+Next: broker/client/append/appends.py
+Next: broker/client/cluster/cuts.py
+"""
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import partial
@@ -54,11 +58,7 @@ class Client:
     """A connected client, made by `connect`; for the tasks of one event loop.
 
         async with connect("127.0.0.1:19531") as log:
-            await log.collections.create("trains", shards=4)
             landed = await log.append("trains", b"IC 5 is late", key=b"IC 5")
-            async for batch in log.read("trains", start="all", until="now"):
-                for message in batch.messages:
-                    print(message.vchannel, message.id, message.payload)
 
     A target is the name of a collection or of a channel. Every method raises ClosedClient after
     `aclose`, ForkedClient in a forked process, and what `broker.client.errors` has. The parts:

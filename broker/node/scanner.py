@@ -2,6 +2,9 @@
 
 It keeps no position: each Pull carries a cursor, so a restart loses nothing. It caches records read
 from the log and not yet delivered, and the transactions open at the cursor.
+
+Next: broker/core/log/delivery.py
+Next: broker/edge/rpc/scanner_proxy.py
 """
 
 import logging

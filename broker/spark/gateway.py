@@ -4,6 +4,8 @@ A Gateway runs one event loop on a thread of its own, with one client on it. Bot
 first call in the calling process, because Spark pickles and forks a gateway before that. The thread
 is a daemon, because Spark ends its processes without notice. Transient failures are retried here,
 because Spark ends a query at the first exception of a planning call.
+
+Next: broker/client/client.py
 """
 
 import os
@@ -35,7 +37,7 @@ Subscription = Mapping[str, Sequence[str]]
 """Each subscribed name with its vchannels in shard order."""
 
 
-class Scanner(Protocol):
+class AnyScanner(Protocol):
     """The common part of `read_batches` and `read_arrow` of a client."""
 
     def __aiter__(self) -> Self: ...
@@ -112,7 +114,7 @@ class Gateway:
 
     # ---- reading --------------------------------------------------------------------------------
 
-    def read(self, open: Callable[["Client"], Scanner]) -> Iterator[Any]:
+    def read(self, open: Callable[["Client"], AnyScanner]) -> Iterator[Any]:
         """Yield the batches of a scanner until it ends, while the next ones are fetched."""
         portal, client = self._connected()
         scanner = portal.call(_opened, open, client)
@@ -208,11 +210,11 @@ async def _nothing(_: "Client") -> None:
     """Do nothing: the call is made for the connection alone."""
 
 
-async def _opened(open: Callable[["Client"], Scanner], client: "Client") -> Scanner:
+async def _opened(open: Callable[["Client"], AnyScanner], client: "Client") -> AnyScanner:
     return open(client)
 
 
-async def _take(scanner: Scanner) -> tuple[list[Any], bool]:
+async def _take(scanner: AnyScanner) -> tuple[list[Any], bool]:
     """Return some batches that have rows, and whether the scanner has ended."""
     batches: list[Any] = []
     rows = size = 0

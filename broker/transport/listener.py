@@ -50,10 +50,14 @@ class ListenerLimits:
 
     connections_max: int = 4096
     streams_max: int = 16384
+    """Open gRPC streams of one connection; more are refused."""
     idle_peer_s: float = 15.0
     stream_window_bytes: int = 2 * 1024 * 1024
+    """Flow-control window of one HTTP/2 stream."""
     connection_window_bytes: int = 16 * 1024 * 1024
+    """Flow-control window of one HTTP/2 connection."""
     unsent_bytes_max: int = 16 * 1024 * 1024
+    """Bytes queued for one connection; writers wait beyond this."""
 
 
 class Listener(grpclib.server.Server):

@@ -104,13 +104,13 @@ def _shards(channel: ChannelInfo) -> str:
 
 
 def pause_consumption(server: str, *, paused: bool) -> None:
-    """Say it to the server and to whoever asked."""
+    """Pause or resume new consumers, and print which."""
 
     async def ask(client: Client) -> None:
         await (client.admin.pause_consumption() if paused else client.admin.resume_consumption())
 
     with_client(server, ask)
-    show("consumers that come now wait" if paused else "consumers go on")
+    show("new consumers wait until consumption is resumed" if paused else "consumption is resumed")
 
 
 def show_streaming(server: str, at_least: int) -> None:

@@ -3,6 +3,8 @@
 Each pchannel that is appended to has up to two producers: one that gathers plain messages into
 batches, and one that sends single messages as Milvus does, for the steps of transactions and for
 all else that means something to the log itself.
+
+Next: broker/client/append/batch_producer.py
 """
 
 import asyncio

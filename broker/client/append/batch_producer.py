@@ -3,6 +3,8 @@
 An open batch is sent at once while little is in flight. Otherwise it waits for an answer, for more
 messages, or for its linger to pass, whichever comes first: under load batches grow, and a lone
 append does not wait.
+
+Next: broker/client/append/producer.py
 """
 
 from collections.abc import Callable, Sequence

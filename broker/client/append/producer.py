@@ -3,6 +3,8 @@
 It reopens the stream and completes the futures of the callers; what to send, to repeat and to fail
 is decided in `outbox.py`. Callers wait on futures, and one timer serves all deadlines: a task or a
 cancel scope for each append would cost more than the append.
+
+Next: broker/client/append/producer_stream.py
 """
 
 import asyncio

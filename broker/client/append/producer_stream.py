@@ -3,6 +3,8 @@
 There are two kinds, which differ in their encoding alone: `ProduceCodec` for single messages over
 Milvus's Produce, `AppendCodec` for numbered batches over `tidemark.v1.Log/Append`. A stream never
 fails an append: what has no answer when the stream ends stays in the outbox.
+
+Next: broker/edge/tidemark/append_batches.py
 """
 
 import asyncio

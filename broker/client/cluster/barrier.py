@@ -5,7 +5,7 @@ from typing import Final, Literal, get_args
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.cluster.barrier_calls import BarrierCalls, Membership
+from broker.client.cluster.barrier_calls import BarrierCalls, BarrierMember
 from broker.client.cluster.retrying import retried
 from broker.client.cluster.watch import Watch
 from broker.client.errors import (
@@ -48,7 +48,7 @@ class Barrier:
         removes the peer and no longer waits for it. A later join under the same name takes the
         place over. `interval_ms`: how far apart the ticks of a new soft barrier are.
         """
-        member = Membership(self.name, self._kind, peer)
+        member = BarrierMember(self.name, self._kind, peer)
         return Peer(self._calls, self._tasks, member, lease_s, interval_ms)
 
     def watch(self, after: int = 0) -> Watch:
@@ -71,7 +71,7 @@ class Peer:
         self,
         calls: BarrierCalls,
         tasks: TaskGroup,
-        member: Membership,
+        member: BarrierMember,
         lease_s: float,
         interval_ms: int,
     ) -> None:

@@ -15,7 +15,7 @@ WRITE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class BarrierMember:
     """A peer of a barrier; barriers of one name but of different kinds are different barriers."""
 
     barrier: str
@@ -35,7 +35,7 @@ class BarrierCalls:
         """Raise ClosedClient or ForkedClient when no call can be made."""
         self._connection.lifetime.check()
 
-    async def join(self, member: Membership, lease_s: float, interval_ms: int) -> int:
+    async def join(self, member: BarrierMember, lease_s: float, interval_ms: int) -> int:
         """Join; returns the id of the lease."""
         request = v1.JoinBarrierRequest(
             barrier=member.barrier,
@@ -46,7 +46,7 @@ class BarrierCalls:
         )
         return (await self._calls.ask("JoinBarrier", request, v1.JoinBarrierResponse)).lease_id
 
-    async def report(self, member: Membership, lease_id: int, tick: int) -> TimeTick:
+    async def report(self, member: BarrierMember, lease_id: int, tick: int) -> TimeTick:
         """Report a tick; returns the newest tick that passed the barrier."""
         request = v1.ReportTickRequest(
             barrier=member.barrier,
@@ -58,7 +58,7 @@ class BarrierCalls:
         answer = await self._calls.ask("ReportTick", request, v1.ReportTickResponse)
         return TimeTick(answer.time_tick)
 
-    async def leave(self, member: Membership, lease_id: int, *, deadline_s: float) -> None:
+    async def leave(self, member: BarrierMember, lease_id: int, *, deadline_s: float) -> None:
         """Leave; does nothing when the lease has ended."""
         request = v1.LeaveBarrierRequest(
             barrier=member.barrier,

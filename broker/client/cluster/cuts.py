@@ -1,4 +1,7 @@
-"""Takes cuts: asks the owners of all channels for one tick that is closed on each of them."""
+"""Takes cuts: asks the owners of all channels for one tick that is closed on each of them.
+
+Next: broker/edge/tidemark/time_sync_service.py
+"""
 
 from collections.abc import Iterable, Sequence
 

@@ -2,6 +2,8 @@
 
 The server sends no more bytes than the client gave credit for. Credit for a batch is given after
 the program took it, so that what waits in memory is bounded.
+
+Next: broker/client/read/deliveries.py
 """
 
 from collections.abc import Callable

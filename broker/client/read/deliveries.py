@@ -1,4 +1,7 @@
-"""Batches from one source to the program, and the ticks that are closed once they are taken."""
+"""Batches from one source to the program, and the ticks that are closed once they are taken.
+
+Next: broker/client/read/scanner.py
+"""
 
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar

@@ -1,6 +1,8 @@
 """What `read` and `read_batches` return: an async iterator over one or more vchannels.
 
 Batches of one vchannel come in the order of their ticks; between vchannels there is no order.
+
+Next: broker/client/client.py
 """
 
 import os

@@ -20,10 +20,15 @@ class BroadcasterLimits:
     unfinished_max: int = 8192
     """Waiting and running ones; more are refused."""
     key_waits_max: int = 1024
+    """Calls that wait for the broadcasts on a resource key."""
     tombstones_max: int = 8192
+    """Finished broadcasts that are remembered, so that a repeat gets the first answer."""
     tombstone_age_ms: int = 24 * 3600 * 1000
+    """An older tombstone is removed."""
     tombstone_check_s: float = 300.0
+    """Time between two checks for old tombstones."""
     sweep_s: float = 1.0
+    """Time between two checks for callers that have left."""
 
 
 @dataclass(slots=True)

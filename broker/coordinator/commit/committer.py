@@ -49,13 +49,16 @@ class CommitterLimits:
     """Bounds on remembered apps, on their age, and on commits in progress."""
 
     apps_max: int = 4096
+    """Apps whose newest batch is remembered; a new one beyond this is refused."""
     app_age_ms: int = 30 * 24 * 3600 * 1000
     """An app whose last commit is older is forgotten: its batch numbers start again. An app of a
     single run is forgotten after ONE_RUN_MS: no later run uses its name."""
     under_way_max: int = 256
+    """Commits under way at a time; more are refused for now."""
     callers_max: int = 64
     """Callers that wait for one commit."""
     forget_s: float = 300.0
+    """Time between two checks for apps that are silent for too long."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,8 @@
 """Hands out time ticks from memory, below a durable bound that is extended ahead of need.
 
 Waits for the store only when the window is used up: TickWindow writes, and reports the outcome.
+
+Next: broker/core/time/tso.py
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -3,6 +3,8 @@
 The sequencer assigns ids and ticks in the same order, so reading by id is reading by tick. Only
 transactions are reordered: they are delivered whole at their commit. Stateless: a read position
 comes in and the next one goes out; the assembler caches what the position implies.
+
+Next: broker/edge/rpc/scanner_proxy.py
 """
 
 from collections.abc import Sequence

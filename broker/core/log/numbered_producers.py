@@ -25,9 +25,11 @@ class ProducerLimits:
     """How much is remembered. Beyond `producers_max` the longest silent producer is forgotten."""
 
     producers_max: int = 1024
+    """Numbered producers that are remembered."""
     runs_max: int = 16
     """Newest batches of each producer; a retry of an older one is refused."""
     silent_ms_max: int = 600_000
+    """A producer that is silent for longer is forgotten."""
 
 
 class NumberedProducers:

@@ -11,6 +11,8 @@ a larger tick, and sees every transaction that is open there from its begin.
 Why no locks: a pchannel has one writer, which sequences one group after another. An exclusive
 message therefore never overlaps another append of its vchannel or, if it covers the whole pchannel,
 any other append.
+
+Next: broker/wal/segmented/log.py
 """
 
 from collections.abc import Sequence

@@ -41,18 +41,25 @@ class SegmentLimits:
 
     segment_bytes: int = 1024 * MIB
     seal_proportion: float = 0.12
+    """Share of `segment_bytes` at which a segment is sealed."""
     seal_jitter: float = 0.1
     """Byte limits vary by this share, so that segments created together are not sealed together."""
     row_bytes_min: int = 16
     """The size of a row's id and time tick, a lower bound whatever the producer reports."""
     binlogs_max: int = 32
+    """A segment with this many binlogs is sealed."""
     life_ms_max: int = 86_400_000
+    """An older segment is sealed."""
     idle_ms_max: int = 600_000
+    """A segment without rows for this long is sealed."""
     idle_bytes_min: int = 16 * MIB
     """A smaller segment is not sealed for being idle."""
     deletes_life_ms_max: int = 600_000
+    """An older segment of deletes is sealed."""
     deletes_rows_max: int = 500_000
+    """A segment of deletes with this many rows is sealed."""
     deletes_bytes_max: int = 32 * MIB
+    """A segment of deletes of this size is sealed."""
 
     @property
     def insert_bytes_max(self) -> int:

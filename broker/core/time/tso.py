@@ -9,6 +9,8 @@ Milvus:
 
 Pure: a reservation that needs a larger window returns the bound to save first. There is no result
 "wait": borrowing is bounded by the window, and a clock that stepped back must not stop the broker.
+
+Next: broker/node/state/tick_cache.py
 """
 
 from dataclasses import dataclass, replace

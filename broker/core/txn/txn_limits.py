@@ -15,14 +15,18 @@ class TxnLimits:
     """
 
     open_max: int = 1024
+    """Open transactions of a pchannel; one more is refused for now."""
     txn_bytes_max: int = 32 * MIB
     open_bytes_max: int = 128 * MIB
+    """Bytes of all open transactions of a pchannel, and so of what each reader may hold."""
     keepalive_default_ms: int = 10_000
+    """Keepalive of a transaction that asks for none."""
     keepalive_max_ms: int = 600_000
     """A longer requested keepalive is reduced to this."""
     age_ms_max: int = 600_000
     """Maximum age, whatever the keepalive: an open transaction delays truncation and recovery."""
     finished_max: int = 4096
+    """Ended transactions that are remembered, so that a repeated commit gets the first answer."""
     finished_ms: int = 60_000
     """How long, and how many, ended transactions are remembered to answer a repeated commit."""
     stage_idle_ms: int = 600_000

@@ -9,6 +9,8 @@ unanswered or unread, requests are not read, so HTTP/2's window makes the client
 Why the Appender's callback writes the answers: a task for each append, or waking a writer task,
 costs more than everything else a stream does for a small append. The writer task only sends
 answers that do not fit the peer's window.
+
+Next: broker/node/append/intake.py
 """
 
 import asyncio

@@ -2,6 +2,8 @@
 
 Every Pull carries the reader's cursor. So a Scanner that was restarted, or that closed because
 nobody pulled for long, continues where the reader is.
+
+Next: broker/edge/tidemark/read_batches.py
 """
 
 from dataclasses import replace

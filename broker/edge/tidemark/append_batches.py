@@ -3,6 +3,8 @@
 `broker/edge/rpc/append_flow.py` has the back-pressure and the end of the stream. Only bodies that
 are packed or hold rows are looked into, to check them. What was handed to the Appender is neither
 retried nor cancelled here.
+
+Next: broker/edge/rpc/append_flow.py
 """
 
 from collections import deque

@@ -2,6 +2,9 @@
 
 A batch is never cut: it is sent whole, with the range of messages that is meant, so a credit may be
 exceeded by one batch. The reader's cursor is kept here.
+
+Next: broker/edge/tidemark/slice_to_batch.py
+Next: broker/client/read/batch_subscription.py
 """
 
 from collections.abc import Sequence

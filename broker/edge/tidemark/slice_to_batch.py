@@ -1,6 +1,8 @@
 """Turn a part of a record into a ReadBatch: as it is stored, or rows with some of their columns.
 
 Bodies are not copied, except the chosen columns of rows.
+
+Next: broker/client/read/batch_subscription.py
 """
 
 from broker.model.batch import BatchPart, Codec

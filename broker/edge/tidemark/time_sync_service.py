@@ -1,4 +1,7 @@
-"""tidemark.v1.TimeSync: cuts, and barriers to take part in and to watch."""
+"""tidemark.v1.TimeSync: cuts, and barriers to take part in and to watch.
+
+Next: broker/node/queries/cut_channels.py
+"""
 
 from collections.abc import Mapping
 

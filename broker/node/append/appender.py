@@ -7,6 +7,9 @@ again; the next one, at a higher term, reads back what survived.
 
 Why one group at a time: a second group in flight was tried and stored batches no faster. The
 processor is the limit, not the time between two syncs.
+
+Next: broker/core/log/sequencer.py
+Next: broker/node/state/tail.py
 """
 
 import logging

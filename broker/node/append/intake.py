@@ -1,6 +1,8 @@
 """Appends to a pchannel with back-pressure: counts bytes in and maps actor errors to refusals.
 
 Every message gets an outcome; a refusal says whether the message may be stored nevertheless.
+
+Next: broker/node/append/appender.py
 """
 
 from collections.abc import Callable

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RenewLease:
+class SendHeartbeat:
     """A timer: register, or renew the lease."""
 
 
@@ -43,7 +43,7 @@ class Retire(Request[bool]):
     """Take no more channels; True when the coordinator is handing off those served now."""
 
 
-MembershipMessage = RenewLease | Retire
+MembershipMessage = SendHeartbeat | Retire
 
 
 class Membership(Actor[MembershipMessage]):
@@ -76,7 +76,7 @@ class Membership(Actor[MembershipMessage]):
         """Register at once. After a restart the coordinator returns the session of this process."""
         self._context = context
         self._began_s = context.clock.monotonic_s()
-        context.after(0.0, RenewLease())
+        context.after(0.0, SendHeartbeat())
 
     async def receive(self, batch: Sequence[Envelope[MembershipMessage]]) -> None:
         for envelope in batch:
@@ -85,9 +85,9 @@ class Membership(Actor[MembershipMessage]):
                     self._stopping = True
                     await self._renew()
                     envelope.reply(self._lease is not None and self._lease.moving)
-                case RenewLease():
+                case SendHeartbeat():
                     await self._renew()
-                    self._context.after(self._delay_s(), RenewLease())
+                    self._context.after(self._delay_s(), SendHeartbeat())
                 case _:
                     assert_never(envelope.message)
 

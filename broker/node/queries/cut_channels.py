@@ -6,6 +6,8 @@ Why the cut is exact: its tick is at least the newest closed tick of each channe
 acknowledged only once its own tick is closed. So everything acknowledged before the call is inside.
 Once the tick is closed everywhere, no channel gets another message with such a tick. Ids and ticks
 of a log grow together, so the first id with a larger tick is where the cut ends.
+
+Next: broker/spark/source/planning.py
 """
 
 from collections.abc import Awaitable, Callable, Sequence

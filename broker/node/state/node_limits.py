@@ -23,7 +23,9 @@ class NodeLimits:
     group_bytes_max: int = 4 * MIB
     """A group shares one write and one sync. Larger ones gain nothing and raise latency."""
     group_messages_max: int = 16_384
+    """Messages of one group commit."""
     tick_interval_s: float = 0.2
+    """Time between two heartbeats that close a tick on an idle pchannel."""
     tail_bytes_max: int = 64 * MIB
     tail_total_bytes_max: int = 256 * MIB
     tail_age_s: float = 30.0
@@ -61,3 +63,4 @@ class NodeLimits:
     """No further sealing for so long after one: memory shrinks only a while later."""
     retention: Retention = Retention()
     retention_period_s: float = 10.0
+    """Time between two checks for segments that retention may drop."""

@@ -1,6 +1,8 @@
 """What all actors of a node use: ports, the tick cache, the open channels, limits, meters.
 
 `broker/app` makes one per node.
+
+Next: broker/node/append/appender.py
 """
 
 from dataclasses import dataclass, field

@@ -2,6 +2,8 @@
 
 The Appender writes; any number of readers on the same event loop read. Reads of evicted records
 return None, so the reader falls back to the log.
+
+Next: broker/node/scanner.py
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,8 @@
 """Time ticks for all pchannels of a node, from ranges reserved at the oracle.
 
 Ticks are given out once and only grow. Unused ones are dropped.
+
+Next: broker/node/state/node_runtime.py
 """
 
 import anyio

@@ -2,6 +2,8 @@
 
 It reads no messages: the owners of the vchannels count them. It remembers what it has examined, so
 an idle query costs one small call at a time.
+
+Next: broker/spark/source/subscribed.py
 """
 
 import time

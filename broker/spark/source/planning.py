@@ -3,6 +3,8 @@
 Each vchannel with rows gets a partition; a large one gets several of about equal size. Many small
 vchannels of one pchannel share partitions, because they lie in one log, which is then read once.
 The streaming and the batch reader use the same plan.
+
+Next: broker/spark/source/reading.py
 """
 
 import logging

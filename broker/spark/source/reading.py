@@ -2,6 +2,8 @@
 
 Runs in a Python worker. Lost data raises DataLoss unless the query accepts it; a broken stream is
 resumed where it ended.
+
+Next: broker/spark/source/columns.py
 """
 
 import logging

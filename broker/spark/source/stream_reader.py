@@ -1,6 +1,8 @@
 """The streaming source: micro-batches are planned beside the driver and read in workers.
 
 What a reader holds after construction must pickle, so its subscription connects lazily.
+
+Next: broker/spark/source/next_cut.py
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""What a query subscribes to: its vchannels, its columns, and where it starts."""
+"""What a query subscribes to: its vchannels, its columns, and where it starts.
+
+Next: broker/spark/gateway.py
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property

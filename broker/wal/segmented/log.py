@@ -1,4 +1,7 @@
-"""The async interface of a segmented log: writes on its own thread, reads on shared threads."""
+"""The async interface of a segmented log: writes on its own thread, reads on shared threads.
+
+Next: broker/wal/segmented/writer.py
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

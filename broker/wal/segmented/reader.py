@@ -2,6 +2,8 @@
 
 Each call works on one immutable LogView, so appends, new segments and truncation do not disturb it,
 and it never reads above the durable end.
+
+Next: broker/node/scanner.py
 """
 
 from bisect import bisect_left, bisect_right

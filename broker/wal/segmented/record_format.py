@@ -29,6 +29,8 @@ damage and not a torn tail.
 
 Of a compressed body the sizes are those of the messages before compression. Producer bytes 0: the
 batch has no sequence number. A codec not yet in `Codec` needs a new version.
+
+Next: broker/wal/segmented/os_files.py
 """
 
 import struct

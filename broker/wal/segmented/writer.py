@@ -1,6 +1,8 @@
 """Writes a log: appends groups durably, starts and seals segments, publishes the durable view.
 
 Synchronous; one thread at a time, except `drop_segments`, which any thread may call.
+
+Next: broker/wal/segmented/record_format.py
 """
 
 import threading

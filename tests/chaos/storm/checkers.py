@@ -1,7 +1,7 @@
 """What must be true of a history: each checker finds what contradicts one promise.
 
 Pure. What is documented as weaker is judged as documented: of a broadcast's copies, which may lie
-in a log twice, a reader shows the first it comes to. Next: tests/chaos/storm/order.py
+in a log twice, a reader shows the first it comes to.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,6 @@
 """A coordinator and its nodes as processes of their own, each behind a link; who dies comes back.
 
 What they say goes to files beside the data, through us: a quota on their files must not stop it.
-Next: tests/chaos/storm/proxy.py
 """
 
 import fcntl

@@ -2,7 +2,6 @@
 
 Pure. What must come before what, on any vchannel or in time, is a graph; one order for all is there
 exactly when it has no cycle. That is more than that any two agree, and is found in linear time.
-Next: tests/chaos/storm/judge.py
 """
 
 from collections import defaultdict

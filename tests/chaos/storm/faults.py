@@ -1,7 +1,6 @@
 """Carries the plan out on a live cluster, and counts what struck and what found nobody.
 
 Every fault is taken back when it is over, and when the storm is ended before that.
-Next: tests/chaos/storm/cluster.py
 """
 
 import logging

@@ -1,7 +1,6 @@
 """What a storm's clients did and saw: values that the checkers judge, and nothing else.
 
 Times are seconds of the harness's clock. Payloads are unique: one payload is one message asked for.
-Next: tests/chaos/storm/checkers.py
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """All checkers over a history, and the smallest part of it that still shows what is wrong.
 
-Pure. Next: tests/chaos/storm/run.py
+Pure.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -3,7 +3,6 @@
 The process patches itself and nothing else: a write to a log file waits for as long as the harness
 holds the file that HOLD names, its wall clock is CLOCK_LATE_MS late, and with SABOTAGE one bug is
 planted that a storm has to notice.
-Next: tests/chaos/storm/sabotages.py
 """
 
 import fcntl

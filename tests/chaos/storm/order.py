@@ -1,6 +1,6 @@
 """More of what must be true: ids, ticks and terms along a pchannel, and broadcasts everywhere.
 
-Pure. Next: tests/chaos/storm/judge.py
+Pure.
 """
 
 from collections import defaultdict

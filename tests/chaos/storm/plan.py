@@ -1,7 +1,6 @@
 """Which fault strikes when: a pure function of the seed.
 
 What a fault strikes is a number, which the one who carries it out takes modulo what is there then.
-Next: tests/chaos/storm/faults.py
 """
 
 import random

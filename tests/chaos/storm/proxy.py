@@ -1,7 +1,4 @@
-"""A TCP link that can be cut, silenced, slowed and made deaf; nothing looks at the bytes.
-
-Next: tests/chaos/storm/cluster.py
-"""
+"""A TCP link that can be cut, silenced, slowed and made deaf; nothing looks at the bytes."""
 
 from collections.abc import Collection
 from contextlib import suppress

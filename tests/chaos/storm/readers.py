@@ -1,6 +1,6 @@
 """Who reads during a storm: from before it on, or from somewhere in its middle, until its end.
 
-As messages, as batches, and as rows. Next: tests/chaos/storm/run.py
+As messages, as batches, and as rows.
 """
 
 import json

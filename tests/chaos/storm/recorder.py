@@ -1,6 +1,6 @@
 """Writes down what each call of a client came to, and sees that it comes to anything.
 
-It knows which errors promise that a message is not in the log. Next: tests/chaos/storm/history.py
+It knows which errors promise that a message is not in the log.
 """
 
 from collections import Counter

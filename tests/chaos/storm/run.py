@@ -1,7 +1,4 @@
-"""One storm from begin to end: cluster, load, faults, calm, and the judgement.
-
-Next: tests/chaos/storm/workload.py
-"""
+"""One storm from begin to end: cluster, load, faults, calm, and the judgement."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,6 @@
 """Bugs that a storm must notice: each replaces one function, in the process that it is planted in.
 
 The product has no switch for them. What came of each: tests/chaos/README.md.
-Next: tests/chaos/storm/member.py
 """
 
 import itertools

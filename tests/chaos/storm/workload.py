@@ -1,7 +1,7 @@
 """Who appends during a storm: messages, batches, rows, transactions, broadcasts; and who cuts.
 
 Each worker does one thing after the other and pauses a moment; but on each vchannel one floods,
-which does not pause for seconds on end. Next: tests/chaos/storm/recorder.py
+which does not pause for seconds on end.
 """
 
 import random

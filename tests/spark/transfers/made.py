@@ -1,7 +1,4 @@
-"""The micro-batches that a query has made, as its files tell them.
-
-Next: tests/spark/transfers/query.py
-"""
+"""The micro-batches that a query has made, as its files tell them."""
 
 import json
 from dataclasses import dataclass

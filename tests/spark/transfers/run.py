@@ -3,7 +3,6 @@
 It owns the kills and the judgement: a micro-batch is whole when its sum is 0, the same when made
 again, and holds all that the log has up to its end. Afterwards, while the transfers go on, the same
 query reads the same log with an offset for each vchannel: that is what a cut is compared with.
-Next: tests/spark/transfers/made.py
 """
 
 import bisect

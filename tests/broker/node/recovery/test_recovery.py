@@ -89,7 +89,7 @@ def test_a_commit_repeated_after_restarts_gets_its_first_answer_from_the_snapsho
             assert isinstance(other, Refusal)
             assert other.code is StreamingCode.INVALID_TRANSACTION_STATE
             await world.clock.sleep(61)
-            await begin(world)  # time is told by ends
+            await begin(world)  # time is read from ends
             await world.append(message("c", kind=901, txn=await begin(world)))
             await reopen(world, 4)
             (gone,) = await world.append(commit)
