@@ -288,7 +288,7 @@ def test_a_transaction_cut_by_retention_fails_only_readers_that_need_it() -> Non
             (got,) = await read(first_id + 1)
             assert isinstance(got, Refusal)
             assert got.code is StreamingCode.UNRECOVERABLE
-            assert "removed by retention" in got.cause
+            assert "retention removed" in got.cause
             items = [
                 it
                 for each in await read(first_id)
