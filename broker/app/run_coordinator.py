@@ -35,7 +35,7 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
-from broker.coordinator.commit.tree import CommitsParts
+from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.leases.messages import CloseCluster, ProcessEnded
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.cluster.node_leases import StartupGrace
@@ -119,7 +119,7 @@ class _CoordinatorParts:
                 settings.node_acks,
                 meters=self._broadcasts,
             ),
-            commits=CommitsParts(self._staged_txns),
+            commits=BatchCommitParts(self._staged_txns),
         )
         timing = timesync_timing(settings)
         timesync = TimesyncParts(cluster.store, self._offsets, cluster.pchannels, timing)

@@ -30,7 +30,7 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
-from broker.coordinator.commit.tree import CommitsParts
+from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.data_folder import DataFolder
@@ -99,7 +99,7 @@ class _BrokerParts:
             pchannels,
             pause_consumption=settings.pause_consumption,
             broadcast=broadcast,
-            commits=CommitsParts(self._staged_txns),
+            commits=BatchCommitParts(self._staged_txns),
         )
         closed = LocalClosedTicks(pchannels, lambda: self.lookup.find(DIRECTORY))
         timesync = TimesyncParts(store, closed, pchannels, timesync_timing(settings))

@@ -21,7 +21,7 @@ from broker.coordinator.assignment.consumption import Consumption
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog.catalog import Catalog
-from broker.coordinator.commit.tree import CommitsParts, commits_tree
+from broker.coordinator.commit.tree import BatchCommitParts, commits_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_LOCK
 from broker.coordinator.leases.registrar import ConnectNode, Registrar
@@ -59,7 +59,7 @@ class CoordinatorParts:
     pause_consumption: bool = False
     broadcast: BroadcastParts | None = None
     """None: broadcasts are not served."""
-    commits: CommitsParts | None = None
+    commits: BatchCommitParts | None = None
     """None: batch commits are not served."""
 
 

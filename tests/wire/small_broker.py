@@ -17,7 +17,7 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
-from broker.coordinator.commit.tree import CommitsParts
+from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import pchannel_names
@@ -161,7 +161,9 @@ def _coordinator(
     copies = NodeCopies(lambda: _all_at(names, node))
     broadcast = BroadcastParts(copies, *broadcasts)
     nodes = LiveNodes([node])
-    return CoordinatorParts(store, nodes, names, broadcast=broadcast, commits=CommitsParts(staged))
+    return CoordinatorParts(
+        store, nodes, names, broadcast=broadcast, commits=BatchCommitParts(staged)
+    )
 
 
 async def _all_at(

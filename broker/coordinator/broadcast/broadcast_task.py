@@ -84,7 +84,7 @@ class BroadcastTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskParts:
+class BroadcastTaskParts:
     """Dependencies of every task. `node_acks`: owners of channels acknowledge, not consumers."""
 
     records: BroadcastRecords
@@ -105,7 +105,9 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     _recorded: RecordedBroadcast
     _task: BroadcastState
 
-    def __init__(self, name: str, parts: TaskParts, first: RecordedBroadcast | None = None) -> None:
+    def __init__(
+        self, name: str, parts: BroadcastTaskParts, first: RecordedBroadcast | None = None
+    ) -> None:
         self._name = name
         self._parts = parts
         self._first = first
@@ -323,7 +325,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
 
 
 def task_spec(
-    name: str, parts: TaskParts, first: Callable[[], RecordedBroadcast | None]
+    name: str, parts: BroadcastTaskParts, first: Callable[[], RecordedBroadcast | None]
 ) -> ChildSpec:
     """The actor of one broadcast. `first` is called at each start; None: read the record."""
     return ChildSpec(

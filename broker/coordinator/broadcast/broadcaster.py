@@ -12,7 +12,7 @@ import structlog
 
 from actors import Actor, ActorError, Context, Envelope, NotRunning
 from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast
-from broker.coordinator.broadcast.broadcast_task import TaskParts, task_spec
+from broker.coordinator.broadcast.broadcast_task import BroadcastTaskParts, task_spec
 from broker.coordinator.broadcast.key_waiters import KeyWaiters
 from broker.coordinator.broadcast.messages import (
     AckBroadcast,
@@ -65,7 +65,9 @@ class Broadcaster(Actor[BroadcasterMessage]):
     _forgotten: dict[str, BroadcastId]
     """Of other clusters: an unknown id up to this one was finished and must not run again."""
 
-    def __init__(self, parts: TaskParts, limits: BroadcasterLimits, tasks_path: str) -> None:
+    def __init__(
+        self, parts: BroadcastTaskParts, limits: BroadcasterLimits, tasks_path: str
+    ) -> None:
         self._parts = parts
         self._limits = limits
         self._tasks_path = tasks_path
@@ -165,8 +167,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             first.callers = [*(it for it in first.callers if it.wanted()), caller]
 
     def _enqueue(self, broadcast: Broadcast, caller: Caller) -> None:
-        if self._is_full():
-            caller.fail(self._too_many())
+        if self._refuses_more(caller):
             return
         ticket = self._locks.request(broadcast.keys)
         now_s = self._context.clock.monotonic_s()
@@ -327,8 +328,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, caller: Caller) -> None:
         """A new broadcast of another cluster becomes a task without keys."""
-        if self._is_full():
-            caller.fail(self._too_many())
+        if self._refuses_more(caller):
             return
         task = new_broadcast(id, copied, origin)
         try:
@@ -392,9 +392,9 @@ class Broadcaster(Actor[BroadcasterMessage]):
     def _since_s(self, began_s: float) -> float:
         return self._context.clock.monotonic_s() - began_s
 
-    def _is_full(self) -> bool:
-        return len(self._waiting) + len(self._running) >= self._limits.unfinished_max
-
-    def _too_many(self) -> Refused:
-        cause = f"{self._limits.unfinished_max} broadcasts are unfinished; try again later"
-        return Refused(StreamingCode.INNER, cause)
+    def _refuses_more(self, caller: Caller) -> bool:
+        full = len(self._waiting) + len(self._running) >= self._limits.unfinished_max
+        if full:
+            cause = f"{self._limits.unfinished_max} broadcasts are unfinished; try again later"
+            caller.fail(Refused(StreamingCode.INNER, cause))
+        return full

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
-from broker.coordinator.broadcast.broadcast_task import BroadcastTiming, TaskParts
+from broker.coordinator.broadcast.broadcast_task import BroadcastTaskParts, BroadcastTiming
 from broker.coordinator.broadcast.broadcaster import Broadcaster
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.cuts.messages import CUT_LOCK
@@ -27,7 +27,7 @@ TASK_RESTARTS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class BroadcastParts:
-    """Dependencies of broadcasts, beside the store. `node_acks`: see TaskParts."""
+    """Dependencies of broadcasts, beside the store. `node_acks`: see BroadcastTaskParts."""
 
     copies: BroadcastAppends
     callbacks: Mapping[int, Callback] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class BroadcastParts:
 def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
     """The subtree `broadcaster` under `parent_path`, which must start the CutLock before it."""
     path = f"{parent_path}/{BROADCASTER}"
-    of_tasks = TaskParts(
+    of_tasks = BroadcastTaskParts(
         records=BroadcastRecords(store),
         copies=parts.copies,
         callbacks=parts.callbacks,

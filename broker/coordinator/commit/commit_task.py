@@ -43,7 +43,7 @@ class CommitTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitParts:
+class CommitTaskParts:
     """Dependencies of every task."""
 
     records: CommitRecords
@@ -62,7 +62,7 @@ class CommitTask(Actor[CommitTaskMessage]):
     _attempt: CommitAttempt
 
     def __init__(
-        self, name: str, app: str, parts: CommitParts, first: RecordedApp | None = None
+        self, name: str, app: str, parts: CommitTaskParts, first: RecordedApp | None = None
     ) -> None:
         self._name = name
         self._app = app

@@ -14,7 +14,7 @@ import structlog
 
 from actors import TRANSIENT, Actor, ChildSpec, Context, Envelope, MailboxSpec, NotRunning
 from broker.coordinator.commit.commit_records import RecordedApp
-from broker.coordinator.commit.commit_task import CommitParts, CommitTask
+from broker.coordinator.commit.commit_task import CommitTask, CommitTaskParts
 from broker.coordinator.commit.messages import (
     CommitBatch,
     CommitChanged,
@@ -88,7 +88,7 @@ class Committer(Actor[CommitterMessage]):
 
     def __init__(
         self,
-        parts: CommitParts,
+        parts: CommitTaskParts,
         limits: CommitterLimits,
         pchannels: Collection[PChannelName],
         tasks_path: str,

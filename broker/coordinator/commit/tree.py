@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.coordinator.commit.commit_records import CommitRecords
-from broker.coordinator.commit.commit_task import CommitParts, CommitTiming
+from broker.coordinator.commit.commit_task import CommitTaskParts, CommitTiming
 from broker.coordinator.commit.committer import Committer, CommitterLimits
 from broker.coordinator.cuts.messages import CUT_LOCK
 from broker.model.ids import PChannelName
@@ -24,7 +24,7 @@ TASK_RESTARTS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class CommitsParts:
+class BatchCommitParts:
     """Dependencies of batch commits, beside the store."""
 
     txns: StagedTxns
@@ -33,11 +33,11 @@ class CommitsParts:
 
 
 def commits_tree(
-    store: MetaStore, parts: CommitsParts, pchannels: Collection[PChannelName], parent_path: str
+    store: MetaStore, parts: BatchCommitParts, pchannels: Collection[PChannelName], parent_path: str
 ) -> SupervisorSpec:
     """The subtree `commits` under `parent_path`, which must start the CutLock before it."""
     path = f"{parent_path}/{COMMITS}"
-    of_tasks = CommitParts(
+    of_tasks = CommitTaskParts(
         records=CommitRecords(store),
         txns=parts.txns,
         committer_path=f"{path}/{COMMITTER}",

@@ -114,7 +114,8 @@ class FaultyStore(MemoryMetaStore):
         await self.faults.before()
         await anyio.sleep(0.001)
         revision = await super().write(puts, deletes=deletes, expect=expect)
-        if self.faults.path:  # what raises MetaError has changed nothing: that is the port's word
+        # The port promises that a call which raises MetaError has changed nothing.
+        if self.faults.path:
             await self.faults.done()
         return revision
 

@@ -66,7 +66,7 @@ async def broadcast_all(cluster: Cluster) -> dict[str, Broadcasted]:
 
 
 async def watch_locks(cluster: Cluster) -> None:
-    """P30, while it goes on: the unfinished have their keys, and nobody else has."""
+    """P30, while it runs: unfinished broadcasts hold their keys, and no others do."""
     for _ in range(50):
         await anyio.sleep(0.005)
         before = {it.name for it in await cluster.recorded(BroadcastPhase.PENDING)}

@@ -14,7 +14,7 @@ from broker.coordinator.commit.commit_records import APP_PREFIX
 from broker.coordinator.commit.commit_task import CommitTiming
 from broker.coordinator.commit.committer import CommitterLimits
 from broker.coordinator.commit.messages import CommitBatch, CommitView, ListCommits
-from broker.coordinator.commit.tree import CommitsParts, commits_tree
+from broker.coordinator.commit.tree import BatchCommitParts, commits_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import COMMITS, CUT_LOCK, Held, ReleaseHold, TakeHold
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -55,41 +55,41 @@ class CommitFaults(Faults):
 
 @dataclass
 class Logs:
-    """Naive participants. Each word to each transaction is a step; `away` serve nobody."""
+    """Naive participants. Each command to each transaction is a step; `away` do not answer."""
 
     faults: Faults
     state: dict[StagedTxn, str] = field(default_factory=dict)
     commits: Counter[StagedTxn] = field(default_factory=Counter)
     away: set[VChannelName] = field(default_factory=set)
     away_at: TxnCommand | None = None
-    """The last vchannel is served no more when this word comes for the first time."""
+    """The last vchannel stops being served when this command comes for the first time."""
     tick: int = 0
 
     async def send(
-        self, word: TxnCommand, _commit: BatchCommit, txns: Sequence[StagedTxn], /
+        self, command: TxnCommand, _commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
-        if word is self.away_at:
+        if command is self.away_at:
             self.away_at = None
             self.away.add(V[-1])
-        return {txn: await self._hear(word, txn) for txn in txns}
+        return {txn: await self._hear(command, txn) for txn in txns}
 
-    async def _hear(self, word: TxnCommand, txn: StagedTxn) -> Appended | Refusal:
+    async def _hear(self, command: TxnCommand, txn: StagedTxn) -> Appended | Refusal:
         try:
             await self.faults.before()
             await anyio.sleep(0.001)
-            answer = self._answer(word, txn)
+            answer = self._answer(command, txn)
             await self.faults.done()
         except MetaError as error:
             return Refusal(StreamingCode.UNKNOWN, str(error))
         return answer
 
-    def _answer(self, word: TxnCommand, txn: StagedTxn) -> Appended | Refusal:
+    def _answer(self, command: TxnCommand, txn: StagedTxn) -> Appended | Refusal:
         if txn.vchannel in self.away:
             return Refusal(StreamingCode.CHANNEL_NOT_EXIST, "nobody serves it")
         now = self.state.get(txn)
         if now is None:
             return Refusal(GONE, "is not known")
-        becomes = BECOMES.get((now, word))
+        becomes = BECOMES.get((now, command))
         if becomes is None:
             return Refusal(WRONG, f"is {now}")
         self.commits[txn] += becomes == "committed" != now
@@ -156,7 +156,7 @@ def cluster(
 ) -> Cluster:
     store = store or FaultyStore(faults)
     logs = Logs(faults)
-    parts = CommitsParts(logs, timing or CommitTiming(), limits or CommitterLimits())
+    parts = BatchCommitParts(logs, timing or CommitTiming(), limits or CommitterLimits())
     cut_lock = ChildSpec(CUT_LOCK, lambda: CutLock((COMMITS,)), MailboxSpec(bound=1024))
     children = (cut_lock, commits_tree(store, parts, P, "/root"))
     spec = SupervisorSpec("root", REST_FOR_ONE, children)
