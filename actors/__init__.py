@@ -1,4 +1,4 @@
-"""A small actor runtime on anyio, with the semantics of Erlang/OTP. Read actors/README.md first."""
+"""A small actor runtime on anyio with the semantics of Erlang/OTP. Start with actors/README.md."""
 
 from actors.actor import Actor, Context, Tree
 from actors.clock import Alarm, Clock, SystemClock

@@ -1,4 +1,4 @@
-"""What a user of the runtime subclasses, and what an actor sees of the world around it."""
+"""The base class of actors, and the context through which an actor reaches its surroundings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,34 +16,35 @@ M = TypeVar("M")
 
 
 class Actor(ABC, Generic[M]):
-    """State with one thread of control: `receive` is never entered twice at once.
+    """State with a single thread of control: `receive` never runs concurrently with itself.
 
-    What `started` or `receive` raise ends the incarnation; the supervisor decides what follows.
+    An exception from `started` or `receive` ends the incarnation; the supervisor decides whether
+    it is restarted.
     """
 
     async def started(self, context: "Context[M]") -> None:
-        """Before the first message, within `start_deadline_s`; build the state here."""
+        """Called before the first message; build the state here, within `start_deadline_s`."""
 
     @abstractmethod
     async def receive(self, batch: Sequence[Envelope[M]]) -> None:
         """Handle 1 to `batch_max` envelopes, in arrival order."""
 
     async def stopped(self) -> None:
-        """At an orderly stop only, after the last batch; within `stop_deadline_s`."""
+        """Called at an orderly stop only, after the last batch; within `stop_deadline_s`."""
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """Figures shown beside the runtime's own; called at any moment, changes nothing."""
+        """Figures shown beside the runtime's own. May be called at any time; changes nothing."""
         return {}
 
     def stop_requested(self) -> None:
-        """Called once, at once, when a stop is asked for, even in the middle of `receive`."""
+        """Called once, as soon as a stop is requested, even while `receive` is running."""
 
     async def reap(self) -> None:
-        """After every end, however violent; for the runtime's own actors, must be bounded."""
+        """After every end, a kill included; for the runtime's own actors; must be bounded."""
 
 
 class Tree(Protocol):
-    """What an actor may do to the tree it lives in; a System."""
+    """What an actor may do to its tree; implemented by System."""
 
     def find(self, path: str) -> Ref[Any]:
         """See System."""
@@ -71,7 +72,7 @@ class Tree(Protocol):
 
 
 class Context(Generic[M]):
-    """An incarnation's own view: who it is, its clock and randomness, timers and watches."""
+    """An incarnation's surroundings: its identity, clock, randomness, timers and watches."""
 
     def __init__(self, life: Incarnation, seed: int, tree: Tree, stop: Callable[[], None]) -> None:
         self.path = life.path
@@ -85,12 +86,12 @@ class Context(Generic[M]):
 
     @cached_property
     def random(self) -> Random:
-        """Its own, made when it is first asked for: most actors throw no dice."""
+        """A generator of its own; created on first use, because most actors need none."""
         return Random(self._seed)
 
     @property
     def shed(self) -> int:
-        """Messages that found the mailbox full in this life, and were dropped."""
+        """Messages that this incarnation dropped because the mailbox was full."""
         return self.life.mailbox.shed
 
     @property
@@ -99,17 +100,17 @@ class Context(Generic[M]):
         return self.life.mailbox.depth
 
     def after(self, delay_s: float, message: M) -> Timer:
-        """Have `message` arrive once, in `delay_s` seconds; it dies with the incarnation."""
+        """Deliver `message` once after `delay_s` seconds, if the incarnation still lives."""
         return Timer(self.life, delay_s, message, repeats=False)
 
     def every(self, period_s: float, message: M) -> Timer:
-        """Have `message` arrive each `period_s` seconds; at most one of them waits undelivered."""
+        """Deliver `message` every `period_s` seconds; at most one waits in the mailbox."""
         return Timer(self.life, period_s, message, repeats=True)
 
     def watch(self, ref: Ref[Any]) -> None:
-        """Have Terminated(path, term, reason) arrive, once, on the child-events lane.
+        """Deliver Terminated(path, term, reason) once, when the watched incarnation has ended.
 
-        It comes when the watched incarnation has ended; at once when it already has.
+        It arrives on the child events lane; at once if the incarnation has ended already.
         """
         self.life.watch(ref.life)
 

@@ -1,6 +1,6 @@
-"""The task that runs one incarnation from its start to its end, whatever happens in it.
+"""The task that runs one incarnation of an actor, from its start to its end.
 
-Owns the actor's code, its cancel scope and its deadlines. Never decides about restarts.
+It owns the cancel scope and the deadlines. Supervisors decide about restarts.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from actors.identity import Identity, assume, assumed
 from actors.incarnation import Incarnation
 
 BATCHES_UNBROKEN_MAX = 32
-"""Batches handled in a row before others get a turn, though the mailbox never emptied."""
+"""Batches handled in a row before other tasks get a turn, while the mailbox is never empty."""
 
 log = logging.getLogger("actors")
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What every cell of one system stands on."""
+    """What all cells of one system share."""
 
     clock: Clock
     random: Random
@@ -39,8 +39,8 @@ class Ground:
 class Cell:
     """One running incarnation.
 
-    `ready` is set when `started` returned or the start failed; `done` when no code of it runs any
-    more, or when it resisted cancellation for longer than `stop_deadline_s` and was abandoned.
+    `ready` is set when `started` has returned or failed; `done` when none of its code runs any
+    more, or when it resisted cancellation for `stop_deadline_s` and was abandoned.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Cell:
         return "running" if self.ready.is_set() else "starting"
 
     def request_stop(self, kind: ExitKind = ExitKind.SHUTDOWN) -> None:
-        """Finish the current batch, then `stopped`; after `stop_deadline_s` it is cancelled."""
+        """Finish the current batch, then call `stopped`; cancel it after `stop_deadline_s`."""
         if self._stopping is not None or self.life.exit is not None:
             return
         self._stopping = kind
@@ -85,7 +85,7 @@ class Cell:
         self.life.mailbox.wake()
 
     def kill(self, exit: Exit) -> None:
-        """End it now: its askers are answered before this returns, its task is cancelled."""
+        """End it now: its callers are answered before this returns, and its task is cancelled."""
         if self.life.exit is not None:
             return
         self.life.die(exit)
@@ -93,7 +93,7 @@ class Cell:
         self._arm(self._abandon)
 
     async def run(self) -> None:
-        """The whole life. Raises nothing."""
+        """Run the incarnation from start to end. Raises nothing."""
         self.task = asyncio.current_task()
         assume(self._identity)
         try:
@@ -186,5 +186,5 @@ class Cell:
 
     def _abandon(self) -> None:
         with assumed(self._identity):
-            log.warning("%s resists its end; going on without it", self.life.path)
+            log.warning("%s resists cancellation; continuing without it", self.life.path)
         self._report()

@@ -1,4 +1,4 @@
-"""Time as a port. The only file that reads the real clock; everybody else is given a `Clock`."""
+"""Time as an interface. Only this file reads the real clock; everything else is given a `Clock`."""
 
 import asyncio
 import time
@@ -10,10 +10,10 @@ import anyio
 
 
 class Alarm(Protocol):
-    """A callback that waits for its time."""
+    """A scheduled callback."""
 
     def cancel(self) -> None:
-        """Never call back; no-op when it already has."""
+        """Do not call back; no-op if it already has."""
         ...
 
 
@@ -59,7 +59,7 @@ class SystemClock:
 
 @contextmanager
 def deadline(clock: Clock, limit_s: float | None) -> Iterator[anyio.CancelScope]:
-    """A cancel scope that ends itself after `limit_s` seconds of this clock (None: never)."""
+    """A cancel scope that is cancelled after `limit_s` seconds of this clock (None: never)."""
     with anyio.CancelScope() as scope:
         alarm = None if limit_s is None else clock.call_later(limit_s, scope.cancel)
         try:

@@ -7,7 +7,8 @@ M = TypeVar("M")
 R_co = TypeVar("R_co", covariant=True)
 
 Promise = asyncio.Future[object]
-"""What an asker waits on. Errors travel in it as `Failure`: unread, they make no noise."""
+"""What a caller waits on. Errors are results of type `Failure`, because asyncio would log an
+exception that nobody retrieves."""
 
 
 class Request(Generic[R_co]):
@@ -17,7 +18,7 @@ class Request(Generic[R_co]):
 
 
 class Failure:
-    """The answer that is raised instead of returned."""
+    """An answer that is raised instead of returned."""
 
     __slots__ = ("_traceback", "error")
 
@@ -26,22 +27,22 @@ class Failure:
         self._traceback = error.__traceback__
 
     def fresh(self) -> Exception:
-        """The error as it was given: one that is raised to many askers must not grow with each."""
+        """The error with its first traceback: raising it again would add to the traceback."""
         return self.error.with_traceback(self._traceback)
 
 
 class Told(Protocol):
-    """An asker that does not wait: a callback of its promise."""
+    """A caller that does not wait: a callback of its promise."""
 
     def __call__(self, promise: Promise, /) -> None: ...
 
     def at_once(self, promise: Promise, /) -> None:
-        """The same from an actor's own code, which it must not harm."""
+        """The same, called from the answering actor's code; must not raise."""
         ...
 
 
 class Envelope(Generic[M]):
-    """One message as `receive` gets it; may be kept and answered long after."""
+    """One message as `receive` gets it; may be kept and answered later."""
 
     __slots__ = ("_promise", "_told", "message")
 
@@ -53,19 +54,19 @@ class Envelope(Generic[M]):
         self._told = told
 
     def wanted(self) -> bool:
-        """Whether somebody still waits for the answer: false for a tell, and after any answer."""
+        """Whether a caller still waits for the answer: False for a tell, and after any answer."""
         return self._promise is not None and not self._promise.done()
 
     def reply(self, value: object) -> None:
-        """Answer the asker; no-op when nobody asked, or the asker has left or was answered."""
+        """Answer the caller; no-op if there is none, or if it has left or was answered."""
         if self._promise is not None and not self._promise.done():
             self._promise.set_result(value)
 
     def reply_at_once(self, value: object) -> None:
-        """Like `reply`, but a caller of `ask_then` gets the answer before this returns.
+        """As `reply`, but a callback of `ask_then` runs before this returns.
 
-        That saves a turn of the loop, and the actor's code goes on that much later: for an answer
-        that is waited for more than whatever the actor does next.
+        That saves the caller a turn of the event loop at the cost of the actor's own progress. Use
+        it for an answer that is more urgent than what the actor does next.
         """
         promise, told = self._promise, self._told
         if told is None or promise is None or promise.done():
@@ -76,5 +77,5 @@ class Envelope(Generic[M]):
         told.at_once(promise)
 
     def fail(self, error: Exception) -> None:
-        """Make the asker raise `error`; otherwise as `reply`."""
+        """Raise `error` to the caller; otherwise as `reply`."""
         self.reply(Failure(error))

@@ -1,24 +1,24 @@
-"""Every error the runtime raises to those who use it. Owns no behaviour.
+"""The errors that the runtime raises.
 
-An error made by an actor itself (`Envelope.fail`) is raised to its asker as it is.
+An error that an actor passes to `Envelope.fail` is raised to its caller unchanged.
 """
 
 from actors.exit import Exit
 
 
 class ActorError(Exception):
-    """Whatever the runtime refuses or reports."""
+    """Base of the runtime's errors."""
 
 
 class PlannedRestart(Exception):
-    """Raised by an actor that makes room for its next incarnation; logged without a traceback.
+    """Raised by an actor to be restarted; logged without a traceback.
 
-    To supervisors and askers it is a crash like any other.
+    For supervisors and callers it is a crash like any other.
     """
 
 
 class MailboxFull(ActorError):
-    """No room on the message lane, and the policy (or `tell`) does not wait, or waited in vain."""
+    """The mailbox is full, and the policy (or `tell`) does not wait, or the wait timed out."""
 
     def __init__(self, path: str, bound: int) -> None:
         super().__init__(f"the mailbox of {path} is full ({bound} messages wait)")
@@ -27,7 +27,7 @@ class MailboxFull(ActorError):
 
 
 class AskTimeout(ActorError):
-    """No answer within the deadline; the message may still be handled, its answer is dropped."""
+    """No answer within the deadline. The message may still be handled; its answer is dropped."""
 
     def __init__(self, path: str, deadline_s: float) -> None:
         super().__init__(f"{path} did not answer within {deadline_s} s")
@@ -36,7 +36,7 @@ class AskTimeout(ActorError):
 
 
 class ActorDied(ActorError):
-    """The incarnation is over; `reason.error` is what it died of. Handled or not: unknown."""
+    """The incarnation has ended, by `reason`. Whether it handled the message is unknown."""
 
     def __init__(self, path: str, term: int, reason: Exit) -> None:
         super().__init__(f"{path} of term {term} is dead: {reason}")
@@ -47,7 +47,7 @@ class ActorDied(ActorError):
 
 
 class StaleTerm(ActorError):
-    """The reference belongs to an older incarnation; `current` is the newest term given out."""
+    """The reference belongs to an older incarnation; `current` is the newest term."""
 
     def __init__(self, path: str, term: int, current: int) -> None:
         super().__init__(f"{path} is at term {current}; the reference is of term {term}")
@@ -65,7 +65,7 @@ class NoSuchActor(ActorError):
 
 
 class NotRunning(NoSuchActor):
-    """The path is known but nobody lives there now: it waits for its restart, or has ended."""
+    """The path is known, but no incarnation runs: it waits for its restart, or has ended."""
 
     def __init__(self, path: str, state: str, last_error: str) -> None:
         super().__init__(path, f"{state}; last error: {last_error or 'none'}")
@@ -91,7 +91,7 @@ class StartTimeout(ActorError):
 
 
 class StartInterrupted(ActorError):
-    """The supervisor was told to stop while it started this child."""
+    """The supervisor was asked to stop while it was starting this child."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"the start of {path} was interrupted: its supervisor stops")
@@ -99,10 +99,10 @@ class StartInterrupted(ActorError):
 
 
 class TooManyRestarts(ActorError):
-    """A supervisor gave up: more than `restarts_max` restarts within its window."""
+    """A supervisor failed: more than `restarts_max` restarts within its window."""
 
     def __init__(self, path: str, restarts_max: int, window_s: float, last: str) -> None:
         super().__init__(
-            f"{path} gave up: more than {restarts_max} restarts in {window_s} s; the last: {last}"
+            f"{path} failed: more than {restarts_max} restarts in {window_s} s; the last: {last}"
         )
         self.path = path

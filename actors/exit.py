@@ -1,11 +1,11 @@
-"""How an incarnation ended. Owns the vocabulary; never decides what follows from it."""
+"""How an incarnation ended."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class ExitKind(Enum):
-    """The five ways out of a life."""
+    """The ways in which an incarnation ends."""
 
     NORMAL = "stopped by itself"
     SHUTDOWN = "stopped by its supervisor"
@@ -16,13 +16,13 @@ class ExitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """Why an incarnation is over; `error` is what it raised, if it raised."""
+    """Why an incarnation ended; `error` is the exception it raised, if any."""
 
     kind: ExitKind
     error: BaseException | None = None
 
     def __str__(self) -> str:
-        """A phrase for people: the kind and, after a colon, the error."""
+        """The kind and the error, for people."""
         if self.error is None:
             return self.kind.value
         return f"{self.kind.value}: {type(self.error).__name__}: {self.error}"

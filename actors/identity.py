@@ -1,7 +1,6 @@
-"""Which incarnation the code that runs now belongs to, so that a line of a log can say it.
+"""The incarnation whose code is running, so that log lines can name it.
 
-Owns one context variable. The cell sets it for its task; tasks and threads started from there
-inherit it. It decides nothing and knows no logging library.
+One context variable, set by the cell for its task; tasks and threads started there inherit it.
 """
 
 from collections.abc import Iterator
@@ -22,18 +21,18 @@ _present: ContextVar[Identity | None] = ContextVar("identity", default=None)
 
 
 def identity() -> Identity | None:
-    """Whose code asks; None outside of every actor."""
+    """The incarnation whose code is running; None outside of actors."""
     return _present.get()
 
 
 def assume(who: Identity) -> None:
-    """From now on the present task is the work of this incarnation."""
+    """Set the identity of the current task."""
     _present.set(who)
 
 
 @contextmanager
 def assumed(who: Identity) -> Iterator[None]:
-    """What is done inside is done on behalf of this incarnation."""
+    """Run the block with this identity."""
     token = _present.set(who)
     try:
         yield

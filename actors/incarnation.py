@@ -1,6 +1,6 @@
-"""One life of an actor as seen from outside: its address, its askers, its watchers, its end.
+"""One incarnation of an actor as seen from outside: address, mailbox, callers, watchers, end.
 
-Owns the promise that nobody waits for the dead. Never runs the actor's code.
+It guarantees that nobody waits for a dead actor. It never runs the actor's code.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from actors.mailbox import Mailbox, MailboxSpec
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """Told to a watcher, once: the incarnation is over and its code runs no more."""
+    """Sent to a watcher once: the incarnation has ended and none of its code runs any more."""
 
     path: str
     term: int
@@ -23,7 +23,7 @@ class Terminated:
 
 
 class Incarnation:
-    """Path and term, the mailbox, and who depends on them."""
+    """Path and term, the mailbox, and everybody who waits for it."""
 
     __slots__ = (
         "clock", "exit", "mailbox", "newest_term", "over", "path", "promises", "term", "timers",
@@ -46,7 +46,7 @@ class Incarnation:
         self.watching: set[Incarnation] = set()
 
     def refusal(self) -> ActorError:
-        """What a sender to this dead incarnation is told."""
+        """The error for senders to this ended incarnation."""
         assert self.exit is not None
         newest = self.newest_term()
         if newest > self.term:
@@ -54,7 +54,7 @@ class Incarnation:
         return ActorDied(self.path, self.term, self.exit)
 
     def watch(self, other: "Incarnation") -> None:
-        """Be told, once, when `other` is over; at once if it is. The dead watch nobody."""
+        """Get Terminated once `other` is over, at once if it is; no-op if this one has ended."""
         if self.exit is not None:
             return
         if other.over:
@@ -64,7 +64,7 @@ class Incarnation:
             self.watching.add(other)
 
     def die(self, exit: Exit) -> None:
-        """Refuse all that comes and answer all who wait; the first reason stays."""
+        """Refuse new messages and answer all waiting callers; the first reason is kept."""
         if self.exit is not None:
             return
         self.exit = exit
@@ -81,7 +81,7 @@ class Incarnation:
                 promise.set_result(Failure(ActorDied(self.path, self.term, exit)))
 
     def bury(self) -> None:
-        """Tell the watchers: no code of this incarnation runs any more."""
+        """Notify the watchers: none of its code runs any more."""
         self.over = True
         watchers = sorted(self.watchers, key=lambda watcher: (watcher.path, watcher.term))
         self.watchers.clear()
@@ -90,6 +90,6 @@ class Incarnation:
             watcher.learn(self)
 
     def learn(self, other: "Incarnation") -> None:
-        """`other`, which was watched, is over."""
+        """Queue Terminated for a watched incarnation that is over."""
         assert other.exit is not None
         self.mailbox.put_event(Envelope(Terminated(other.path, other.term, other.exit)))

@@ -1,7 +1,7 @@
-"""What waits for one incarnation: a lane of child events and a bounded lane of messages.
+"""The mailbox of one incarnation: a lane for child events and a bounded lane for messages.
 
-Owns order, bound and overflow (lanes: kill > stop > child events > messages). Kill and stop are
-not queued here: the cell obeys them before it takes. Never knows who sends or who receives.
+Order of lanes: kill > stop > child events > messages. Kill and stop are not queued here: the cell
+checks them before it takes a batch.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ Post = Envelope[Any]
 
 
 class Overflow(Enum):
-    """What happens to a message that finds the lane full."""
+    """What happens to a message when the lane is full."""
 
     BLOCK = "block"
     SHED = "shed"
@@ -25,20 +25,20 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MailboxSpec:
-    """Messages that may wait, what happens to the next one, and how many are taken at once."""
+    """How many messages may wait, what happens to the next one, and the largest batch."""
 
     bound: int = 1024
     overflow: Overflow = Overflow.FAIL
     batch_max: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a mailbox that could never deliver."""
+        """Check the bounds."""
         if self.bound < 1 or self.batch_max < 1:
             raise ValueError("bound and batch_max must be at least 1")
 
 
 class Mailbox:
-    """The lanes of one incarnation, with one taker."""
+    """The lanes of one incarnation, with a single consumer."""
 
     __slots__ = ("_events", "_line", "_messages", "_waiter", "shed", "spec")
 
@@ -52,11 +52,11 @@ class Mailbox:
 
     @property
     def depth(self) -> int:
-        """How many wait, senders in line for room included."""
+        """How many messages wait, those of senders waiting for room included."""
         return len(self._messages) + len(self._events) + len(self._line)
 
     def offer(self, envelope: Post) -> bool:
-        """Place it on the message lane; False, and nothing done, when the lane is full."""
+        """Queue a message; False, without any effect, if the lane is full."""
         if len(self._messages) >= self.spec.bound:
             return False
         self._messages.append(envelope)
@@ -65,18 +65,18 @@ class Mailbox:
         return True
 
     def line_up(self, envelope: Post, admitted: asyncio.Future[bool] | None = None) -> None:
-        """Wait for room, first come first served; `admitted` becomes True when it has its place."""
+        """Queue for room, first come, first served; `admitted` becomes True once it is queued."""
         self._line.append((envelope, admitted))
 
     def leave(self, envelope: Post) -> None:
-        """Stop waiting for room; no-op when it is in its place, or gone."""
+        """Stop waiting for room; no-op if it was queued already, or is gone."""
         for place in self._line:
             if place[0] is envelope:
                 self._line.remove(place)
                 return
 
     def withdraw(self, envelope: Post) -> None:
-        """Take back one that is not delivered yet; no-op when it is gone."""
+        """Remove a message that is not delivered yet; no-op if it is gone."""
         if envelope in self._messages:
             self._messages.remove(envelope)
             self._admit()
@@ -86,17 +86,17 @@ class Mailbox:
         return envelope in self._messages
 
     def put_tick(self, envelope: Post) -> None:
-        """Place a timer's message, over the bound if need be: a timer has one at most."""
+        """Queue a timer's message, even beyond the bound: each timer has at most one queued."""
         self._messages.append(envelope)
         self.wake()
 
     def put_event(self, envelope: Post) -> None:
-        """Place it on the child-events lane, bounded by what its owner starts and watches."""
+        """Queue a child event; their number is bounded by what the actor starts and watches."""
         self._events.append(envelope)
         self.wake()
 
     def take(self) -> list[Post]:
-        """The next batch, events first; empty when nothing waits."""
+        """The next batch, child events first; empty if nothing waits."""
         room = self.spec.batch_max
         if self._events:
             batch = [self._events.popleft() for _ in range(min(room, len(self._events)))]
@@ -114,18 +114,18 @@ class Mailbox:
         return batch
 
     def wake(self) -> None:
-        """Make `wait` return; no-op when nobody waits."""
+        """Make `wait` return; no-op if nobody waits."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Return when something was placed, or at `wake`. Only after `take` gave nothing."""
+        """Return when a message is queued, or at `wake`. Call it only after an empty `take`."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
     def clear(self) -> None:
-        """Drop all that waits, and turn away who stands in line."""
+        """Drop all messages, and refuse senders that wait for room."""
         line = [admitted for _, admitted in self._line if admitted is not None]
         self._line.clear()
         self._messages.clear()

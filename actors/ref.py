@@ -1,4 +1,4 @@
-"""How one actor speaks to another: `tell`, `send`, `ask`. A value; never keeps an actor alive."""
+"""References: `tell`, `send` and `ask`. A reference is a value and keeps no actor alive."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,10 +16,10 @@ R = TypeVar("R")
 
 
 class Ref(Generic[M_contra]):
-    """The address of ONE incarnation: equal when path and term are equal.
+    """The address of one incarnation; references with equal path and term are equal.
 
-    Every verb raises StaleTerm when a newer term was given out, ActorDied when this one is over.
-    Not thread-safe: use it on the loop of its System.
+    Every method raises StaleTerm if there is a newer incarnation, ActorDied if this one has ended.
+    Not thread-safe: use it on the event loop of its System.
     """
 
     __slots__ = ("life", "path", "term")
@@ -30,9 +30,10 @@ class Ref(Generic[M_contra]):
         self.term = life.term
 
     def tell(self, message: M_contra) -> None:
-        """Place the message or say why not; never waits.
+        """Queue the message; never waits.
 
-        A full mailbox: MailboxFull under `fail` and `block`, dropped and counted under `shed`.
+        If the mailbox is full: MailboxFull under `fail` and `block`; dropped and counted under
+        `shed`.
         """
         life = self.life
         if life.exit is not None:
@@ -41,7 +42,7 @@ class Ref(Generic[M_contra]):
             self._overflowed(waits=False)
 
     async def send(self, message: M_contra, *, deadline_s: float) -> None:
-        """As `tell`, but under `block` wait for room; MailboxFull when there was none in time."""
+        """As `tell`, but under `block` wait for room; MailboxFull if the deadline passes."""
         life = self.life
         if life.exit is not None:
             raise life.refusal()
@@ -62,10 +63,10 @@ class Ref(Generic[M_contra]):
         raise MailboxFull(self.path, life.mailbox.spec.bound)
 
     async def ask(self, message: Request[R], *, deadline_s: float) -> R:
-        """The answer, within `deadline_s` seconds, waiting for room included.
+        """Send a request and return the answer, within `deadline_s` including the wait for room.
 
-        Raises AskTimeout; ActorDied when the actor ends first (whether it handled the message is
-        not known); MailboxFull unless the policy is `block`; or what the actor gave to `fail`.
+        Raises AskTimeout; ActorDied if the actor ends first (whether it handled the message is
+        unknown); MailboxFull unless the policy is `block`; or the error the actor gave to `fail`.
         """
         asked = self._pose(message, deadline_s)
         try:
@@ -79,11 +80,11 @@ class Ref(Generic[M_contra]):
     def ask_then(
         self, message: Request[R], answered: Callable[[R | Exception], None], *, deadline_s: float
     ) -> None:
-        """`ask` for whoever does not wait, and needs no task for it.
+        """`ask` with a callback: the caller does not wait, and no task is needed.
 
-        `answered` is called once, on the loop and never before this returns, with the answer or
-        with what `ask` would raise. What is known at once is raised here, and it is not called:
-        StaleTerm, ActorDied, MailboxFull.
+        `answered` is called once, on the event loop and never before this returns, with the answer
+        or the error that `ask` would raise. Errors known at once (StaleTerm, ActorDied,
+        MailboxFull) are raised here instead.
         """
         told = _Told(answered)
         told.asked = self._pose(message, deadline_s, told)
@@ -115,7 +116,7 @@ class Ref(Generic[M_contra]):
         return _Asked(life, promise, envelope, deadline_s)
 
     def _overflowed(self, *, waits: bool) -> bool:
-        """Whether to stand in line; False: it was shed."""
+        """Whether to wait for room; False: the message was shed."""
         mailbox = self.life.mailbox
         if mailbox.spec.overflow is Overflow.BLOCK and waits:
             return True
@@ -126,7 +127,7 @@ class Ref(Generic[M_contra]):
 
 
 class _Asked:
-    """A question on its way, until `over`; in line for room when `in_line` is its envelope."""
+    """A pending request, until `over`; `in_line` is its envelope while it waits for room."""
 
     __slots__ = ("_alarm", "_in_line", "_life", "promise")
 
@@ -140,7 +141,7 @@ class _Asked:
         self._alarm = life.clock.call_later(deadline_s, expire)
 
     def over(self) -> None:
-        """It was answered, or nobody waits any more: nothing of it stays behind."""
+        """Clean up: the request was answered, or its caller has left."""
         self._alarm.cancel()
         self._life.promises.pop(self.promise, None)
         if self._in_line is not None:
@@ -148,7 +149,7 @@ class _Asked:
 
 
 class _Told:
-    """Calls `answered` with the answer to `asked`, in the asker's context."""
+    """Calls `answered` with the answer to `asked`, in the caller's context."""
 
     __slots__ = ("_answered", "_context", "asked")
 
@@ -166,8 +167,8 @@ class _Told:
     def at_once(self, promise: Promise) -> None:
         try:
             self._context.run(self, promise)
-        except Exception as error:  # noqa: BLE001 - the asker's fault is not the actor's
-            told = {"message": "an asker failed over its answer", "exception": error}
+        except Exception as error:  # noqa: BLE001 - the caller's error is not the actor's
+            told = {"message": "a callback of ask_then failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(told)
 
 

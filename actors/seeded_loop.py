@@ -1,7 +1,7 @@
-"""An asyncio event loop that a seed replays: chosen order, virtual time, no I/O, no threads.
+"""An asyncio event loop made repeatable by a seed: chosen order, virtual time, no I/O or threads.
 
-It replaces the private `_ready` queue of CPython's BaseEventLoop (3.11 to 3.13) and its selector.
-tests/actors/test_seeded_loop.py fails loudly when CPython changes them.
+It replaces the private `_ready` queue and the selector of CPython's BaseEventLoop (3.11 to 3.13).
+tests/actors/test_seeded_loop.py fails loudly if CPython changes them.
 """
 
 import asyncio
@@ -11,22 +11,22 @@ from random import Random
 from typing import Any
 
 RESOLUTION_S = 1e-6
-"""Timers this close ring together; above the rounding of a float after years of virtual time."""
+"""Timers this close fire together; more than float rounding after years of virtual time."""
 
 
 class Deadlock(Exception):
-    """Nothing can ever happen again, or virtual time has run past its limit."""
+    """No callback can ever run again, or virtual time has passed its limit."""
 
 
 class SeededReady(deque[Any]):
-    """The callbacks that could run now; taken in the order the seed says."""
+    """The callbacks that are ready to run; taken in an order chosen by the seed."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
         self._random = random
 
     def popleft(self) -> Any:
-        """Any one of them."""
+        """Remove and return a random one."""
         distance = self._random.randrange(len(self))
         self.rotate(-distance)
         chosen = super().popleft()
@@ -52,9 +52,9 @@ class SeededLoop(BaseEventLoop):
         return self._now_s
 
     def select(self, timeout: float | None) -> list[Any]:
-        """The selector's part: instead of waiting for I/O, let the time pass."""
+        """Stand in for the selector: advance virtual time instead of waiting for I/O."""
         if timeout is None:
-            raise Deadlock(f"all wait for each other at {self._now_s} s: {self._waiting()}")
+            raise Deadlock(f"all tasks wait for each other at {self._now_s} s: {self._waiting()}")
         self._now_s += timeout
         if self._now_s > self._limit_s:
             raise Deadlock(f"still not done after {self._limit_s} virtual s: {self._waiting()}")
@@ -70,4 +70,4 @@ class SeededLoop(BaseEventLoop):
         """No I/O."""
 
     def _write_to_self(self) -> None:
-        """Never asleep, so never to be woken."""
+        """No-op: the loop never sleeps."""

@@ -1,6 +1,6 @@
-"""The lasting place of a child under its supervisor, whoever lives there.
+"""A child's permanent place under its supervisor, across incarnations.
 
-Owns what survives an incarnation: the last term, counts, the last error. Never runs anything.
+Keeps what outlives an incarnation: the last term, counts, the last error.
 """
 
 from collections import OrderedDict
@@ -44,7 +44,7 @@ class Slot:
             self.retry = None
 
     def reset(self) -> None:
-        """Children as the spec has them, with the terms of before: a supervisor starts."""
+        """Restore the children of the spec with their former terms, as a supervisor starts."""
         assert isinstance(self.spec, SupervisorSpec)
         for name in tuple(self.children):
             self._retire(name)
@@ -53,7 +53,7 @@ class Slot:
         self._forget()
 
     def add(self, spec: AnySpec, *, dynamic: bool) -> "Slot":
-        """A place for a child, at the end; with its former term if the name is remembered."""
+        """Add a place for a child at the end, with its former term if the name is remembered."""
         slot = self._former.pop(spec.name, None) or Slot(spec, self.path)
         slot.spec = spec
         slot.dynamic = dynamic
@@ -63,7 +63,7 @@ class Slot:
         return slot
 
     def remove(self, name: str) -> None:
-        """Take the place away; a temporary dynamic child is forgotten with its term."""
+        """Remove the place; a temporary dynamic child is forgotten with its term."""
         self._retire(name)
         self._forget()
 

@@ -1,4 +1,4 @@
-"""The shape of a tree, as values. Owns validation; never starts anything."""
+"""Specifications of supervision trees, as validated values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,21 +10,22 @@ from actors.strategy import Backoff, Restart, Strategy
 
 
 class TermSource(Protocol):
-    """Where terms come from that must outlive the process."""
+    """Source of terms that must survive the process."""
 
     async def next_term(self, path: str) -> int:
-        """A term above every one given out before, durably recorded when this returns.
+        """A term above every earlier one, durably recorded when this returns.
 
-        What it raises is a failed start of the child.
+        An exception counts as a failed start of the child.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How to make one actor, again and again.
+    """How to build and run one actor.
 
-    `patient`: failed starts are retried for ever with capped backoff and never count as restarts.
+    `patient`: failed starts are retried without limit, with capped backoff, and do not count as
+    restarts.
     """
 
     name: str
@@ -45,7 +46,7 @@ class ChildSpec:
 class SupervisorSpec:
     """A supervisor and its first children, in start order.
 
-    More than `restarts_max` restarts within `window_s` seconds and it gives up, upward.
+    After more than `restarts_max` restarts within `window_s` seconds it fails upward.
     """
 
     name: str
@@ -69,4 +70,4 @@ AnySpec = ChildSpec | SupervisorSpec
 
 def _check_name(name: str) -> None:
     if not name or "/" in name:
-        raise ValueError(f"not a name: {name!r}")
+        raise ValueError(f"bad name {name!r}: it must not be empty or contain '/'")

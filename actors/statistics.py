@@ -1,4 +1,4 @@
-"""What is running, as plain values. Never changes anything."""
+"""A view of the running tree, as plain values."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from actors.spec import SupervisorSpec
 
 @dataclass(frozen=True, slots=True)
 class ActorStatistics:
-    """One path of the tree. `mailbox_*`, `shed` and `handled` are of the present incarnation.
+    """One path of the tree. `mailbox_*`, `shed` and `handled` belong to the present incarnation.
 
-    `state`: starting, running, stopping, dying, waiting (for its restart), stopped (for good), or
-    abandoned (it resisted its end and still runs). `extra` is what the actor says of itself.
+    `state`: starting, running, stopping, dying, waiting (for its restart), stopped (permanently),
+    or abandoned (it resisted cancellation and still runs). `extra`: the actor's own figures.
     """
 
     path: str
@@ -30,14 +30,14 @@ class ActorStatistics:
 
 
 def walk(slot: Slot) -> Iterator[ActorStatistics]:
-    """This place and all below it, parents first, in start order."""
+    """This place and its descendants, parents first, in start order."""
     yield _of_slot(slot)
     for child in slot.children.values():
         yield from walk(child)
 
 
 def abandoned(cells: Iterable[Cell]) -> Iterator[ActorStatistics]:
-    """Those of the running that the tree no longer knows."""
+    """The running cells that were abandoned and are not in the tree any more."""
     lost = (cell for cell in cells if cell.life.over)
     for cell in sorted(lost, key=lambda cell: (cell.life.path, cell.life.term)):
         yield ActorStatistics(cell.life.path, cell.life.term, "actor", cell.state)

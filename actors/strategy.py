@@ -1,4 +1,4 @@
-"""What a supervisor does about a child that ended, as pure functions. Never waits.
+"""What a supervisor does when a child ends, as pure functions.
 
 The vocabulary and the rules are those of OTP's supervisor.
 """
@@ -19,7 +19,7 @@ class Restart(Enum):
 
 
 class Strategy(Enum):
-    """Which children go down and up again together with the one that ended."""
+    """Which children are restarted together with the one that ended."""
 
     ONE_FOR_ONE = "one_for_one"
     ONE_FOR_ALL = "one_for_all"
@@ -36,7 +36,7 @@ class Backoff:
     def delay_s(self, attempt: int, jitter: float) -> float:
         """The wait before restart number `attempt`, from 0.
 
-        `jitter` in 0..1 gives half to all of the wait that is due.
+        `jitter` in [0, 1] scales the wait from half of it to all of it.
         """
         if attempt == 0:
             return 0.0
@@ -51,24 +51,24 @@ class Window:
     restarts_s: tuple[float, ...] = ()
 
     def restarted(self, now_s: float, window_s: float) -> "Window":
-        """This window with one restart more at `now_s`, without those older than `window_s`."""
+        """This window with one more restart at `now_s`, without those older than `window_s`."""
         recent = tuple(at_s for at_s in self.restarts_s if now_s - at_s <= window_s)
         return Window((*recent, now_s))
 
     def exceeds(self, restarts_max: int) -> bool:
-        """Whether it is time to give up."""
+        """Whether the supervisor must fail."""
         return len(self.restarts_s) > restarts_max
 
 
 def wants_restart(restart: Restart, kind: ExitKind) -> bool:
-    """Whether a child of this restart type is started again after such an end."""
+    """Whether a child of this restart type is restarted after such an end."""
     if restart is Restart.TRANSIENT:
         return kind not in (ExitKind.NORMAL, ExitKind.SHUTDOWN)
     return restart is Restart.PERMANENT
 
 
 def affected(strategy: Strategy, names: Sequence[str], ended: str) -> tuple[str, ...]:
-    """The children, in start order, that are restarted because `ended` ended; itself included."""
+    """The children to restart because `ended` ended, itself included, in start order."""
     if strategy is Strategy.ONE_FOR_ALL:
         return tuple(names)
     if strategy is Strategy.REST_FOR_ONE:

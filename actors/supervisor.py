@@ -1,6 +1,6 @@
-"""The actor that starts, watches, restarts and stops others.
+"""The supervisor: an actor that starts, watches, restarts and stops its children.
 
-Owns the order of starts and stops and the restart window; what to do is decided in strategy.py.
+The rules are in strategy.py; this file applies them in order.
 """
 
 import logging

@@ -1,7 +1,4 @@
-"""The tree and its door: starts it, finds actors in it, and leaves nothing running.
-
-Owns the task groups. Never handles a message.
-"""
+"""The tree of actors and its entry point: starts it, finds actors, stops everything."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,4 +1,4 @@
-"""Run async code under a seed: same seed, same order of everything."""
+"""Runs async code under a seed: the same seed gives the same order of events."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

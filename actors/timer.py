@@ -1,4 +1,4 @@
-"""A message to oneself, later. Owns the alarm; never outlives the incarnation that set it."""
+"""Timers: messages that an actor sends to itself later. They end with their incarnation."""
 
 from typing import Any
 
