@@ -31,7 +31,7 @@ class Failure:
         return self.error.with_traceback(self._traceback)
 
 
-class Told(Protocol):
+class AskCallback(Protocol):
     """A caller that does not wait: a callback of its promise."""
 
     def __call__(self, promise: Promise, /) -> None: ...
@@ -44,14 +44,14 @@ class Told(Protocol):
 class Envelope(Generic[M]):
     """One message as `receive` gets it; may be kept and answered later."""
 
-    __slots__ = ("_promise", "_told", "message")
+    __slots__ = ("_callback", "_promise", "message")
 
     def __init__(
-        self, message: M, promise: Promise | None = None, told: Told | None = None
+        self, message: M, promise: Promise | None = None, callback: AskCallback | None = None
     ) -> None:
         self.message = message
         self._promise = promise
-        self._told = told
+        self._callback = callback
 
     def wanted(self) -> bool:
         """Whether a caller still waits for the answer: False for a tell, and after any answer."""
@@ -68,13 +68,13 @@ class Envelope(Generic[M]):
         That saves the caller a turn of the event loop at the cost of the actor's own progress. Use
         it for an answer that is more urgent than what the actor does next.
         """
-        promise, told = self._promise, self._told
-        if told is None or promise is None or promise.done():
+        promise, callback = self._promise, self._callback
+        if callback is None or promise is None or promise.done():
             self.reply(value)
             return
-        promise.remove_done_callback(told)
+        promise.remove_done_callback(callback)
         promise.set_result(value)
-        told.at_once(promise)
+        callback.at_once(promise)
 
     def fail(self, error: Exception) -> None:
         """Raise `error` to the caller; otherwise as `reply`."""

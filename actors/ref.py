@@ -6,7 +6,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from actors.envelope import Envelope, Failure, Promise, Request, Told
+from actors.envelope import AskCallback, Envelope, Failure, Promise, Request
 from actors.errors import AskTimeout, MailboxFull
 from actors.incarnation import Incarnation
 from actors.mailbox import Overflow
@@ -86,9 +86,9 @@ class Ref(Generic[M_contra]):
         or the error that `ask` would raise. Errors known at once (StaleTerm, ActorDied,
         MailboxFull) are raised here instead.
         """
-        told = _Told(answered)
-        told.asked = self._pose(message, deadline_s, told)
-        told.asked.promise.add_done_callback(told)
+        callback = _AskCallback(answered)
+        callback.asked = self._pose(message, deadline_s, callback)
+        callback.asked.promise.add_done_callback(callback)
 
     def __eq__(self, other: object) -> bool:
         """Same path and same term."""
@@ -102,12 +102,14 @@ class Ref(Generic[M_contra]):
         """Path and term."""
         return f"Ref({self.path}@{self.term})"
 
-    def _pose(self, question: object, deadline_s: float, told: Told | None = None) -> "_Asked":
+    def _pose(
+        self, question: object, deadline_s: float, callback: AskCallback | None = None
+    ) -> "_Asked":
         life = self.life
         if life.exit is not None:
             raise life.refusal()
         promise: Promise = asyncio.get_running_loop().create_future()
-        envelope = Envelope(question, promise, told)
+        envelope = Envelope(question, promise, callback)
         if life.mailbox.offer(envelope):
             return _Asked(life, promise, None, deadline_s)
         if not self._overflowed(waits=True):
@@ -148,7 +150,7 @@ class _Asked:
             self._life.mailbox.leave(self._in_line)
 
 
-class _Told:
+class _AskCallback:
     """Calls `answered` with the answer to `asked`, in the caller's context."""
 
     __slots__ = ("_answered", "_context", "asked")
@@ -168,8 +170,8 @@ class _Told:
         try:
             self._context.run(self, promise)
         except Exception as error:  # noqa: BLE001 - the caller's error is not the actor's
-            told = {"message": "a callback of ask_then failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(told)
+            callback = {"message": "a callback of ask_then failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(callback)
 
 
 def _turn_away(admitted: asyncio.Future[bool]) -> None:

@@ -59,7 +59,7 @@ class StopChild(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class ChildEnded:
-    """A cell of ours is over."""
+    """A child's incarnation is over."""
 
     name: str
     cell: Cell
@@ -67,7 +67,7 @@ class ChildEnded:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Time to start this child again, and whoever went down with it."""
+    """A timer: restart this child and the children stopped with it."""
 
     name: str
 
@@ -76,7 +76,7 @@ SupervisorMessage = StartChild | StartChildren | StopChild | ChildEnded | Retry
 
 
 class Supervisor(Actor[SupervisorMessage]):
-    """See the rules in actors/README.md."""
+    """Applies the restart rules of actors/README.md to its children."""
 
     def __init__(self, slot: Slot, ground: Ground) -> None:
         assert isinstance(slot.spec, SupervisorSpec)
@@ -89,7 +89,7 @@ class Supervisor(Actor[SupervisorMessage]):
         self._context: Context[SupervisorMessage]
 
     async def started(self, context: Context[SupervisorMessage]) -> None:
-        """Start the children in order; a failure of an impatient one is raised."""
+        """Start the children in order; raises the failure of a child that is not patient."""
         self._context = context
         self._slot.reset()
         for slot in tuple(self._slot.children.values()):
@@ -129,7 +129,7 @@ class Supervisor(Actor[SupervisorMessage]):
         await self._stop(self._slot.children.values())
 
     async def reap(self) -> None:
-        """End whoever is left, all at once."""
+        """Kill the remaining children, all at once."""
         cells = [slot.cell for slot in self._slot.children.values() if slot.cell is not None]
         for cell in reversed(cells):
             cell.kill(Exit(ExitKind.KILLED))
@@ -143,13 +143,13 @@ class Supervisor(Actor[SupervisorMessage]):
         return {"children": len(self._slot.children), "strategy": self._spec.strategy.value}
 
     def stop_requested(self) -> None:
-        """Do not wait for a child that is just being started."""
+        """Interrupt the start of a child."""
         self._stopping = True
         if self._start_scope is not None:
             self._start_scope.cancel()
 
     async def _start(self, slot: Slot) -> None:
-        """Start the next incarnation; raises what it failed with, with nobody left running."""
+        """Start the next incarnation; on failure raises, with nothing left running."""
         if self._interrupted():
             raise StartInterrupted(slot.path)
         limit_s = slot.spec.start_deadline_s if isinstance(slot.spec, ChildSpec) else None
@@ -184,7 +184,7 @@ class Supervisor(Actor[SupervisorMessage]):
         self._context.life.mailbox.put_event(Envelope(ended))
 
     async def _ended(self, slot: Slot, exit: Exit) -> None:
-        """Retire it, give up, or bring down who depends on it and plan the restart."""
+        """Retire the child, fail upward, or stop dependent children and plan the restart."""
         slot.cell = None
         slot.last_error = str(exit)
         waits = _patient(slot) and exit.kind is ExitKind.START_FAILED
@@ -249,7 +249,7 @@ class Supervisor(Actor[SupervisorMessage]):
     async def _start_children(
         self, specs: Sequence[AnySpec], envelope: Envelope[Any]
     ) -> list[Ref[Any] | Exception]:
-        """Nothing is left behind when the asker has gone meanwhile."""
+        """Start the children; stop them again if the caller has left meanwhile."""
         answers: list[Ref[Any] | Exception] = []
         for spec in specs:
             if not envelope.wanted():
@@ -269,7 +269,7 @@ class Supervisor(Actor[SupervisorMessage]):
         slot = self._slot.add(spec, dynamic=True)
         try:
             await self._start(slot)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the asker is told
+        except Exception as error:  # noqa: BLE001 - any error is the caller's answer
             return await self._not_started(slot, error)
         assert slot.cell is not None
         return Ref[Any](slot.cell.life)
@@ -303,7 +303,7 @@ class Supervisor(Actor[SupervisorMessage]):
         envelope.reply(None)
 
     async def _stop(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Stop them in reverse order, each within its own deadline; gives back the same slots."""
+        """Stop them in reverse order, each within its own deadline; returns the same slots."""
         stopped = list(slots)
         for slot in reversed(stopped):
             slot.cancel_retry()

@@ -19,15 +19,15 @@ from actors.statistics import ActorStatistics, abandoned, walk
 from actors.supervisor import StartChild, StartChildren, StopChild, launch
 
 INSIST_EVERY_S = 0.1
-"""At exit, how often a task that shields itself from its end is cancelled through its shield."""
+"""At exit, how often a task that shields itself from cancellation is cancelled again."""
 
 
 class System:
     """A running tree: `async with System(spec) as system`.
 
-    Entering returns when every child has started and raises what a start failed with. Leaving stops
-    the tree in reverse order; what has not stopped after `stop_deadline_s` seconds is killed, and
-    what resists that is cancelled through its shields.
+    Entering returns when every child has started, and raises the error of a failed start. Leaving
+    stops the tree in reverse order; what has not stopped after `stop_deadline_s` seconds is killed,
+    and what resists that is cancelled repeatedly, through its shields.
     One event loop, one thread.
     """
 
@@ -48,7 +48,7 @@ class System:
         self._exit: Exit | None = None
 
     async def __aenter__(self) -> "System":
-        """Start the tree; on failure stop what was started and raise the failure."""
+        """Start the tree; on failure stop what was started and raise the error."""
         if self._root.term:
             raise RuntimeError("a System runs once")
         self._open = anyio.Event()
@@ -72,24 +72,24 @@ class System:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop the tree. Errors of the body go on as they are."""
+        """Stop the tree. Errors of the body propagate."""
         await self._leave()
 
     def find(self, path: str) -> Ref[Any]:
         """The current incarnation at `path`.
 
-        Raises NoSuchActor; NotRunning (one of these) while it waits for a restart or has ended.
+        Raises NoSuchActor; its subclass NotRunning while the path waits for a restart or has ended.
         """
         return Ref(self._cell(path).life)
 
     async def start_child(
         self, supervisor_path: str, spec: AnySpec, *, deadline_s: float = 60.0
     ) -> Ref[Any]:
-        """Add a child under a running supervisor; the reference comes when it has started.
+        """Add a child under a running supervisor; returns its reference once it has started.
 
-        Raises what the start failed with, and then the child is not there; NotRunning for a
-        `patient` child that waits (it stays and is retried); NameTaken; the errors of `ask`. When
-        the caller gives up, the child is not left behind.
+        Raises the error of a failed start, after which the child does not exist; NotRunning for a
+        `patient` child that failed (it stays and is retried); NameTaken; the errors of `ask`. If
+        the caller is cancelled or times out, the child is stopped again.
         """
         self._require_supervisor(supervisor_path)
         return await self.find(supervisor_path).ask(StartChild(spec), deadline_s=deadline_s)
@@ -97,33 +97,33 @@ class System:
     async def start_children(
         self, supervisor_path: str, specs: Sequence[AnySpec], *, deadline_s: float = 60.0
     ) -> Sequence[Ref[Any] | Exception]:
-        """Add many children in one go: for each its reference, or why there is none.
+        """Add several children at once; for each its reference or its error, as in `start_child`.
 
-        For each as `start_child`. Raises the errors of `ask`, and then none of them is there.
+        Raises the errors of `ask`; then none of them exists.
         """
         self._require_supervisor(supervisor_path)
         request = StartChildren(tuple(specs))
         return await self.find(supervisor_path).ask(request, deadline_s=deadline_s)
 
     async def stop_child(self, path: str, *, deadline_s: float = 60.0) -> None:
-        """Stop a child in an orderly way and remove it; returns when it is over.
+        """Stop a child in an orderly way and remove it; returns when it has ended.
 
-        A child of the first spec comes back when its supervisor itself restarts.
+        A child of the supervisor's spec exists again after the supervisor restarts.
         """
         supervisor_path, _, name = path.rpartition("/")
         self._require_supervisor(supervisor_path)
         await self.find(supervisor_path).ask(StopChild(name), deadline_s=deadline_s)
 
     def kill(self, path: str) -> None:
-        """End the incarnation now, as if it had crashed; its askers are answered on return."""
+        """End the incarnation now, as if it had crashed; its callers are answered on return."""
         self._cell(path).kill(Exit(ExitKind.KILLED))
 
     def statistics(self) -> list[ActorStatistics]:
-        """The tree, parents first, in start order; then those that resist their end."""
+        """The tree, parents first, in start order; then abandoned incarnations."""
         return [*walk(self._root), *abandoned(self._ground.running)]
 
     async def wait_failed(self) -> NoReturn:
-        """Raise when the root supervisor has given up: TooManyRestarts, or ActorDied if killed."""
+        """Raise when the root supervisor has failed: TooManyRestarts, or ActorDied if killed."""
         await self._failed.wait()
         assert self._exit is not None
         if isinstance(self._exit.error, Exception):
@@ -161,7 +161,7 @@ class System:
         self._failed.set()
 
     async def _hold(self) -> None:
-        """Host the cells out of reach of the caller's cancellation, so that stops are orderly."""
+        """Host the cells in a shielded scope, so that cancelling the caller stops them in order."""
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as self._cells:
                 self._open.set()

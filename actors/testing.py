@@ -28,7 +28,7 @@ class VirtualClock:
         return EPOCH_MS + self._wall_shift_ms + int(self.monotonic_s() * 1000)
 
     def shift_wall(self, by_ms: int) -> None:
-        """Let the wall clock jump, also back; monotonic time does not notice."""
+        """Make the wall clock jump, forwards or backwards; monotonic time is not affected."""
         self._wall_shift_ms += by_ms
 
     async def sleep(self, duration_s: float) -> None:
@@ -46,10 +46,10 @@ def run_seeded(
     *,
     virtual_limit_s: float = 3600.0,
 ) -> T:
-    """The result of `main()`, run on a loop of its own where the seed picks among ready callbacks.
+    """Run `main()` on a loop of its own where the seed picks among ready callbacks.
 
-    Time is virtual: waiting costs nothing. Raises Deadlock when nothing can happen any more or
-    after `virtual_limit_s`; raises errors that would only have been logged by the loop.
+    Returns its result. Time is virtual: waiting costs nothing. Raises Deadlock if no callback can
+    ever run again, or after `virtual_limit_s`; raises errors that a loop would only log.
     Threads and sockets do not work here.
     """
     loop: SeededLoop | None = None

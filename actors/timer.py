@@ -8,9 +8,9 @@ from actors.incarnation import Incarnation
 
 
 class Timer:
-    """One message after a delay, or the same message again and again.
+    """One message after a delay, or the same message periodically.
 
-    A periodic timer never has more than one undelivered message in the mailbox: it skips beats.
+    A periodic timer never has more than one message in the mailbox; it skips periods instead.
     """
 
     __slots__ = ("_alarm", "_delay_s", "_envelope", "_life", "_message", "_repeats")

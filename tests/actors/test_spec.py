@@ -8,9 +8,9 @@ from tests.actors.troupe import Player
 
 @pytest.mark.parametrize("name", ["", "a/b"])
 def test_a_name_must_be_part_of_a_path(name: str) -> None:
-    with pytest.raises(ValueError, match="not a name"):
+    with pytest.raises(ValueError, match="bad name"):
         ChildSpec(name, Player)
-    with pytest.raises(ValueError, match="not a name"):
+    with pytest.raises(ValueError, match="bad name"):
         SupervisorSpec(name)
 
 
