@@ -170,8 +170,8 @@ class _AskCallback:
         try:
             self._context.run(self, promise)
         except Exception as error:  # noqa: BLE001 - the caller's error is not the actor's
-            callback = {"message": "a callback of ask_then failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(callback)
+            context = {"message": "a callback of ask_then failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _turn_away(admitted: asyncio.Future[bool]) -> None:
