@@ -163,12 +163,12 @@ class BarrierKind(betterproto2.Enum):
 
     HARD = 2
     """
-    The ticks that every peer has reported, one by one.
+    Exactly the ticks that every peer has reported.
     """
 
     HARD_MINIMUM = 3
     """
-    Each time the smallest of the peers' newest ticks grows.
+    Every new minimum of the peers' newest ticks.
     """
 
     @classmethod
@@ -195,49 +195,49 @@ class Codec(betterproto2.Enum):
 
     LZ4 = 1
     """
-    One LZ4 block, without the size in front.
+    One LZ4 block without a size prefix.
     """
 
     ZSTD = 2
     """
-    One Zstandard frame that says how large its content is.
+    One Zstandard frame with its content size.
     """
 
     ARROW = 3
     """
     The messages are rows of a collection: the body is an Arrow IPC stream of a schema message and
-    one record batch, without an end; its buffers may be packed as Arrow does it. No sizes, no keys.
+    one record batch, without an end marker; its buffers may be compressed by Arrow. No sizes or keys.
     """
 
 
 class Durability(betterproto2.Enum):
     """
-    When a batch is answered. It is written and synced with its group in any case, readers see it only
-    then, and answers keep the order of the batches. An answer that came before the sync says where the
-    batch will be: if that fails, or the owner dies or is replaced first, the batch is gone, and its ids
-    and ticks are given out again.
+    When a batch is acknowledged. At every level it is synced with its group, becomes visible to
+    readers after the sync, and answers keep the order of the batches. An acknowledgement before the
+    sync says where the batch will be. If the sync fails, or the owner dies or is replaced before it,
+    the batch is lost and its ids and ticks are used again.
     """
 
     FSYNC = 0
     """
-    Survives kill -9 and a power cut once it is answered.
+    Acknowledged after the sync: survives kill -9 and a power cut.
     """
 
     OS = 1
     """
-    The operating system has it: survives the death of the server, not that of the machine.
+    Acknowledged after the write: survives the death of the server, but not of the machine.
     """
 
     MEMORY = 2
     """
-    It has its ids and ticks, and survives nothing yet.
+    Acknowledged once it has ids and ticks: survives nothing.
     """
 
 
 class Form(betterproto2.Enum):
     PAYLOADS = 0
     """
-    The body is the payloads, one after the other.
+    The body is the concatenated payloads.
     """
 
     STORED = 1
@@ -247,7 +247,7 @@ class Form(betterproto2.Enum):
 
     ARROW_ROWS = 2
     """
-    An Arrow IPC stream, as in Codec.ARROW; all rows of the batch, `first` and `end` count them.
+    An Arrow IPC stream, as in Codec.ARROW, with all rows of the batch; `first` and `end` count rows.
     The property `tidemark.schema` is the version of the collection's schema.
     """
 
@@ -272,7 +272,7 @@ default_message_pool.register_message(
 class AbortBatchResponse(betterproto2.Message):
     rolled_back: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
     """
-    So many were rolled back, now or earlier.
+    How many are rolled back, by this call or earlier.
     """
 
 
@@ -310,7 +310,7 @@ class ActorInfo(betterproto2.Message):
         ),
     )
     """
-    What the actor says about itself.
+    The actor's own figures.
     """
 
 
@@ -366,7 +366,7 @@ class AdvanceRequest(betterproto2.Message):
 
     until_id: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Never go past this id.
+    An upper bound of the result.
     """
 
 
@@ -436,14 +436,14 @@ default_message_pool.register_message("tidemark.v1", "AppendedCopy", AppendedCop
 @dataclass(eq=False, repr=False)
 class AppendRequest(betterproto2.Message):
     """
-    Messages that are stored together or not at all; they get ids and ticks one after the other.
+    Messages that are stored together or not at all, with consecutive ids and ticks.
     """
 
     vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     sizes: "list[int]" = betterproto2.field(2, betterproto2.TYPE_FIXED32, repeated=True)
     """
-    Bytes of each payload in the body. Packed, so four bytes each.
+    Size of each payload in the body. Packed, so four bytes each.
     """
 
     properties: "dict[str, str]" = betterproto2.field(
@@ -454,26 +454,26 @@ class AppendRequest(betterproto2.Message):
         ),
     )
     """
-    Of every message in it. Names that begin with `_` are reserved, but for `_v` and `_h`, and for
-    `_tx`: with it, as in Milvus's messages, all are bodies of that open transaction, and a server
-    that has no batches of transactions refuses it. Begin and end go through Produce.
+    Properties of every message in it. Names that begin with `_` are reserved, except `_v`, `_h` and
+    `_tx`. With `_tx`, as in Milvus's messages, all messages are bodies of that open transaction; a
+    server without batches in transactions refuses it. Begin and end it through Produce.
     """
 
     type: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    A milvus.proto.messages.MessageType; 0 means Insert. None that is exclusive, or begins or ends
-    a transaction.
+    A milvus.proto.messages.MessageType; 0 means Insert. Exclusive types, and those that begin or end
+    a transaction, are refused.
     """
 
     producer: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Who numbers its batches, at most 64 characters; empty for nobody.
+    Name of the producer that numbers its messages, at most 64 characters; empty: not numbered.
     """
 
     sequence: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    The number of the first message: 0 at first, then one more for each message before it. A
-    repeat is answered with what the first one got.
+    The number of the first message: the count of the producer's earlier messages. A retry gets the
+    answer of the first attempt.
     """
 
     durability: "Durability" = betterproto2.field(
@@ -484,14 +484,14 @@ class AppendRequest(betterproto2.Message):
         9, betterproto2.TYPE_ENUM, default_factory=lambda: Codec(0)
     )
     """
-    What is in `sizes` is unpacked.
+    `sizes` are uncompressed sizes.
     """
 
     key_sizes: "list[int]" = betterproto2.field(
         10, betterproto2.TYPE_FIXED32, repeated=True
     )
     """
-    None, or for each message 0 for no key, else the bytes of its key in `keys` plus one.
+    Empty, or for each message 0 if it has no key, else the size of its key in `keys` plus one.
     """
 
     keys: "bytes" = betterproto2.field(11, betterproto2.TYPE_BYTES)
@@ -506,7 +506,7 @@ default_message_pool.register_message("tidemark.v1", "AppendRequest", AppendRequ
 class AppendResponse(betterproto2.Message):
     message_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Of the first message; each of the others has one more.
+    Of the first message; ids and ticks grow by one per message.
     """
 
     time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
@@ -517,20 +517,20 @@ class AppendResponse(betterproto2.Message):
         4, betterproto2.TYPE_ENUM, default_factory=lambda: Durability(0)
     )
     """
-    What it got, which is what was asked for.
+    The level at which it was acknowledged, which is the requested one.
     """
 
     error: "__milvus__proto__streaming__.StreamingError | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Nothing was stored, unless the code says that it is not known.
+    Nothing was stored, unless the code says that the outcome is unknown.
     """
 
     expected_sequence: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    With INVALID_REQUEST_SEQ, the number that comes next. From 1 to the one that was sent: numbers
-    were left out, and the batch was never stored. Any other: too old to tell.
+    With INVALID_REQUEST_SEQ, the number that the log expects. From 1 to the one sent: numbers were
+    skipped, so the batch was never stored. Any other: unknown whether it was stored.
     """
 
 
@@ -543,17 +543,17 @@ class AppInfo(betterproto2.Message):
 
     batch: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    The newest batch that took effect; -1: none did yet.
+    The newest committed batch; -1: none.
     """
 
     done_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Unix milliseconds of that.
+    When it was committed, in Unix milliseconds.
     """
 
     under_way: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    The batch whose commit is under way; -1: none is.
+    The batch whose commit is in progress; -1: none.
     """
 
     state: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -563,12 +563,12 @@ class AppInfo(betterproto2.Message):
 
     txns: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    Transactions of the commit that is under way.
+    Transactions of the commit in progress.
     """
 
     age_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
     """
-    How long it has been under way, as far as this coordinator knows.
+    How long it has been in progress, as far as this coordinator knows.
     """
 
 
@@ -621,7 +621,7 @@ class BarrierPeer(betterproto2.Message):
 
     silent: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    It is late to say that it is there.
+    Its report is late.
     """
 
 
@@ -631,7 +631,8 @@ default_message_pool.register_message("tidemark.v1", "BarrierPeer", BarrierPeer)
 @dataclass(eq=False, repr=False)
 class BroadcastCopy(betterproto2.Message):
     """
-    Or a commit of a batch of staged rows: with a negative id, and `vchannel/transaction id`.
+    One copy of a broadcast. Or one commit of a batch of staged rows: then the id is negative, and
+    `vchannel` is `<vchannel>/<transaction id>`.
     """
 
     broadcast_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -642,7 +643,7 @@ class BroadcastCopy(betterproto2.Message):
 
     of: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    The channels measured together get so many copies of it.
+    The number of its copies on all channels of the measurement.
     """
 
 
@@ -683,7 +684,7 @@ class BroadcastInfo(betterproto2.Message):
 
     failures: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
     """
-    Attempts in a row that failed, and what the last one said.
+    Consecutive failed attempts, and the error of the last one.
     """
 
     last_error: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
@@ -700,7 +701,7 @@ class ChannelEvent(betterproto2.Message):
 
     serves: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Whether the node serves the channel at this term from now on, or no more.
+    Whether the node now serves the channel at this term, or has stopped serving it.
     """
 
 
@@ -731,14 +732,14 @@ class ChannelInfo(betterproto2.Message):
         10, betterproto2.TYPE_STRING, repeated=True
     )
     """
-    Those of collections; others need no creation and are not listed.
+    Vchannels of collections; others need no creation and are not listed.
     """
 
     is_control_host: "bool" = betterproto2.field(11, betterproto2.TYPE_BOOL)
 
     last_confirmed_id: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
     """
-    That of the newest message: who reads from there on sees every later message whole.
+    Of the newest message: a reader that starts there sees every later transaction whole.
     """
 
     open_txns: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
@@ -750,15 +751,15 @@ class ChannelInfo(betterproto2.Message):
 
     checkpoint_id: "int" = betterproto2.field(15, betterproto2.TYPE_INT64)
     """
-    Where a restart begins to read the log again, and the tick up to which it knows everything
-    without; both 0 while nothing was saved yet.
+    Where a restart starts to replay the log, and the tick up to which its snapshot is complete;
+    both 0 until a snapshot was saved.
     """
 
     checkpoint_tick: "int" = betterproto2.field(16, betterproto2.TYPE_UINT64)
 
     growing_segments: "int" = betterproto2.field(17, betterproto2.TYPE_INT64)
     """
-    Segments of collections that take rows, the bytes in them, and those that wait for a Flush.
+    Growing segments of collections, their bytes, and sealed segments that wait for a Flush.
     """
 
     growing_bytes: "int" = betterproto2.field(18, betterproto2.TYPE_INT64)
@@ -772,7 +773,7 @@ class ChannelInfo(betterproto2.Message):
 
     prepared_txns: "int" = betterproto2.field(21, betterproto2.TYPE_INT64)
     """
-    Of the open transactions, those that only the coordinator's word on their batch can end.
+    Open transactions that are prepared and wait for the coordinator's decision.
     """
 
 
@@ -802,7 +803,7 @@ class ChannelOffsets(betterproto2.Message):
 
     last_confirmed_id: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
     """
-    That of the newest message: who reads from there on sees every later message whole.
+    Of the newest message: a reader that starts there sees every later transaction whole.
     """
 
     open_txns: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
@@ -814,15 +815,15 @@ class ChannelOffsets(betterproto2.Message):
 
     checkpoint_id: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
     """
-    Where a restart begins to read the log again, and the tick up to which it knows everything
-    without; both 0 while nothing was saved yet.
+    Where a restart starts to replay the log, and the tick up to which its snapshot is complete;
+    both 0 until a snapshot was saved.
     """
 
     checkpoint_tick: "int" = betterproto2.field(11, betterproto2.TYPE_UINT64)
 
     growing_segments: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
     """
-    Segments of collections that take rows, the bytes in them, and those that wait for a Flush.
+    Growing segments of collections, their bytes, and sealed segments that wait for a Flush.
     """
 
     growing_bytes: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
@@ -831,12 +832,12 @@ class ChannelOffsets(betterproto2.Message):
 
     observed_tick: "int" = betterproto2.field(15, betterproto2.TYPE_UINT64)
     """
-    The owner has taken note of every record with a tick up to this one.
+    The owner has processed every record with a tick up to this one.
     """
 
     prepared_txns: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
     """
-    Of the open transactions, those that only the coordinator's word on their batch can end.
+    Open transactions that are prepared and wait for the coordinator's decision.
     """
 
 
@@ -872,7 +873,7 @@ class ChannelTrouble(betterproto2.Message):
 
     state: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    "refusing" (it is read, but takes no appends), or the state of a pchannel not served.
+    "refusing" (it can be read, but takes no appends), or the state of a pchannel without an owner.
     """
 
     cause: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -903,7 +904,7 @@ class Collection(betterproto2.Message):
         5, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    None when its messages are not rows.
+    Absent if its messages are not rows.
     """
 
 
@@ -914,7 +915,7 @@ default_message_pool.register_message("tidemark.v1", "Collection", Collection)
 class CommitBatchRequest(betterproto2.Message):
     app: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Who writes the batches; the same name in every run of a job.
+    Name of the application; the same in every run of a job.
     """
 
     batch: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -933,12 +934,12 @@ default_message_pool.register_message(
 class CommitBatchResponse(betterproto2.Message):
     batch: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    The app's newest batch: the one that was asked for, or a later one.
+    The app's newest batch: the requested one, or a later one.
     """
 
     already: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    It had taken effect before.
+    It was committed before this call.
     """
 
     ticks: "list[CommittedTo]" = betterproto2.field(
@@ -947,8 +948,8 @@ class CommitBatchResponse(betterproto2.Message):
 
     left_out: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    When it had: so many of the transactions that were named are no part of what took effect. Not
-    0: something was staged for the batch again.
+    With `already`: how many of the transactions in the request are not part of the committed batch.
+    More than 0: the batch was staged again.
     """
 
 
@@ -990,7 +991,7 @@ class CopyToAppend(betterproto2.Message):
 
     txn_id: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    The coordinator's word on a staged transaction: which one, and the stage it is of.
+    For a command to a staged transaction: the transaction and its stage.
     """
 
     stage: "StageId | None" = betterproto2.field(
@@ -1035,12 +1036,12 @@ class CursorInfo(betterproto2.Message):
 
     lag_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    How old the tick is.
+    The age of the tick.
     """
 
     closed_tick: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
     """
-    Closed on all the channels; 0 while nobody can tell for one of them.
+    Closed on all the channels; 0 while that of one of them is unknown.
     """
 
     behind_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
@@ -1077,7 +1078,7 @@ class CutRequest(betterproto2.Message):
     time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
     """
     0: a tick not below that of any message acknowledged on these channels before the call.
-    Otherwise exactly this tick, which must have been given out already.
+    Otherwise exactly this tick, which must have been issued already.
     """
 
 
@@ -1118,12 +1119,12 @@ class Damage(betterproto2.Message):
 
     skipped: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Readers were led around it; else they were refused.
+    Readers skip it; otherwise their reads are refused.
     """
 
     times: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    How often it was met since the server started.
+    How often it was read since the server started.
     """
 
 
@@ -1138,7 +1139,7 @@ class DescribeRequest(betterproto2.Message):
 
     served_only: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Leave out those that are not served here, instead of refusing the call.
+    Leave out channels that are not served here, instead of refusing the call.
     """
 
 
@@ -1263,7 +1264,7 @@ class HealthResponse(betterproto2.Message):
         11, betterproto2.TYPE_MESSAGE, repeated=True
     )
     """
-    Pchannels that nobody serves, or that take no appends; sorted by name.
+    Pchannels without an owner, or that take no appends; sorted by name.
     """
 
     damages: "list[Damage]" = betterproto2.field(
@@ -1275,7 +1276,7 @@ class HealthResponse(betterproto2.Message):
 
     damages_unlisted: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
     """
-    Times that a damaged place was met beyond those listed.
+    How often damaged places were read that are not listed.
     """
 
     consumption_paused: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
@@ -1305,7 +1306,7 @@ class HoldBroadcastsResponse(betterproto2.Message):
 
     lease_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    After this the hold is over by itself.
+    The hold ends after this time.
     """
 
 
@@ -1331,7 +1332,7 @@ class JoinBarrierRequest(betterproto2.Message):
 
     interval_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    For a soft barrier that comes to be with this peer.
+    Interval of a soft barrier; used if this peer creates the barrier.
     """
 
 
@@ -1361,7 +1362,7 @@ class KillRequest(betterproto2.Message):
 
     term: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Kill this incarnation or nobody; 0: whoever is there.
+    Kill only this incarnation; 0: any.
     """
 
 
@@ -1385,17 +1386,17 @@ class Lease(betterproto2.Message):
 
     lease_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    From the moment the request was sent.
+    Counted from the moment the request was sent.
     """
 
     moving: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    The channels of this node, which is stopping, are being moved: wait for it.
+    The node is stopping and its channels are being handed off: wait for that.
     """
 
     consumption_paused: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Consumers that have not begun to read are to be held back.
+    Hold back consumers that have not started to read.
     """
 
 
@@ -1474,7 +1475,7 @@ default_message_pool.register_message(
 class ListBroadcastsRequest(betterproto2.Message):
     quarantine_only: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Only those that cannot go on without an operator.
+    Only those that need an operator.
     """
 
 
@@ -1489,7 +1490,7 @@ class ListBroadcastsResponse(betterproto2.Message):
         1, betterproto2.TYPE_MESSAGE, repeated=True
     )
     """
-    First those that wait for keys, then in the order of their ids.
+    Those that wait for keys first, then by id.
     """
 
 
@@ -1539,7 +1540,7 @@ class ListCommitsResponse(betterproto2.Message):
         1, betterproto2.TYPE_MESSAGE, repeated=True
     )
     """
-    In the order of their names.
+    By name.
     """
 
 
@@ -1586,7 +1587,7 @@ class ListLocksResponse(betterproto2.Message):
         1, betterproto2.TYPE_MESSAGE, repeated=True
     )
     """
-    In the order they came.
+    In order of arrival.
     """
 
 
@@ -1615,16 +1616,16 @@ default_message_pool.register_message("tidemark.v1", "LockInfo", LockInfo)
 @dataclass(eq=False, repr=False)
 class MeasuredChannel(betterproto2.Message):
     """
-    Step i: messages with ticks in [first_ticks[i], ticks[i]], and nothing between two steps. A
-    transaction is at the tick of its commit. What readers pass over as a repeated copy of a
-    broadcast counts as well.
+    Step i counts the messages with ticks in [first_ticks[i], ticks[i]]; there are none between two
+    steps. A transaction counts at the tick of its commit. Repeated copies of a broadcast count too,
+    although readers skip them.
     """
 
     channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     exact_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
     """
-    All is told that has a tick up to this one.
+    Complete up to this tick.
     """
 
     first_ticks: "list[int]" = betterproto2.field(
@@ -1635,7 +1636,7 @@ class MeasuredChannel(betterproto2.Message):
 
     rows: "list[int]" = betterproto2.field(5, betterproto2.TYPE_UINT64, repeated=True)
     """
-    Since the begin of the span, as are the bytes.
+    Cumulative from the begin of the span, like the bytes.
     """
 
     bytes: "list[int]" = betterproto2.field(6, betterproto2.TYPE_UINT64, repeated=True)
@@ -1650,31 +1651,32 @@ class MeasureRequest(betterproto2.Message):
         1, betterproto2.TYPE_STRING, repeated=True
     )
     """
-    Vchannels, or pchannels as a whole, each with the tick from which on it is measured.
+    Vchannels, or pchannels as a whole.
     """
 
     after_ticks: "list[int]" = betterproto2.field(
         2, betterproto2.TYPE_UINT64, repeated=True
     )
     """
-    One for all, or one for each; those on one pchannel have the same.
+    Count messages after this tick: one tick for all channels, or one for each, equal for channels
+    of one pchannel.
     """
 
     until_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
     """
-    Closed, or soon to be; a tick from the future is refused.
+    A tick that is closed or soon will be; later ones are refused.
     """
 
     rows_max: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
     """
-    Nobody needs to know more of a pchannel than this; 0: no limit.
+    Stop counting a pchannel beyond this; 0: no limit.
     """
 
     bytes_max: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
 
     step_rows: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
     """
-    A step has about so many rows or bytes, or less; 0: as many as it gets.
+    The approximate size of a step, at most; 0: no limit.
     """
 
     step_bytes: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
@@ -1683,8 +1685,8 @@ class MeasureRequest(betterproto2.Message):
         8, betterproto2.TYPE_STRING, repeated=True
     )
     """
-    All channels that are measured together, elsewhere too: whose copies of a broadcast belong
-    together. None: those of `channels`.
+    All channels of the measurement, those on other nodes included, to find the copies of a
+    broadcast that belong together. None: those of `channels`.
     """
 
 
@@ -1716,7 +1718,7 @@ class MoveCursorRequest(betterproto2.Message):
         2, betterproto2.TYPE_STRING, repeated=True
     )
     """
-    Vchannels, or pchannels as a whole: what the cursor is about from now on. None: as before.
+    Vchannels, or pchannels as a whole: the new channels of the cursor. None: as before.
     """
 
     time_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
@@ -1782,7 +1784,7 @@ class ReadBatch(betterproto2.Message):
 
     message_id: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Of the first message in the body; the others follow one by one, and so do their ticks.
+    Of the first message in the body; ids and ticks grow by one per message.
     """
 
     time_tick: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
@@ -1807,7 +1809,7 @@ class ReadBatch(betterproto2.Message):
 
     first: "int" = betterproto2.field(12, betterproto2.TYPE_INT32)
     """
-    Only the messages [first, end) are meant.
+    Only the messages [first, end) are delivered.
     """
 
     end: "int" = betterproto2.field(13, betterproto2.TYPE_INT32)
@@ -1836,7 +1838,7 @@ class ReadOpen(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    None of these: from the first message that the log holds.
+    One of the four starts; none: from the first message that the log holds.
     """
 
     from_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -1847,24 +1849,24 @@ class ReadOpen(betterproto2.Message):
 
     until_tick: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
     """
-    The stream ends when every message with a tick up to this one was given; 0 for never.
+    The stream ends once every message with a tick up to this one was sent; 0: never.
     """
 
     types: "list[int]" = betterproto2.field(7, betterproto2.TYPE_INT32, repeated=True)
     """
-    A milvus.proto.messages.MessageType each; none for all.
+    Only these values of milvus.proto.messages.MessageType; none: all.
     """
 
     rows: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
     """
-    Rows alone: batches of codec ARROW, and nothing else.
+    Only rows: batches with codec ARROW.
     """
 
     columns: "list[str]" = betterproto2.field(
         9, betterproto2.TYPE_STRING, repeated=True
     )
     """
-    Of rows only these columns, in the order of their schema; those that a batch has not are left
+    Only these columns of rows, in the order of their schema; columns that a batch lacks are left
     out. None: all.
     """
 
@@ -1875,7 +1877,7 @@ default_message_pool.register_message("tidemark.v1", "ReadOpen", ReadOpen)
 @dataclass(eq=False, repr=False)
 class ReadPosition(betterproto2.Message):
     """
-    Everything below `next_id` is done with, and so is every tick up to `time_tick`.
+    The reader has read everything below `next_id` and every tick up to `time_tick`.
     """
 
     next_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -1884,12 +1886,12 @@ class ReadPosition(betterproto2.Message):
 
     open_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Where the oldest transaction begins that is open there.
+    The begin of the oldest transaction that is open there.
     """
 
     inside: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Messages given of the transaction that commits at `next_id`.
+    Messages already delivered of the transaction that commits at `next_id`.
     """
 
 
@@ -1904,7 +1906,7 @@ class ReadRequest(betterproto2.Message):
 
     credit_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
     """
-    Bytes that the server may send beyond what it was allowed before; batches are not cut.
+    Bytes that the server may send in addition to earlier credit; batches are not split.
     """
 
 
@@ -1926,12 +1928,12 @@ class ReadResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Where another stream would go on.
+    Where another stream can resume.
     """
 
     end: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Everything up to `until_tick` was given.
+    Everything up to `until_tick` was sent.
     """
 
 
@@ -1951,12 +1953,12 @@ class RegisterRequest(betterproto2.Message):
 
     cluster_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Of the metadata the node works on; must be the coordinator's own.
+    Id in the node's metadata store; must equal the coordinator's.
     """
 
     incarnation: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Of the process, made at its start: in containers, pid and address are those of the one before.
+    Chosen by the process at its start: in containers, pid and address may equal its predecessor's.
     """
 
 
@@ -1977,7 +1979,7 @@ default_message_pool.register_message(
 class ReleaseBroadcastsResponse(betterproto2.Message):
     lasted: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    The hold has lasted until now, so the cut is as wanted.
+    The hold lasted until now, so a cut taken during it is valid.
     """
 
 
@@ -2009,7 +2011,7 @@ class ReportChannelsRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, repeated=True
     )
     """
-    In the order in which they happened.
+    In order of occurrence.
     """
 
 
@@ -2042,7 +2044,7 @@ class ReportTickRequest(betterproto2.Message):
 
     time_tick: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
     """
-    0 says only that the peer is there.
+    0 only renews the lease.
     """
 
 
@@ -2060,7 +2062,7 @@ class ReportTickResponse(betterproto2.Message):
 
     late: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    The report said nothing new and was dropped.
+    The report was not above earlier ones and was dropped.
     """
 
 
@@ -2159,7 +2161,7 @@ default_message_pool.register_message("tidemark.v1", "SeekRequest", SeekRequest)
 class SeekResponse(betterproto2.Message):
     message_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Equals next_id when every stored tick is smaller.
+    next_id if every stored tick is smaller.
     """
 
 
@@ -2194,7 +2196,7 @@ class StagedTxn(betterproto2.Message):
 
     part: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Which part of the batch it belongs to, and which attempt at that part.
+    The part of the batch it belongs to, and the attempt at that part.
     """
 
     attempt: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
@@ -2221,7 +2223,7 @@ default_message_pool.register_message("tidemark.v1", "StageId", StageId)
 class StreamingRequest(betterproto2.Message):
     at_least: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Raise the version to this, unless it is there already; 0 only asks.
+    Raise the version to at least this; 0 only queries it.
     """
 
 
@@ -2248,7 +2250,7 @@ class WaitForKeyRequest(betterproto2.Message):
 
     all_acked: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Wait for every vchannel of each broadcast, not only for the first.
+    Wait for every vchannel of each broadcast, not just the first.
     """
 
 
@@ -2292,7 +2294,7 @@ class WatchBarrierResponse(betterproto2.Message):
         1, betterproto2.TYPE_UINT64, repeated=True
     )
     """
-    Growing; those that passed since the message before.
+    Those that passed since the previous message, ascending.
     """
 
     barrier: "BarrierInfo | None" = betterproto2.field(
@@ -2310,7 +2312,7 @@ default_message_pool.register_message(
 
 class AdminStub(betterproto2_grpclib.ServiceStub):
     """
-    Views of a running server, and the one way to do it harm on purpose.
+    Views of a running server, and fault injection.
     """
 
     async def health(
@@ -2382,7 +2384,7 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "KillResponse":
         """
-        Ends one actor as if it had crashed. Refused unless the server was started to allow it.
+        Ends one actor as if it had crashed. Refused unless the server was started with --allow-chaos.
         """
 
         return await self._unary_unary(
@@ -2403,9 +2405,9 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "PauseConsumptionResponse":
         """
-        While paused, consumers that are opened begin to read only once it is resumed, but for those
-        that set ignore_pause_consumption. The coordinator records it and tells every node; said to a
-        node, it holds until the coordinator is heard of again.
+        While paused, new consumers start to read only after it is resumed, except those that set
+        ignore_pause_consumption. The coordinator records the setting and sends it to every node. Sent
+        to a node directly, it lasts until the coordinator's next message.
         """
 
         return await self._unary_unary(
@@ -2441,7 +2443,7 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
 
 class BroadcastsStub(betterproto2_grpclib.ServiceStub):
     """
-    Beside milvus.proto.streaming.StreamingCoordBroadcastService, which starts and acknowledges them.
+    Broadcasts are started and acknowledged by milvus.proto.streaming.StreamingCoordBroadcastService.
     """
 
     async def list(
@@ -2492,7 +2494,7 @@ class BroadcastsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "RetryBroadcastResponse":
         """
-        Try again what failed of a broadcast in quarantine.
+        Retry the callback of a broadcast in quarantine.
         """
 
         return await self._unary_unary(
@@ -2513,7 +2515,7 @@ class BroadcastsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "SkipBroadcastResponse":
         """
-        Call a broadcast in quarantine done as it is.
+        Mark a broadcast in quarantine as done without its callback.
         """
 
         return await self._unary_unary(
@@ -2534,7 +2536,7 @@ class BroadcastsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "WaitForKeyResponse":
         """
-        Answered when the broadcasts that hold the key now have been acknowledged.
+        Returns when the broadcasts that hold the key now have been acknowledged.
         """
 
         return await self._unary_unary(
@@ -2562,7 +2564,7 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "Lease":
         """
-        Become a node. RESOURCE_ACQUIRED while another process is the node of this id.
+        Register as a node. RESOURCE_ACQUIRED while another process is the node of this id.
         """
 
         return await self._unary_unary(
@@ -2583,7 +2585,7 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "Lease":
         """
-        Stay one. IGNORED_OPERATION when the session is over: give up every channel, register anew.
+        Renew the lease. IGNORED_OPERATION if the session is over: close every channel, register again.
         """
 
         return await self._unary_unary(
@@ -2604,7 +2606,7 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "LeaveResponse":
         """
-        Be one no more; nothing happens when the session is over.
+        End the session; no-op if it is over.
         """
 
         return await self._unary_unary(
@@ -2625,7 +2627,7 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ReserveTicksResponse":
         """
-        Time ticks that nobody else gets.
+        Reserve time ticks for this node alone.
         """
 
         return await self._unary_unary(
@@ -2646,7 +2648,7 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ReportChannelsResponse":
         """
-        Channels that the node serves, or serves no more, without having been told to.
+        Report channels that the node started or stopped serving on its own.
         """
 
         return await self._unary_unary(
@@ -2751,8 +2753,8 @@ class CollectionsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "Collection":
         """
-        Adds nullable columns at the end of the schema: its next version. Those that it has, just so,
-        are passed over, so a repeat changes nothing.
+        Adds nullable columns at the end of the schema, which makes its next version. Columns that it
+        has already with the same type are skipped, so a repeat changes nothing.
         """
 
         return await self._unary_unary(
@@ -2779,8 +2781,8 @@ class CommitsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "CommitBatchResponse":
         """
-        Commit all of these or none, once: a batch that is not newer than the app's newest one is
-        answered as done already, and what was staged for it is given up.
+        Commit all of these transactions or none, once. If the app has committed this batch or a later
+        one already, that is the answer, and these transactions are aborted.
         """
 
         return await self._unary_unary(
@@ -2801,7 +2803,7 @@ class CommitsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AbortBatchResponse":
         """
-        Roll back those of these that no commit has taken hold of.
+        Roll back those of these transactions that are not prepared.
         """
 
         return await self._unary_unary(
@@ -2822,7 +2824,7 @@ class CommitsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ListCommitsResponse":
         """
-        What is remembered of each app.
+        The newest batch and the commit in progress of each app.
         """
 
         if message is None:
@@ -2852,7 +2854,7 @@ class CopiesStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AppendCopiesResponse":
         """
-        Append messages of the coordinator's own to one pchannel, all at once.
+        Append messages of the coordinator to one pchannel.
         """
 
         return await self._unary_unary(
@@ -2880,7 +2882,7 @@ class LogStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AsyncIterator[AppendResponse]":
         """
-        Batches to one pchannel, answered in their order. The header `create-producer` names the
+        Append batches to one pchannel; answers keep their order. The header `create-producer` names the
         pchannel and its term, as in Milvus's Produce. The server begins with an empty AppendResponse.
         """
 
@@ -2904,9 +2906,9 @@ class LogStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AsyncIterator[ReadResponse]":
         """
-        Batches of one pchannel, as long as the reader gives credit. The header `create-consumer`
+        Read batches of one pchannel, as far as the reader grants credit. The header `create-consumer`
         names the pchannel and its term, as in Milvus's Consume. The server begins with an empty
-        ReadResponse; the first request opens, later ones give more credit.
+        ReadResponse; the first request opens, later ones grant more credit.
         """
 
         async for response in self._stream_stream(
@@ -2971,7 +2973,7 @@ class LogStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AdvanceResponse":
         """
-        How far a reader may go from an id for a number of bytes.
+        The id that a reader reaches from an id within a number of bytes.
         """
 
         return await self._unary_unary(
@@ -2992,8 +2994,8 @@ class LogStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "MeasureResponse":
         """
-        How many messages and bytes lie on channels in a span of ticks, in coarse steps, looked up
-        without reading the messages. The owner must serve all of them: CHANNEL_NOT_EXIST.
+        Count messages and bytes on channels in a span of ticks, in coarse steps and without reading
+        the messages. CHANNEL_NOT_EXIST unless the node serves all of the channels.
         """
 
         return await self._unary_unary(
@@ -3014,8 +3016,8 @@ class LogStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "MvccResponse":
         """
-        A tick, closed already, that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless the
-        node that is asked serves the vchannel.
+        A closed tick that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless this node
+        serves the vchannel.
         """
 
         return await self._unary_unary(
@@ -3033,8 +3035,8 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
     Cuts and barriers. Errors carry a milvus.proto.streaming.StreamingError, as those of Milvus's
     services do.
 
-    A barrier has a name and peers. A peer joins, reports how far it is, and leaves; one that is
-    silent for longer than its lease is removed. Whoever likes watches which ticks pass.
+    A barrier has a name and peers. A peer joins, reports its tick, and leaves; a peer that is silent
+    for longer than its lease is removed. Anybody may watch the ticks that pass.
     """
 
     async def cut(
@@ -3046,7 +3048,7 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "CutResponse":
         """
-        A tick that is closed on all the channels, and where it lies on each.
+        A tick that is closed on all the channels, and its position on each.
         """
 
         return await self._unary_unary(
@@ -3067,9 +3069,9 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "HoldBroadcastsResponse":
         """
-        Holds broadcasts back, so that a Cut that is taken between the two calls has of each one all
-        copies on these channels, or none. Answered once those under way have landed; INNER when one
-        takes too long. Those in quarantine are not waited for.
+        Hold back broadcasts, so that a Cut taken between the two calls includes all copies of each
+        broadcast on these channels, or none. Returns once broadcasts in progress are stored on all
+        their vchannels; INNER if that takes too long. Those in quarantine are not waited for.
         """
 
         return await self._unary_unary(
@@ -3126,7 +3128,7 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ReportTickResponse":
         """
-        May be sent again: what says nothing new is dropped.
+        Idempotent: a report without news is dropped.
         """
 
         return await self._unary_unary(
@@ -3165,7 +3167,7 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AsyncIterator[WatchBarrierResponse]":
         """
-        The ticks that pass, in order, as they do. Never ends by itself.
+        Stream the ticks as they pass, in order. Without an end.
         """
 
         async for response in self._unary_stream(
@@ -3187,7 +3189,7 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ListBarriersResponse":
         """
-        All barriers there are, by kind and name.
+        All barriers, by kind and name.
         """
 
         if message is None:
@@ -3211,8 +3213,8 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "CursorInfo":
         """
-        A named cursor says that everything up to a tick is processed on some channels. It outlives
-        whoever moves it, and never goes back: INVALID_REQUEST_SEQ. The same tick again is fine.
+        Create or move a named cursor: everything up to a tick is processed on some channels. It is
+        durable and never moves back: INVALID_REQUEST_SEQ. Moving it to the same tick is allowed.
         """
 
         return await self._unary_unary(
@@ -3254,7 +3256,7 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ListCursorsResponse":
         """
-        All cursors there are, by name.
+        All cursors, by name.
         """
 
         if message is None:
@@ -3296,7 +3298,7 @@ from ...milvus.proto import streaming as __milvus__proto__streaming__
 
 class AdminBase(betterproto2_grpclib.ServiceBase):
     """
-    Views of a running server, and the one way to do it harm on purpose.
+    Views of a running server, and fault injection.
     """
 
     async def health(self, message: "HealthRequest") -> "HealthResponse":
@@ -3313,7 +3315,7 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
 
     async def kill(self, message: "KillRequest") -> "KillResponse":
         """
-        Ends one actor as if it had crashed. Refused unless the server was started to allow it.
+        Ends one actor as if it had crashed. Refused unless the server was started with --allow-chaos.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3322,9 +3324,9 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
         self, message: "PauseConsumptionRequest"
     ) -> "PauseConsumptionResponse":
         """
-        While paused, consumers that are opened begin to read only once it is resumed, but for those
-        that set ignore_pause_consumption. The coordinator records it and tells every node; said to a
-        node, it holds until the coordinator is heard of again.
+        While paused, new consumers start to read only after it is resumed, except those that set
+        ignore_pause_consumption. The coordinator records the setting and sends it to every node. Sent
+        to a node directly, it lasts until the coordinator's next message.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3428,7 +3430,7 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
 
 class BroadcastsBase(betterproto2_grpclib.ServiceBase):
     """
-    Beside milvus.proto.streaming.StreamingCoordBroadcastService, which starts and acknowledges them.
+    Broadcasts are started and acknowledged by milvus.proto.streaming.StreamingCoordBroadcastService.
     """
 
     async def list(self, message: "ListBroadcastsRequest") -> "ListBroadcastsResponse":
@@ -3441,21 +3443,21 @@ class BroadcastsBase(betterproto2_grpclib.ServiceBase):
 
     async def retry(self, message: "RetryBroadcastRequest") -> "RetryBroadcastResponse":
         """
-        Try again what failed of a broadcast in quarantine.
+        Retry the callback of a broadcast in quarantine.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def skip(self, message: "SkipBroadcastRequest") -> "SkipBroadcastResponse":
         """
-        Call a broadcast in quarantine done as it is.
+        Mark a broadcast in quarantine as done without its callback.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def wait_for_key(self, message: "WaitForKeyRequest") -> "WaitForKeyResponse":
         """
-        Answered when the broadcasts that hold the key now have been acknowledged.
+        Returns when the broadcasts that hold the key now have been acknowledged.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3546,21 +3548,21 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
 
     async def register(self, message: "RegisterRequest") -> "Lease":
         """
-        Become a node. RESOURCE_ACQUIRED while another process is the node of this id.
+        Register as a node. RESOURCE_ACQUIRED while another process is the node of this id.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def renew(self, message: "RenewRequest") -> "Lease":
         """
-        Stay one. IGNORED_OPERATION when the session is over: give up every channel, register anew.
+        Renew the lease. IGNORED_OPERATION if the session is over: close every channel, register again.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def leave(self, message: "LeaveRequest") -> "LeaveResponse":
         """
-        Be one no more; nothing happens when the session is over.
+        End the session; no-op if it is over.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3569,7 +3571,7 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
         self, message: "ReserveTicksRequest"
     ) -> "ReserveTicksResponse":
         """
-        Time ticks that nobody else gets.
+        Reserve time ticks for this node alone.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3578,7 +3580,7 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
         self, message: "ReportChannelsRequest"
     ) -> "ReportChannelsResponse":
         """
-        Channels that the node serves, or serves no more, without having been told to.
+        Report channels that the node started or stopped serving on its own.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3687,8 +3689,8 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
 
     async def add_columns(self, message: "AddColumnsRequest") -> "Collection":
         """
-        Adds nullable columns at the end of the schema: its next version. Those that it has, just so,
-        are passed over, so a repeat changes nothing.
+        Adds nullable columns at the end of the schema, which makes its next version. Columns that it
+        has already with the same type are skipped, so a repeat changes nothing.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3777,22 +3779,22 @@ class CommitsBase(betterproto2_grpclib.ServiceBase):
 
     async def commit(self, message: "CommitBatchRequest") -> "CommitBatchResponse":
         """
-        Commit all of these or none, once: a batch that is not newer than the app's newest one is
-        answered as done already, and what was staged for it is given up.
+        Commit all of these transactions or none, once. If the app has committed this batch or a later
+        one already, that is the answer, and these transactions are aborted.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def abort(self, message: "AbortBatchRequest") -> "AbortBatchResponse":
         """
-        Roll back those of these that no commit has taken hold of.
+        Roll back those of these transactions that are not prepared.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def list(self, message: "ListCommitsRequest") -> "ListCommitsResponse":
         """
-        What is remembered of each app.
+        The newest batch and the commit in progress of each app.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3851,7 +3853,7 @@ class CopiesBase(betterproto2_grpclib.ServiceBase):
 
     async def append(self, message: "AppendCopiesRequest") -> "AppendCopiesResponse":
         """
-        Append messages of the coordinator's own to one pchannel, all at once.
+        Append messages of the coordinator to one pchannel.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3885,7 +3887,7 @@ class LogBase(betterproto2_grpclib.ServiceBase):
         self, messages: "AsyncIterator[AppendRequest]"
     ) -> "AsyncIterator[AppendResponse]":
         """
-        Batches to one pchannel, answered in their order. The header `create-producer` names the
+        Append batches to one pchannel; answers keep their order. The header `create-producer` names the
         pchannel and its term, as in Milvus's Produce. The server begins with an empty AppendResponse.
         """
 
@@ -3896,9 +3898,9 @@ class LogBase(betterproto2_grpclib.ServiceBase):
         self, messages: "AsyncIterator[ReadRequest]"
     ) -> "AsyncIterator[ReadResponse]":
         """
-        Batches of one pchannel, as long as the reader gives credit. The header `create-consumer`
+        Read batches of one pchannel, as far as the reader grants credit. The header `create-consumer`
         names the pchannel and its term, as in Milvus's Consume. The server begins with an empty
-        ReadResponse; the first request opens, later ones give more credit.
+        ReadResponse; the first request opens, later ones grant more credit.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -3920,23 +3922,23 @@ class LogBase(betterproto2_grpclib.ServiceBase):
 
     async def advance(self, message: "AdvanceRequest") -> "AdvanceResponse":
         """
-        How far a reader may go from an id for a number of bytes.
+        The id that a reader reaches from an id within a number of bytes.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def measure(self, message: "MeasureRequest") -> "MeasureResponse":
         """
-        How many messages and bytes lie on channels in a span of ticks, in coarse steps, looked up
-        without reading the messages. The owner must serve all of them: CHANNEL_NOT_EXIST.
+        Count messages and bytes on channels in a span of ticks, in coarse steps and without reading
+        the messages. CHANNEL_NOT_EXIST unless the node serves all of the channels.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def mvcc(self, message: "MvccRequest") -> "MvccResponse":
         """
-        A tick, closed already, that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless the
-        node that is asked serves the vchannel.
+        A closed tick that no message of the vchannel exceeds. CHANNEL_NOT_EXIST unless this node
+        serves the vchannel.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4053,13 +4055,13 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
     Cuts and barriers. Errors carry a milvus.proto.streaming.StreamingError, as those of Milvus's
     services do.
 
-    A barrier has a name and peers. A peer joins, reports how far it is, and leaves; one that is
-    silent for longer than its lease is removed. Whoever likes watches which ticks pass.
+    A barrier has a name and peers. A peer joins, reports its tick, and leaves; a peer that is silent
+    for longer than its lease is removed. Anybody may watch the ticks that pass.
     """
 
     async def cut(self, message: "CutRequest") -> "CutResponse":
         """
-        A tick that is closed on all the channels, and where it lies on each.
+        A tick that is closed on all the channels, and its position on each.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4068,9 +4070,9 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         self, message: "HoldBroadcastsRequest"
     ) -> "HoldBroadcastsResponse":
         """
-        Holds broadcasts back, so that a Cut that is taken between the two calls has of each one all
-        copies on these channels, or none. Answered once those under way have landed; INNER when one
-        takes too long. Those in quarantine are not waited for.
+        Hold back broadcasts, so that a Cut taken between the two calls includes all copies of each
+        broadcast on these channels, or none. Returns once broadcasts in progress are stored on all
+        their vchannels; INNER if that takes too long. Those in quarantine are not waited for.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4089,7 +4091,7 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
 
     async def report_tick(self, message: "ReportTickRequest") -> "ReportTickResponse":
         """
-        May be sent again: what says nothing new is dropped.
+        Idempotent: a report without news is dropped.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4104,7 +4106,7 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         self, message: "WatchBarrierRequest"
     ) -> "AsyncIterator[WatchBarrierResponse]":
         """
-        The ticks that pass, in order, as they do. Never ends by itself.
+        Stream the ticks as they pass, in order. Without an end.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4114,15 +4116,15 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         self, message: "ListBarriersRequest"
     ) -> "ListBarriersResponse":
         """
-        All barriers there are, by kind and name.
+        All barriers, by kind and name.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def move_cursor(self, message: "MoveCursorRequest") -> "CursorInfo":
         """
-        A named cursor says that everything up to a tick is processed on some channels. It outlives
-        whoever moves it, and never goes back: INVALID_REQUEST_SEQ. The same tick again is fine.
+        Create or move a named cursor: everything up to a tick is processed on some channels. It is
+        durable and never moves back: INVALID_REQUEST_SEQ. Moving it to the same tick is allowed.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4138,7 +4140,7 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         self, message: "ListCursorsRequest"
     ) -> "ListCursorsResponse":
         """
-        All cursors there are, by name.
+        All cursors, by name.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
