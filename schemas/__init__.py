@@ -1,4 +1,4 @@
-"""What goes over the wire: protobuf sources, generated classes, and hand-written fast paths.
+"""The wire formats: protobuf sources, generated classes, and hand-written code for the hot paths.
 
-Knows bytes, never brokers: imports nothing of ours. See schemas/README.md.
+Works on bytes and imports nothing else of this repository. See schemas/README.md.
 """

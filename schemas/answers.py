@@ -1,7 +1,7 @@
-"""The client's side of the hot streams: builds what a producer sends, scans what a server answers.
+"""The client's side of the hot streams: builds produce requests, scans the server's answers.
 
-Never decodes a payload. The shapes this server sends are read straight; whatever else protobuf
-allows is read the general way, to the same result.
+It never decodes a payload. The shapes that this server sends take a fast path; every other valid
+protobuf encoding takes a general one, with the same result.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The messages of `tidemark.v1.Log` that carry batches, cut by position on both sides.
+"""Scans and builds the `tidemark.v1.Log` messages that carry batches, on both sides, by position.
 
-Never looks into a body, never judges whether sizes fit it. Fields may come in any order; numbers
-may be packed or not; unknown fields are skipped.
+It never looks into a body or checks the sizes against it. Fields may come in any order, numbers may
+be packed or not, unknown fields are skipped.
 """
 
 from collections.abc import Iterable, Sequence

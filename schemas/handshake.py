@@ -1,7 +1,4 @@
-"""What travels in gRPC metadata: the create headers of streams, and who a call is meant for.
-
-Never decides whether a pchannel is served here.
-"""
+"""gRPC metadata: the create headers of streams, and the server that a call is meant for."""
 
 from dataclasses import dataclass
 from typing import Final

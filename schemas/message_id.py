@@ -1,7 +1,7 @@
 """Text forms of message ids, one for each kind of log that Milvus knows.
 
-Tidemark hands out RocksMQ ids only (see `encoding/base36.py`); the others are here for ids that
-come from elsewhere, inside replicate headers and checkpoints.
+Tidemark issues RocksMQ ids only (see `encoding/base36.py`); the others occur in replicate headers
+and checkpoints that come from elsewhere.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Packs and unpacks the body of a batch: LZ4 and Zstandard, when their libraries are installed.
+"""Compresses and decompresses batch bodies: LZ4 and Zstandard, if their libraries are installed.
 
-Never makes more bytes than it was told there are: a body that would unpack to more is refused
-before it has grown (a decompression bomb).
+A body that would decompress to more than its declared size is refused before memory is allocated
+for it (a decompression bomb).
 """
 
 from importlib import import_module

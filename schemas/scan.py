@@ -1,12 +1,12 @@
-"""Scans what a producer sends: finds the few facts the broker needs, and cuts out what it stores.
+"""Scans produce requests: extracts what the broker needs and cuts out the stored form.
 
-Never decodes a payload and never refuses a message for what it says, only for how it is encoded.
-Two ways lead to the same result: a straight one for the shape every encoder produces, and a
-general one for whatever else protobuf allows (fields in any order, repeated, unknown).
+It never decodes a payload, and rejects a message only for its encoding, not for its contents. A
+fast path handles the shape that every encoder produces, a general path everything else that
+protobuf allows (fields in any order, repeated, unknown), with the same result.
 
-The stored form is `payload` and `properties` of the Message with the field numbers these have in
-an ImmutableMessage. Unknown fields are dropped: under the numbers of an ImmutableMessage they could
-become an id, a payload or a property.
+The stored form is `payload` and `properties` of the Message with the field numbers that they have
+in an ImmutableMessage. Unknown fields are dropped: with the field numbers of an ImmutableMessage
+they could become an id, a payload or a property.
 """
 
 from collections.abc import Mapping

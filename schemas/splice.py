@@ -1,7 +1,7 @@
-"""Builds what a server sends on the hot streams, around message bytes that are not touched.
+"""Builds what a server sends on the hot streams, around the unchanged bytes of stored messages.
 
-Never decodes: a stored message gets its id in front and the server's properties behind, which is
-sound because protobuf joins map entries wherever they stand and the last of a key wins.
+A stored message gets its id in front and the server's properties behind. That is valid because
+protobuf merges map entries wherever they are, and the last entry of a key wins.
 """
 
 from functools import lru_cache

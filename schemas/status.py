@@ -1,7 +1,4 @@
-"""How a refusal ends a call: the gRPC code, and the details trailer that clients really read.
-
-Never chooses a streaming code.
-"""
+"""How a refusal ends a call: the gRPC code, and the details trailer that clients read."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,8 +1,4 @@
-"""The stored form of a message, taken apart and put together outside the hot streams.
-
-It reads and replaces the header property and makes messages of the log's own. It never decodes a
-payload.
-"""
+"""Takes the stored form of a message apart and builds it, outside the hot streams."""
 
 from typing import Final
 

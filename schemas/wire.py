@@ -1,7 +1,7 @@
-"""The one place to import the hand-written wire functions from.
+"""The import place of the hand-written wire functions.
 
-Bytes in, values out, and back; never decodes payloads, never does I/O. Everything that reads bytes
-raises Malformed on garbage and nothing else.
+Pure functions between bytes and values. Every one that reads bytes raises only Malformed on invalid
+input.
 """
 
 from schemas.answers import (

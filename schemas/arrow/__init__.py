@@ -1,1 +1,1 @@
-"""Arrow rows: the columns of a collection, bodies of rows, JSON for readers of messages."""
+"""Arrow rows: columns of a collection, bodies of rows, and rows as JSON for readers of messages."""

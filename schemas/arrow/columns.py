@@ -1,7 +1,7 @@
-"""The columns of a collection: which there may be, how they change, what fits them.
+"""The columns of a collection: which types are allowed, how they change, which rows fit them.
 
-A schema grows by columns that may be null, at its end, so every version of it is a number of its
-first columns. It never looks at rows. Arrow's library is imported when it is first needed.
+A schema grows by nullable columns at its end, so every version is a number of first columns. Rows
+are not looked at. Arrow's library is imported on first use.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
-"""The outline of a body of Arrow rows: one IPC stream of a schema and one record batch, no more.
+"""The outline of a body of Arrow rows: an IPC stream of exactly one schema and one record batch.
 
-Reads flatbuffers by position, trusting none: it says how many rows there are, where the buffers
-lie and how much they claim to unpack to, so that a library which makes room for what it is told
-is not asked before the numbers are bearable. It needs no library itself.
+Reads flatbuffers by position and trusts none of their numbers: it returns the number of rows, where
+the buffers are and their declared uncompressed sizes, so that the Arrow library, which allocates
+what it is told, is only called after these were checked. Needs no library itself.
 Source of the layout: the Arrow Columnar Format, "Encapsulated message format", and its Message.fbs.
 """
 

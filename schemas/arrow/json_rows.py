@@ -1,8 +1,8 @@
-"""Arrow rows for readers of single messages: each a JSON object in UTF-8, a column a name.
+"""Arrow rows for readers of single messages: each row is a JSON object, keyed by column name.
 
-Numbers, texts and truth values are JSON's own; bytes are base64; decimals and numbers that are not
-finite are text; dates, times, timestamps and durations are whole numbers in the unit of their
-column; a map is a list of pairs; null is null. Made when somebody reads that way, never stored.
+The text is UTF-8. Numbers, texts and booleans are JSON's own; bytes are base64; decimals and non-
+finite numbers are text; dates, times, timestamps and durations are integers in the unit of their
+column; a map is a list of pairs; null is null. Made for each such reader, never stored.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""Arrow rows in and out of a body: checked whole, cut to some columns, row by row as JSON.
+"""Bodies of Arrow rows: encode, decode, validate completely, select columns.
 
-A body is one IPC stream without its end: the schema's message, then one record batch. So what is
-in a log can be read without asking anybody what it is. Never keeps a body.
+A body is one IPC stream without its end marker: the schema message, then one record batch. So a
+stored body can be read without looking up its schema.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Single values of Arrow, and what counts up, made of buffers.
+"""Single Arrow values and counting arrays, made from buffers.
 
-Why not `pyarrow.scalar` and `pyarrow.array`: both ask whether pandas made what they are given, and
-load it for that where it is installed, which takes a second of every process.
+Why not `pyarrow.scalar` and `pyarrow.array`: they check whether pandas made their argument, and
+import it if it is installed, which takes a second in every process.
 """
 
 from array import array

@@ -1,1 +1,1 @@
-"""Encodings that the wire formats are made of: protobuf fields, varints, base 36, base64."""
+"""Encodings that the wire formats consist of: protobuf fields, varints, base 36, base64."""

@@ -1,6 +1,6 @@
-"""Base-36 numbers: how ticks, terms and RocksMQ ids are written in properties and message ids.
+"""Base-36 numbers: the form of ticks, terms and RocksMQ ids in properties and message ids.
 
-Never guesses: what Go's parser refuses is refused, though Python's `int` would take it.
+It refuses what Go's parser refuses, even where Python's `int` is more lenient.
 """
 
 from functools import lru_cache

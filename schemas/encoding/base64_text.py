@@ -1,7 +1,4 @@
-"""Standard padded base64, as Go's StdEncoding writes and reads it.
-
-Never accepts what Go refuses.
-"""
+"""Standard padded base64, as Go's StdEncoding writes and reads it; refuses what Go refuses."""
 
 from binascii import Error, a2b_base64, b2a_base64
 

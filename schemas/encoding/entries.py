@@ -1,7 +1,7 @@
-"""Entries of the properties map: each is a small protobuf message, key = 1 and value = 2.
+"""Entries of the properties map: each is a small protobuf message with key = 1 and value = 2.
 
-Never judges a value. One client repeats the same few entries in every message, so entries with
-steady keys are remembered by their bytes: reading one is then a slice and a lookup.
+A client repeats the same few entries in every message, so entries with steady keys are cached by
+their bytes: reading one is then a slice and a lookup.
 """
 
 from functools import lru_cache

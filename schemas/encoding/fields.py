@@ -1,7 +1,4 @@
-"""Walks the fields of an encoded protobuf message without knowing its type.
-
-Never decodes what is inside a field.
-"""
+"""Iterates over the fields of an encoded protobuf message without knowing its type."""
 
 from collections.abc import Iterator
 from typing import Final

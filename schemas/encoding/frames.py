@@ -1,7 +1,4 @@
-"""gRPC's framing inside an HTTP/2 stream: one flag byte, four length bytes, then the message.
-
-Never looks into a message.
-"""
+"""gRPC's framing within an HTTP/2 stream: one flag byte, four length bytes, then the message."""
 
 from collections.abc import Iterable
 from struct import Struct

@@ -1,4 +1,4 @@
-"""A list of ids within a header that is otherwise not read: what a message flushed."""
+"""Reads and replaces a list of ids in a header that is otherwise kept as it is."""
 
 from schemas.encoding.fields import copied, field, fields
 from schemas.encoding.varint import read_varint, signed, varint

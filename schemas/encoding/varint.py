@@ -1,7 +1,4 @@
-"""Variable-length integers of protobuf, and the one error for bytes that break a format.
-
-Never looks at what a number means.
-"""
+"""Variable-length integers of protobuf, and the error for malformed bytes."""
 
 from functools import lru_cache
 from typing import Final

@@ -1,1 +1,1 @@
-"""Message properties with a meaning: their keys, and the text form of each value."""
+"""Message properties with a meaning: their keys, and the text form of their values."""

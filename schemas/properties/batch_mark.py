@@ -1,6 +1,6 @@
-"""What the commit of a staged transaction says of its batch: which one, and how many belong to it.
+"""What the commit of a staged transaction says about its batch: the id, and how many commits.
 
-So whoever looks at a log knows when it has seen all of a batch. Never judges whether it has.
+With it, a reader of a log can tell when it has seen all of a batch.
 """
 
 from collections import Counter

@@ -1,7 +1,4 @@
-"""The broadcast header, `_bh`, as its property carries it; a copy is recognised by the id in it.
-
-Never judges a header: whoever reads one says what is wrong with it.
-"""
+"""The broadcast header property `_bh`; copies of a broadcast are recognised by the id in it."""
 
 from dataclasses import dataclass
 from functools import lru_cache

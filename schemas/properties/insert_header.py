@@ -1,6 +1,6 @@
-"""`messages.InsertMessageHeader`: read for every insert into a collection, and given its segment.
+"""`messages.InsertMessageHeader`: reads it for every insert into a collection, writes its segment.
 
-Written by hand because a log does it for each message. Never drops what it does not know.
+Written by hand because it is on the write path. Unknown fields are kept.
 """
 
 from functools import lru_cache

@@ -1,7 +1,7 @@
 """Every property key with a meaning, each with the text form of its value.
 
-Reserved keys begin with an underscore and are Milvus's; `tidemark.key` is ours. Never holds
-properties: they are plain `dict[str, str]`, as on the wire.
+Reserved keys begin with an underscore and are Milvus's; `tidemark.key` is ours. Properties
+themselves are plain `dict[str, str]`, as on the wire.
 """
 
 from collections.abc import Callable, Mapping
