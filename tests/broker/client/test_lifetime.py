@@ -1,0 +1,77 @@
+"""A client that may not be used any more: every call says so, at once or at its first step."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+import pytest
+
+from broker.client import Client, ClosedClient, Message, connect
+from broker.client.errors import ForkedClient
+from broker.client.lifetime import ClientLifetime
+from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
+
+GUARD_S = 30.0
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    async with scripted_broker() as scripted:
+        yield scripted
+
+
+CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "append": lambda log: log.append(VCHANNEL, b"a"),
+    "append_soon": lambda log: log.append_soon(VCHANNEL, Message(b"a")),
+    "append_batch": lambda log: log.append_batch(VCHANNEL, [b"a"]),
+    "append_messages": lambda log: log.append_messages(VCHANNEL, [Message(b"a")]),
+    "raw_append": lambda log: log.raw_append(VCHANNEL, Message(b"a")),
+    "txn": lambda log: log.txn(VCHANNEL).begin(),
+    "stage": lambda log: log.stage("app", 1, 0).append(VCHANNEL, b"a"),
+    "commit_batch": lambda log: log.commit_batch("app", 1, []),
+    "cut": lambda log: log.cut(VCHANNEL),
+    "measure": lambda log: log.measure(VCHANNEL, after=1, until=2),
+    "barrier": lambda log: log.barrier("q").join("me").__aenter__(),
+    "barriers": lambda log: log.barriers.list(),
+    "cursor": lambda log: log.cursor("q").move(1, VCHANNEL),
+    "cursors": lambda log: log.cursors.list(),
+    "broadcast": lambda log: log.broadcast.append(VCHANNEL, b"a"),
+    "collections": lambda log: log.collections.list(),
+    "commits": lambda log: log.commits.list(),
+    "offsets": lambda log: log.offsets.describe([VCHANNEL]),
+    "admin": lambda log: log.admin.health(),
+}
+
+
+async def test_every_call_on_a_closed_client_is_refused(broker: ScriptedBroker) -> None:
+    async with connect(broker.address) as log:
+        await log.append(VCHANNEL, b"a")  # so that the vchannel is known without a request
+        waiting = log.read(VCHANNEL)
+        await log.aclose()
+        for name, call in CALLS.items():
+            with anyio.fail_after(GUARD_S), pytest.raises(ClosedClient):
+                await call(log)
+                pytest.fail(f"{name} was accepted")
+        with pytest.raises(ClosedClient):
+            log.read(VCHANNEL)
+        with pytest.raises(ClosedClient):
+            log.read_batches(VCHANNEL)
+        with pytest.raises(ClosedClient):
+            log.barrier("q").watch()
+        with pytest.raises(ClosedClient):
+            await anext(waiting)
+
+
+def test_a_forked_process_is_told_which_process_connected() -> None:
+    lifetime = ClientLifetime()
+    lifetime.check()
+    child = os.fork()
+    if child == 0:
+        try:
+            lifetime.check()
+        except ForkedClient as error:
+            os._exit(7 if str(os.getppid()) in str(error) else 8)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
