@@ -295,7 +295,7 @@ async def test_a_read_ends_inside_a_batch_and_the_next_one_begins_there(
         assert rest["k"].to_pylist() == [4, 5, 6, 7, 8, 9]
 
 
-async def test_what_is_no_row_no_key_and_no_column_is_told_at_once(address: str, name: str) -> None:
+async def test_invalid_rows_keys_and_columns_are_refused_at_once(address: str, name: str) -> None:
     async with connect(address) as log:
         await log.collections.create(name, shards=2, schema=SCHEMA)
         for rows, key, says in (

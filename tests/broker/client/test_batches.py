@@ -86,7 +86,7 @@ async def test_every_way_in_says_how_durable_it_is(address: str) -> None:
         assert sorted(found) == [b"0", b"1", b"2", *sorted([b"3", b"4", b"5", b"6"] * 2), b"7"]
 
 
-async def test_a_level_nobody_has_is_refused_with_those_there_are(address: str) -> None:
+async def test_an_unknown_durability_is_refused_and_the_known_ones_named(address: str) -> None:
     async with connect(address) as log:
         for append in (
             log.append(V, b"x", durability="disc"),  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ async def test_a_task_that_is_cancelled_takes_its_message_back_and_leaves_the_ot
         assert found == [b"warm", b"0", b"2"]
 
 
-async def test_what_does_not_fit_together_is_told_before_it_is_sent(address: str) -> None:
+async def test_keys_and_sizes_that_do_not_fit_are_refused_before_sending(address: str) -> None:
     async with connect(address) as log:
         with pytest.raises(MessageTooLarge):
             await log.append_batch(V, [])
@@ -264,7 +264,7 @@ async def test_bodies_that_are_packed_on_the_way_come_out_as_they_went_in(
     assert [batch.payloads for batch in inside] == [[payloads[98]]]
 
 
-def test_a_gathering_that_cannot_be_is_told_at_once() -> None:
+def test_an_invalid_gathering_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="snappy"):
         Gathering(compression="snappy")
     with pytest.raises(ValueError, match="linger_ms"):

@@ -48,10 +48,9 @@ async def test_every_call_on_a_closed_client_is_refused(broker: ScriptedBroker) 
         await log.append(VCHANNEL, b"a")  # so that the vchannel is known without a request
         waiting = log.read(VCHANNEL)
         await log.aclose()
-        for name, call in CALLS.items():
+        for call in CALLS.values():
             with anyio.fail_after(GUARD_S), pytest.raises(ClosedClient):
                 await call(log)
-                pytest.fail(f"{name} was accepted")
         with pytest.raises(ClosedClient):
             log.read(VCHANNEL)
         with pytest.raises(ClosedClient):

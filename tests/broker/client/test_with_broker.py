@@ -148,7 +148,7 @@ async def test_a_name_that_nothing_has_is_an_error_at_once(broker: str) -> None:
             await log.append("other-cluster-dml_1_7v0", b"")
 
 
-async def test_text_in_place_of_bytes_is_told_before_anything_is_sent(broker: str) -> None:
+async def test_a_text_payload_is_refused_before_anything_is_sent(broker: str) -> None:
     async with connect(broker) as log:
         with pytest.raises(TypeError, match="payload must be bytes"):
             await log.append(VCHANNEL, "text")  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ async def test_text_in_place_of_bytes_is_told_before_anything_is_sent(broker: st
 
 
 @pytest.mark.parametrize("server", ["nonsense", ":19531", "host:", "host:http", "host:70000"])
-async def test_an_address_that_is_none_is_told_as_such(server: str) -> None:
+async def test_an_invalid_address_is_refused(server: str) -> None:
     with pytest.raises(BadAddress, match=f"^'{server}' is not HOST:PORT, such as 127.0.0.1:19531"):
         async with connect(server):
             pass
@@ -287,7 +287,7 @@ async def test_a_reader_that_stops_holds_back_its_stream_and_nobody_else(broker:
                 break
 
 
-async def test_a_client_outlives_its_broker_and_goes_on_with_the_next(tmp_path: Path) -> None:
+async def test_a_client_outlives_its_broker_and_continues_with_the_next(tmp_path: Path) -> None:
     """A reader and an append that wait meanwhile go on; nothing is lost, nothing comes twice."""
     first_may_end, second_may_end = anyio.Event(), anyio.Event()
 
@@ -364,7 +364,7 @@ async def test_the_latest_tick_of_a_vchannel_is_that_of_its_newest_visible_messa
             await log.admin.get_latest_mvcc_timestamp_if_local("")
 
 
-async def test_what_is_no_end_and_no_message_is_told_as_that(broker: str) -> None:
+async def test_an_invalid_end_and_an_invalid_message_are_refused(broker: str) -> None:
     async with connect(broker) as log:
         with pytest.raises(BadTarget, match="'soon' is no end"):
             async for _ in log.read(VCHANNEL, until="soon"):  # type: ignore[arg-type]

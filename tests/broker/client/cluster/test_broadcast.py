@@ -157,7 +157,7 @@ async def _until(ended: list[str], what: str) -> None:
             await anyio.sleep(0.005)
 
 
-async def test_what_is_no_broadcast_cannot_be_acknowledged(broker: str) -> None:
+async def test_only_a_copy_of_a_broadcast_can_be_acknowledged(broker: str) -> None:
     async with connect(broker) as log:
         await log.append(CONTROL, b"plain")
         (plain,) = await on(log, CONTROL)

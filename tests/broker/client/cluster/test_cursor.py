@@ -33,7 +33,7 @@ async def test_a_cursor_says_how_far_its_targets_are_processed(tmp_path: Path) -
         assert await log.cursors.list() == []
 
 
-async def test_what_no_cursor_can_do_has_an_error_of_its_own(tmp_path: Path) -> None:
+async def test_each_misuse_of_a_cursor_has_its_error(tmp_path: Path) -> None:
     async with (
         local_broker(tmp_path / "data", pchannels=1) as broker,
         connect(broker.address) as log,

@@ -201,7 +201,7 @@ async def whole(appends: Appends, deadline_s: float = LONG_S) -> list[Appended]:
     return await append_whole(appends, VChannelName(VCHANNEL), [Message(b"a")] * 2, deadline_s)
 
 
-async def test_what_expired_is_tried_again_from_its_begin() -> None:
+async def test_an_expired_transaction_is_retried_from_its_begin() -> None:
     expired = TransactionExpired("gone")
     appends = ScriptedAppends(bodies=[expired], commits=[expired])
     first, second = await whole(appends)
@@ -210,14 +210,14 @@ async def test_what_expired_is_tried_again_from_its_begin() -> None:
     assert appends.sent[-4:] == [MessageType.BEGIN_TXN, 2, 2, MessageType.COMMIT_TXN]
 
 
-async def test_a_body_of_unknown_outcome_is_rolled_back_and_all_is_tried_again() -> None:
+async def test_a_body_of_unknown_outcome_rolls_back_and_the_whole_is_retried() -> None:
     appends = ScriptedAppends(bodies=[OutcomeUnknown("?")], commits=[])
     await whole(appends)
     assert appends.sent.count(MessageType.ROLLBACK_TXN) == 1
     assert appends.sent.count(MessageType.COMMIT_TXN) == 1
 
 
-async def test_a_commit_of_unknown_outcome_is_said_and_not_tried_again() -> None:
+async def test_a_commit_of_unknown_outcome_is_raised_and_not_retried() -> None:
     appends = ScriptedAppends(bodies=[], commits=[OutcomeUnknown("?")])
     with pytest.raises(OutcomeUnknown):
         await whole(appends)

@@ -76,7 +76,7 @@ async def test_a_batch_becomes_visible_with_its_commit_and_only_once(tmp_path: P
         assert (app.app, app.batch, app.under_way) == ("job", 1, None)
 
 
-async def test_what_is_given_up_is_gone_and_what_is_committed_stays(tmp_path: Path) -> None:
+async def test_an_aborted_part_is_gone_and_a_committed_one_stays(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
         committed = await staged(log, 1, 0)
         await log.commit_batch("job", 1, [committed])
@@ -172,7 +172,7 @@ async def test_a_batch_that_is_too_large_is_refused_with_what_to_do(tmp_path: Pa
             await stage.append(V[0], b"x" * 2000)
 
 
-async def test_a_job_that_begins_anew_has_the_room_of_what_its_last_life_left(
+async def test_a_new_run_of_a_job_frees_what_its_last_run_left_staged(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -227,7 +227,7 @@ async def test_a_restarted_broker_remembers_what_is_staged_and_what_is_done(tmp_
         assert await rows(log) == [[b"1/0/0"] * 2 + [b"2/0/0"] * 2] * 3
 
 
-async def test_a_killed_committer_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_killed_committer_resumes_its_commit(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
         await log.commit_batch("job", 1, [await staged(log, 1, 0)])
         kill(broker)

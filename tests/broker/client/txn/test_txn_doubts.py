@@ -24,7 +24,7 @@ def kinds(broker: ScriptedBroker) -> list[bytes]:
     return [kind for it in broker.log for kind in (b"900", b"901", b"902") if kind in it.body]
 
 
-async def test_a_commit_that_was_sent_twice_and_finds_nothing_may_have_been_heard(
+async def test_a_commit_sent_twice_that_finds_no_transaction_may_have_succeeded(
     broker: ScriptedBroker,
 ) -> None:
     async with connect(broker.address) as log:
@@ -35,7 +35,7 @@ async def test_a_commit_that_was_sent_twice_and_finds_nothing_may_have_been_hear
             await txn.commit()
 
 
-async def test_a_commit_that_was_sent_once_and_finds_nothing_was_not_heard(
+async def test_a_commit_sent_once_that_finds_no_transaction_has_failed(
     broker: ScriptedBroker,
 ) -> None:
     async with connect(broker.address) as log:

@@ -1,4 +1,4 @@
-"""Who saves a reader's closed tick and goes on behind it misses nothing, wherever he has left."""
+"""A consumer that saves a reader's closed tick and resumes behind it misses no message."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -44,7 +44,7 @@ async def ids(form: str, steps: AsyncIterator[Any], count: int = 1000) -> list[i
 
 
 @pytest.mark.parametrize("form", ["messages", "single", "batches", "rows"])
-async def test_going_on_behind_the_closed_tick_misses_nothing(form: str, tmp_path: Path) -> None:
+async def test_resuming_behind_the_closed_tick_misses_nothing(form: str, tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
         collection = await log.collections.create("rows", shards=1, schema=SCHEMA)
         (vchannel,) = collection.vchannels

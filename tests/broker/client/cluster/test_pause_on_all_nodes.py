@@ -1,4 +1,4 @@
-"""What a client tells every node of a cluster of several processes."""
+"""A pause of consumption, and new columns, reach every node of a cluster of processes."""
 
 import os
 import signal

@@ -113,7 +113,7 @@ async def test_a_cut_is_soon_though_every_channel_is_idle(tmp_path: Path) -> Non
         }
 
 
-async def test_questions_that_mean_nothing_have_an_error_of_their_own(tmp_path: Path) -> None:
+async def test_each_invalid_request_has_its_error(tmp_path: Path) -> None:
     async with (
         local_broker(tmp_path / "data", pchannels=1) as broker,
         connect(broker.address) as log,
@@ -187,7 +187,7 @@ async def test_the_cluster_barrier_gives_ticks_that_are_closed_everywhere(tmp_pa
             await anext(watch)
 
 
-async def test_peers_and_watchers_go_on_when_the_server_comes_back(tmp_path: Path) -> None:
+async def test_peers_and_watchers_continue_when_the_server_comes_back(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     settings = {"pchannels": "1", "tick_interval_ms": "50"}
     vchannel = "by-dev-rootcoord-dml_0_7v0"

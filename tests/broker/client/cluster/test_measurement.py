@@ -1,4 +1,4 @@
-"""What lies in a span of ticks, asked of real brokers, against reading it."""
+"""Measured spans of ticks against what reading them yields, on real brokers."""
 
 import random
 from pathlib import Path
@@ -138,7 +138,7 @@ async def test_copies_that_came_to_a_vchannel_at_once_and_lie_in_one_record_are_
             assert (await go_through(log, until, rows_max))[-1] == until
 
 
-async def test_questions_that_mean_nothing_have_an_error_of_their_own(tmp_path: Path) -> None:
+async def test_each_invalid_request_has_its_error(tmp_path: Path) -> None:
     async with (
         local_broker(tmp_path / "data", pchannels=1) as broker,
         connect(broker.address) as log,

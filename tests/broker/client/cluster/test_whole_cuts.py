@@ -160,7 +160,7 @@ async def test_a_coordinator_that_was_deposed_takes_no_whole_cut_any_more(tmp_pa
             await log.cut(NAMES, whole_broadcasts=True)
 
 
-async def test_what_no_whole_cut_can_be_has_an_error_of_its_own(tmp_path: Path) -> None:
+async def test_each_misuse_of_a_whole_cut_has_its_error(tmp_path: Path) -> None:
     async with (
         local_broker(tmp_path / "data", pchannels=1) as broker,
         connect(broker.address) as log,
