@@ -13,11 +13,11 @@ ZSTD: Final = 2
 _MODULES: Final = {LZ4: "lz4.block", ZSTD: "zstandard"}
 _NAMES: Final = {LZ4: "lz4", ZSTD: "zstd"}
 NO_RATIO_IS_ABOVE: Final = 255
-"""One LZ4 byte stands for at most so many: what claims more is not worth a try."""
+"""The highest possible LZ4 ratio: a body that claims more is refused without decompression."""
 
 
 class BadPacking(ValueError):
-    """A body that is not what it claims to be, or a codec that is not installed here."""
+    """A body that does not decompress to its declared size, or a codec that is not installed."""
 
 
 def codec_named(name: str) -> int:
@@ -47,7 +47,7 @@ def unpack(codec: int, data: bytes, size: int) -> bytes:
 
 
 def _unpack_lz4(library: ModuleType, data: bytes, size: int) -> bytes:
-    """The library makes room for `size` bytes at once, so it must be possible at all."""
+    """The library allocates `size` bytes at once, so check first that the size is possible."""
     if size > NO_RATIO_IS_ABOVE * len(data):
         raise BadPacking(f"{len(data)} bytes of lz4 cannot hold the {size} that the sizes say")
     try:
@@ -57,7 +57,7 @@ def _unpack_lz4(library: ModuleType, data: bytes, size: int) -> bytes:
 
 
 def _unpack_zstd(library: ModuleType, data: bytes, size: int) -> bytes:
-    """A frame that says its size is believed by the library, so that is looked at first."""
+    """The library trusts the size in the frame's header, so check that first."""
     try:
         told = library.frame_content_size(data)
         if told != size:

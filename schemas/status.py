@@ -53,7 +53,7 @@ def status_details(error: StreamingError) -> bytes:
     """The raw value of the details trailer: a `google.rpc.Status` that holds the error.
 
     Its code is that of `grpc_code`, because clients drop details that disagree with grpc-status.
-    A longer cause is cut, because peers drop the whole call when its trailers are too long.
+    A long cause is truncated, because peers drop a call whose trailers are too long.
     """
     clipped = StreamingError(error.code, error.cause[:CAUSE_CHARACTERS_MAX])
     detail = field(0x0A, _TYPE_URL) + field(0x12, streaming_error(clipped))

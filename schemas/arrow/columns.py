@@ -15,12 +15,12 @@ COLUMNS_MAX: Final = 1024
 NAME_BYTES_MAX: Final = 256
 DEPTH_MAX: Final = 8
 RESERVED: Final = "_"
-"""What begins so is made by the reader: `_vchannel`, `_message_id`, `_time_tick`."""
+"""Prefix of columns that the reader adds: `_vchannel`, `_message_id`, `_time_tick`."""
 _DIFFERENCES_MAX: Final = 20
 
 
 class Misfit(BadArrow):
-    """Rows that are sound, and not what the collection's schema says."""
+    """Valid rows that do not match the collection's schema."""
 
 
 Schema = Any
@@ -28,7 +28,7 @@ Schema = Any
 
 
 class NoArrow(BadArrow):
-    """Arrow's library is not installed here."""
+    """pyarrow is not installed."""
 
 
 @cache
@@ -42,12 +42,12 @@ def arrow() -> Any:
 
 
 def arrow_is_loaded() -> bool:
-    """Whether `arrow` gives it at once, and not after up to a second."""
+    """Whether pyarrow is imported already; importing it takes up to a second."""
     return bool(arrow.cache_info().currsize)
 
 
 def encode_schema(schema: Schema) -> bytes:
-    """As an Arrow message, without what its maker noted beside it. Raises BadArrow."""
+    """The schema as an Arrow message, without its metadata. Raises BadArrow."""
     pa = arrow()
     if not isinstance(schema, pa.Schema):
         raise BadArrow(f"{type(schema).__name__} is no pyarrow.Schema")
@@ -83,9 +83,9 @@ def check_columns(schema: Schema) -> None:
 
 
 def added(schema: Schema, columns: Schema) -> Schema:
-    """A schema with columns at its end; those it has already, just so, are passed over.
+    """The schema with columns added at its end; equal columns that it has already are skipped.
 
-    Raises BadArrow for one that may not be null: the rows of before have no value for it.
+    Raises BadArrow for a column that is not nullable: older rows have no value for it.
     """
     for field in columns:
         at = schema.get_field_index(field.name)
@@ -101,10 +101,10 @@ def added(schema: Schema, columns: Schema) -> Schema:
 
 
 def fitting_width(schema: Schema, widths: Sequence[int], given: Schema) -> int:
-    """Which version rows of the schema `given` have, from 1 on.
+    """The schema version, from 1, of rows with the schema `given`.
 
-    Names, types and order must be those of the collection. Whether a column may be null is a matter
-    of its values. Raises Misfit, which names every difference.
+    Names, types and order must equal those of the collection; nullability is checked by value, not
+    here. Raises Misfit, which names every difference.
     """
     for version, width in enumerate(widths, 1):
         if width == len(given) and all(
@@ -181,7 +181,7 @@ def _children(kind: Any) -> list[Any]:
 
 
 def flat(schema: Schema) -> Iterator[Any]:
-    """Every field, nested ones after the one they are in: the order of a record batch's arrays."""
+    """Every field, nested ones after their parent: the order of the arrays in a record batch."""
 
     def within(field: Any) -> Iterator[Any]:
         yield field

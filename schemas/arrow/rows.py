@@ -23,7 +23,7 @@ from schemas.arrow.columns import (
 from schemas.arrow.ipc import BadArrow, outline
 
 TEXT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What the rows of one batch may come to when somebody reads them as JSON."""
+"""Limit of the rows of one batch as JSON text."""
 VALUE_TEXT_BYTES: Final = 16
 """Counted for each value beside its name and its bytes."""
 _END_BYTES: Final = 8
@@ -51,10 +51,10 @@ class Bounds(NamedTuple):
 
 
 def check_rows(body: bytes, schema: bytes, widths: Sequence[int], bounds: Bounds) -> Checked:
-    """Look at everything in a body once, so that nobody has to again. Raises BadArrow.
+    """Validate a body completely, so that later readers can trust it. Raises BadArrow.
 
-    The library is asked for nothing before the numbers are within bounds, and then every offset,
-    length and text is checked. `schema` and `widths`: what the rows have to fit, else Misfit.
+    The Arrow library is called only after the declared sizes were checked; then every offset,
+    length and text is validated. Rows must match `schema` and `widths`, otherwise Misfit.
     """
     seen = outline(body)
     if not 0 < seen.rows <= bounds.rows_max:
@@ -134,9 +134,9 @@ def _message(schema: Schema) -> bytes:
 
 
 def decode_rows(body: bytes, names: Sequence[str] | None = None) -> Rows:
-    """The rows of a body that was checked; with `names` those of its columns, in its order.
+    """The rows of a validated body; with `names` only these columns, in the body's order.
 
-    Other columns are not looked at, nor unpacked. Raises BadArrow on what is damaged since.
+    Other columns are neither read nor decompressed. Raises BadArrow if it was damaged since.
     """
     pa = arrow()
     try:

@@ -13,7 +13,7 @@ from typing import Final
 from schemas.properties.keys import BATCH, BadProperty
 
 VCHANNELS_MAX: Final = 64
-"""Of a batch on more vchannels only the number of its transactions is told."""
+"""For a batch on more vchannels, only the total number of transactions is stored."""
 _NUMBER_BYTES: Final = 8
 _RESERVED: Final = frozenset(",=")
 
@@ -22,7 +22,7 @@ _RESERVED: Final = frozenset(",=")
 class BatchMark:
     """`id` is the same in all commits of a batch, and of no other one; 63 bits.
 
-    `counts`: its transactions on each vchannel; empty when only the `total` is told.
+    `counts`: its transactions on each vchannel; empty if only the `total` is known.
     """
 
     id: int

@@ -1,7 +1,4 @@
-"""The transaction a message belongs to, as the `_tx` property and the answer to a begin carry it.
-
-Never judges whether the transaction exists.
-"""
+"""The transaction of a message, as carried by the `_tx` property and by the answer to a begin."""
 
 from dataclasses import dataclass
 from typing import Final, Self
