@@ -1,7 +1,6 @@
 """The `tidemark` command.
 
-Nothing here decides anything about a log: each command asks a server, or starts one, and says what
-came of it. Exit codes: 0 done, 1 refused or failed (one sentence on stderr), 2 wrong usage,
-3 a coordinator that a newer one has replaced, 130 interrupted. Modules are imported when a command
-runs, so that the command starts fast.
+Each command asks a server, or starts one, and prints the result. Exit codes: 0 done, 1 refused or
+failed (one sentence on stderr), 2 wrong usage, 3 a coordinator that a newer one has replaced,
+130 interrupted. A command imports its modules when it runs, so that it starts fast.
 """

@@ -1,7 +1,4 @@
-"""`tidemark consume`: messages to stdout, one a line.
-
-It owns the form of a line. It stops quietly when nobody reads any more.
-"""
+"""`tidemark consume`: writes messages to stdout, one per line, until the pipe is closed."""
 
 import json
 import select
@@ -15,7 +12,7 @@ from typing import Any
 import anyio
 
 from broker.cli.session import USAGE, fail, with_client
-from broker.cli.stdout import until_nobody_reads
+from broker.cli.standard_streams import end_on_closed_pipe
 from broker.client import Client, Received, TidemarkError
 from broker.client.errors import BadTarget
 from broker.client.net.until_first import until_first
@@ -23,8 +20,8 @@ from broker.client.read.start import Start
 
 LOOK_EVERY_S = 0.2
 PAUSED = (
-    "consumption is paused: nothing comes until `tidemark consumption resume`;"
-    " --ignore-pause does not wait"
+    "consumption is paused: waiting for `tidemark consumption resume`; pass --ignore-pause to"
+    " read now"
 )
 
 
@@ -41,16 +38,16 @@ class ConsumeOptions:
 
 
 def consume_messages(server: str, options: ConsumeOptions) -> None:
-    """Until the limit, Ctrl-C or the end of the pipe; all three are a success."""
+    """Write messages until the limit, Ctrl-C or a closed pipe; each of them is a success."""
     start = _start(options.start)
     line = _raw_line if options.raw else _json_line
 
     async def consume(client: Client) -> None:
-        await until_first(lambda: write_all(client), _reader_gone, lambda: tell_pause(client))
+        await until_first(lambda: write_all(client), _reader_gone, lambda: warn_of_pause(client))
 
-    async def tell_pause(client: Client) -> None:
+    async def warn_of_pause(client: Client) -> None:
         if not options.ignore_pause:
-            await _tell_pause(client)
+            await _warn_of_pause(client)
         await anyio.sleep_forever()
 
     async def write_all(client: Client) -> None:
@@ -69,11 +66,11 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
                     if left == 0:
                         return
 
-    with until_nobody_reads():
+    with end_on_closed_pipe():
         with_client(server, consume, interrupted=0)
 
 
-async def _tell_pause(client: Client) -> None:
+async def _warn_of_pause(client: Client) -> None:
     """Warn when consumption is paused; the reader itself reports a server that is unreachable."""
     with suppress(TidemarkError):
         if (await client.admin.health()).consumption_paused:
@@ -86,21 +83,21 @@ async def _refuse_id_of_many(client: Client, target: str) -> None:
     vchannels = (await client.collections.get(target)).vchannels
     if len(vchannels) > 1:
         raise BadTarget(
-            f"--from: an id belongs to one vchannel; name the vchannel instead of {target!r}:"
+            f"--from: a message ID belongs to one vchannel; name one instead of {target!r}:"
             f" {', '.join(vchannels)}"
         )
 
 
 async def _reader_gone() -> None:
-    """Without this a quiet log would keep `consume | head -1` alive after head is gone."""
+    """Return when stdout is closed; else `consume | head -1` would wait for the next message."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
-    while not poll.poll(0):  # noqa: ASYNC110 - nobody could set an event; only errors count here
+    while not poll.poll(0):  # noqa: ASYNC110 - no event exists for this; the poll reports errors only
         await anyio.sleep(LOOK_EVERY_S)
 
 
 def _start(text: str) -> Start:
-    """`all`, `latest`, an id, or `tick:N`."""
+    """The start that --from names: `all`, `latest`, an ID or `tick:N`."""
     if text == "all":
         return "all"
     if text == "latest":
@@ -110,7 +107,7 @@ def _start(text: str) -> Start:
     word, _, number = text.partition(":")
     if word == "tick" and number.isdecimal() and int(number) < 1 << 64:
         return ("tick", int(number))
-    return fail(f"--from {text!r} means nothing; use all, latest, a message id or tick:N", USAGE)
+    return fail(f"--from {text!r} is not a start; use all, latest, a message ID or tick:N", USAGE)
 
 
 def _write(lines: Iterable[bytes]) -> None:
@@ -141,7 +138,7 @@ def _json_line(message: Received) -> bytes:
 
 
 def _text(name: str, value: bytes) -> dict[str, str]:
-    """Text as it is; other bytes as base64, under a name that says so."""
+    """Text as it is; other bytes in base64, in a field with the suffix _base64."""
     try:
         return {name: value.decode()}
     except UnicodeDecodeError:

@@ -1,7 +1,4 @@
-"""The commands and their options; what they do is imported when they run.
-
-It owns the spelling of the command line.
-"""
+"""The command line: commands and options. What a command does is imported when it runs."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -30,8 +27,8 @@ from broker.cli.commands.flags import (
     PChannels,
     Server,
 )
-from broker.cli.lean_imports import lean_imports
-from broker.cli.stdout import open_standard_streams
+from broker.cli.fast_imports import fast_imports
+from broker.cli.standard_streams import open_standard_streams
 
 app = typer.Typer(
     name="tidemark",
@@ -64,14 +61,14 @@ def run() -> None:
     app(prog_name="tidemark")
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
             typer.echo(f"tidemark {version('tidemark')}")
         except PackageNotFoundError:
-            typer.echo("tidemark 0+checkout")  # as `health` of a broker run from one
+            typer.echo("tidemark 0+checkout")
         raise typer.Exit
 
 
@@ -80,11 +77,11 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """A write-ahead-log broker: durable ordered channels with time ticks."""
+    """Tidemark: a write-ahead-log broker with durable, ordered channels and time ticks."""
 
 
 @app.command()
@@ -96,17 +93,19 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
     log_format: LogFormat = None,
     nodes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Start so many node processes, and watch over them."),
+        typer.Option(
+            metavar="N", help="Also start this many node processes, and restart those that die."
+        ),
     ] = None,
     allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Every other setting, and these too, stand in the environment as TIDEMARK_<NAME> or in
-    `tidemark.toml` of the working directory; the README says where they are listed.
+    Every setting can also be set as TIDEMARK_<NAME> in the environment, or in `tidemark.toml` in
+    the working directory; broker/cli/README.md lists them.
     """
-    with lean_imports():
+    with fast_imports():
         from broker.cli.serving import run_server
 
     given = {
@@ -132,8 +131,8 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
 ) -> None:
-    """Run the coordinator only; start its nodes with `tidemark node`. Clients connect to it."""
-    with lean_imports():
+    """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`."""
+    with fast_imports():
         from broker.cli.serving import run_coordinator
 
     given = {
@@ -151,10 +150,10 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
 @app.command()
 def node(  # noqa: PLR0913 - each is an option of the command line
     coordinator: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The coordinator it belongs to.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Address of the coordinator.")
     ] = None,
     node_id: Annotated[
-        int | None, typer.Option(help="Its own number, from 1 on; 1 by default.")
+        int | None, typer.Option(help="ID of this node, from 1 on; default: 1.")
     ] = None,
     data_dir: DataDir = None,
     listen: Listen = None,
@@ -164,8 +163,8 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     metrics_port: MetricsPort = None,
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
-    """Run a node only, on the data folder of its coordinator."""
-    with lean_imports():
+    """Run only a node, on the data folder of its coordinator."""
+    with fast_imports():
         from broker.cli.serving import run_node
 
     given = {
@@ -185,20 +184,23 @@ def node(  # noqa: PLR0913 - each is an option of the command line
 def produce(  # noqa: PLR0913 - each is an option of the command line
     target: Annotated[str, typer.Argument(help="A collection or a vchannel.")],
     file: Annotated[
-        Path | None, typer.Argument(help="One message per line; stdin when left out or -.")
+        Path | None, typer.Argument(help="File with one message per line; default: stdin.")
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="FIELD", help="Lines are JSON objects; this field chooses the shard."),
+        typer.Option(
+            metavar="FIELD",
+            help="Lines are JSON objects; this field is the key, which chooses the shard.",
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Lines appended at once.")] = 1000,
+    batch: Annotated[int, typer.Option(min=1, help="Lines per batch.")] = 1000,
     txn: Annotated[
-        bool, typer.Option("--txn", help="Each batch is one transaction on each shard it goes to.")
+        bool, typer.Option("--txn", help="Append each batch as one transaction per shard.")
     ] = False,
     server: Server = "",
     json: Json = False,
 ) -> None:
-    """Append lines, each as one message, in order; blank lines are left out."""
+    """Append each line as one message, in order; blank lines are skipped."""
     from broker.cli.producing import ProduceOptions, produce_lines
 
     produce_lines(server, ProduceOptions(target, file, key, batch, txn), as_json=json)
@@ -212,22 +214,22 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
         typer.Option(
             "--from",
             metavar="all|latest|ID|tick:N",
-            help="Where to start: an ID is of one vchannel.",
+            help="Where to start. A message ID belongs to one vchannel.",
         ),
     ] = "all",
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="Stop at what is there when it starts.")
+        bool, typer.Option("--until-now", help="Stop at the end of the log as it is now.")
     ] = False,
     ignore_pause: Annotated[
-        bool, typer.Option("--ignore-pause", help="Begin even while consumption is paused.")
+        bool, typer.Option("--ignore-pause", help="Read even while consumption is paused.")
     ] = False,
-    format: Annotated[Format, typer.Option(help="A JSON object, or the payload as it is.")] = (
+    format: Annotated[Format, typer.Option(help="A JSON object per message, or its payload.")] = (
         Format.JSON
     ),
     server: Server = "",
 ) -> None:
-    """Write messages to stdout, one a line, until Ctrl-C or the pipe is closed."""
+    """Write messages to stdout, one per line, until Ctrl-C or until the pipe is closed."""
     from broker.cli.consuming import ConsumeOptions, consume_messages
 
     raw = format is Format.RAW
@@ -237,16 +239,16 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
 
 @app.command()
 def channels(server: Server = "", json: Json = False) -> None:
-    """Every pchannel: who serves it at which term, and what it holds."""
-    from broker.cli.show.questions import show_channels
+    """Show each pchannel: owner, term, message IDs, closed tick, size."""
+    from broker.cli.show.channel_table import show_channels
 
     show_channels(server, as_json=json)
 
 
 @app.command()
 def barriers(server: Server = "", json: Json = False) -> None:
-    """Barriers over time ticks: what has passed, who takes part, who is late."""
-    from broker.cli.show.questions import show_barriers
+    """Show barriers: the tick that has passed, the peers, and which of them are late."""
+    from broker.cli.show.barrier_table import show_barriers
 
     show_barriers(server, as_json=json)
 
@@ -254,25 +256,26 @@ def barriers(server: Server = "", json: Json = False) -> None:
 @app.command()
 def top(
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, max=60, help="How often it looks.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, max=60, help="Seconds between two refreshes."),
     ] = 1.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one look and end; needs no terminal.")
+        bool, typer.Option("--once", help="Print everything once and exit; needs no terminal.")
     ] = False,
     server: Server = "",
 ) -> None:
-    """The broker on one screen, live: actors, channels, barriers, broadcasts, trouble."""
-    from broker.cli.top.command import run_board, show_once
+    """Show the broker live on one screen: actors, channels, barriers, broadcasts, trouble."""
+    from broker.cli.top.command import run_screen, show_once
 
     if once:
         show_once(server)
     else:
-        run_board(server, every)
+        run_screen(server, every)
 
 
 @app.command()
 def health(server: Server = "", json: Json = False) -> None:
-    """How the server is; exit code 1 unless it is healthy."""
-    from broker.cli.show.questions import show_health
+    """Show the state of the server; exit code 1 unless it is healthy."""
+    from broker.cli.show.health_report import show_health
 
     show_health(server, as_json=json)

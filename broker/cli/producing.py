@@ -1,7 +1,6 @@
-"""`tidemark produce`: lines from a file or stdin, appended in order.
+"""`tidemark produce`: appends lines from a file or stdin, in order.
 
-It owns the cutting of lines and the counting. It holds one chunk of input and one batch, whatever
-the size of the input.
+Holds one chunk of input and one batch at a time, whatever the size of the input.
 """
 
 import json
@@ -28,7 +27,7 @@ LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """What to append where; `file` None or `-` is stdin. `txn`: a batch is read whole or never."""
+    """What to append, and where. `file`: None or `-` is stdin. `txn`: batches are transactions."""
 
     target: str
     file: Path | None
@@ -38,11 +37,11 @@ class ProduceOptions:
 
 
 class BadLine(Exception):
-    """A line of the input that cannot become a message."""
+    """A line of the input is not a message; the text says why."""
 
 
 def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> None:
-    """Append all lines, then print how many and how fast; an error says what came before it."""
+    """Append all lines, then print how many and how fast; errors say how many came before."""
     tally = Tally()
 
     async def produce(client: Client) -> None:
@@ -65,7 +64,7 @@ def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> Non
 
 @dataclass(slots=True)
 class Tally:
-    """What was acknowledged so far."""
+    """Counts what was acknowledged."""
 
     messages: int = 0
     bytes: int = 0
@@ -82,14 +81,14 @@ class Tally:
         return round(self.messages / self.seconds) if self.seconds else 0
 
     def line(self) -> str:
-        """For a person."""
+        """One line for people."""
         return (
             f"{self.messages:,} messages, {self.bytes:,} bytes in {self.seconds:.2f} s"
             f" ({self.rate:,} messages/s{self._in_transactions()})\n"
         )
 
     def json(self) -> str:
-        """For a program."""
+        """One line of JSON."""
         seconds = round(self.seconds, 3)
         fields = {"messages": self.messages, "bytes": self.bytes, "seconds": seconds}
         if self.transactions:
@@ -100,8 +99,8 @@ class Tally:
         return f", {self.transactions:,} transactions" if self.transactions else ""
 
     def say(self, error: str) -> str:
-        """An error with what had been appended before it."""
-        return f"{error} ({self.messages:,} messages were appended before)"
+        """An error sentence, with the number of messages appended before it."""
+        return f"{error} ({self.messages:,} messages were appended before it)"
 
 
 async def _append(
@@ -120,24 +119,24 @@ async def _append(
 
 
 def _key(line: bytes, field: str | None) -> str | None:
-    """The field's text; numbers and the like as JSON writes them, absent and null as no key."""
+    """The text of the field; other values as JSON writes them; None for null."""
     if field is None:
         return None
     try:
         value = json.loads(line)[field]
     except (ValueError, TypeError, RecursionError):
-        raise BadLine(f"not a JSON object: {line[:80]!r}") from None
+        raise BadLine(f"with --key a line must be a JSON object, not {line[:80]!r}") from None
     except KeyError:
-        raise BadLine(f"no field {field!r} in {line[:80]!r}") from None
+        raise BadLine(f"field {field!r} of --key is missing in {line[:80]!r}") from None
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value)
 
 
 async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
-    """Whole lines as they arrive, without their ends and without blank ones; and bytes read.
+    """Whole lines as they arrive, without line ends and blank lines; and the bytes read.
 
-    Read on a thread: a pipe that pauses must not stop the answers to what came before.
+    Reads on a thread, because a pipe that pauses must not block the replies to earlier appends.
     """
     rest = b""
     source = _Source(descriptor)
@@ -145,7 +144,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
         while chunk := await anyio.to_thread.run_sync(source.read, abandon_on_cancel=True):
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > LINE_BYTES_MAX:
-                raise BadLine(f"a line of more than {LINE_BYTES_MAX} bytes")
+                raise BadLine(f"a line is longer than {LINE_BYTES_MAX:,} bytes")
             yield _not_blank(lines), len(chunk)
         yield _not_blank([rest]), 0
     finally:
@@ -153,8 +152,10 @@ async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
 
 
 class _Source:
-    """Blocking reads that end soon after nobody waits for them: Python joins every thread at exit,
-    so one that sits in `read` would keep the program after Ctrl-C until more input comes."""
+    """Blocking reads that end soon after Ctrl-C.
+
+    Python joins every thread at exit, so a plain `read` would keep the program until more input.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -188,7 +189,7 @@ def _opened(file: Path | None) -> Iterator[int]:
 
 @contextmanager
 def _progress(descriptor: int) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr when that is a terminal; told of bytes."""
+    """A progress bar in bytes, when stderr is a terminal; yields the function that advances it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""`serve`, `coordinator`, `node`: settings from flags, environment and file, then the process."""
+"""`serve`, `coordinator`, `node`: reads the settings, then runs the process."""
 
 import re
 import tomllib
@@ -12,23 +12,23 @@ from broker.cli.session import USAGE, fail
 from broker.config import CONFIG_FILE, Settings
 
 DEPOSED = 3
-"""The exit code of a coordinator that another one has replaced: starting it again is wrong."""
+"""The exit code of a coordinator that a newer one has replaced, which must not be restarted."""
 CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
-"""A pattern that is a list of words."""
+"""Matches a pattern that is a list of words."""
 
 
 def run_server(given: dict[str, Any]) -> None:
-    """Serve until told to stop. Wrong settings end with code 2, everything else with 1."""
+    """Serve until a signal. Wrong settings end with exit code 2, other failures with 1."""
     _run(given, serve)
 
 
 def run_coordinator(given: dict[str, Any]) -> None:
-    """The same as a coordinator."""
+    """The same for a coordinator."""
     _run(given, serve_coordinator)
 
 
 def run_node(given: dict[str, Any], *, leashed: bool) -> None:
-    """The same as a node."""
+    """The same for a node."""
     settings = _settings(given)
     if not settings.coordinator:
         fail("a node needs a coordinator; pass --coordinator HOST:PORT", USAGE)
@@ -47,7 +47,7 @@ def _settings(given: dict[str, Any]) -> Settings:
     except OSError as error:
         fail(f"cannot read {CONFIG_FILE}: {error.strerror}", USAGE)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fail(f"{CONFIG_FILE} is no TOML: {error}", USAGE)
+        fail(f"{CONFIG_FILE} is not valid TOML: {error}", USAGE)
 
 
 def _serve(settings: Settings, role: Callable[[Settings], None]) -> None:
@@ -63,9 +63,9 @@ def _refusal(error: ValidationError) -> str:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"{name!r} in {CONFIG_FILE} is no setting"
+        return f"{name!r} in {CONFIG_FILE} is not a setting"
     reason, value = first["msg"], repr(first["input"])
-    if first["type"] == "value_error":  # ours, which name the value themselves
+    if first["type"] == "value_error":  # our own messages already name the value
         return f"setting {name}: {reason.removeprefix('Value error, ')}"
     choices = CHOICES.fullmatch(first.get("ctx", {}).get("pattern", ""))
     if choices:

@@ -1,7 +1,4 @@
-"""Runs one command's work with a connected client, and turns errors into a sentence and a code.
-
-It owns the event loop of a command.
-"""
+"""Runs a command with a connected client; turns errors into a sentence and an exit code."""
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,9 +20,9 @@ def with_client(
     failed: Callable[[str], str] = str,
     interrupted: int = INTERRUPTED,
 ) -> T:
-    """What `work` gives. Ends the program when the server is not there or refuses.
+    """The result of `work`. Ends the program when the server cannot be reached or refuses.
 
-    `failed` makes the sentence to print out of the error's own; `interrupted` is the exit code
+    `failed` turns the text of an error into the sentence to print; `interrupted` is the exit code
     after Ctrl-C.
     """
 
@@ -42,17 +39,17 @@ def with_client(
 
 
 def fail(sentence: str, code: int = FAILED) -> NoReturn:
-    """Say on stderr why nothing came of it, and end the program."""
+    """Print an error sentence on stderr, and end the program."""
     sys.stderr.write(f"tidemark: {sentence}\n")
     raise SystemExit(code)
 
 
 def address_of(server: str) -> str:
-    """HOST:PORT of the server asked for, or of the usual one. Ends the program for any other."""
+    """The given HOST:PORT, or the default. Ends the program when it is neither."""
     address = server or DEFAULT_SERVER
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        fail(f"{address!r} is no server; give HOST:PORT, such as {DEFAULT_SERVER}", USAGE)
+        fail(f"{address!r} is not a server address; use HOST:PORT, such as {DEFAULT_SERVER}", USAGE)
     return address
 
 

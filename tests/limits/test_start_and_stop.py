@@ -69,7 +69,7 @@ def test_signals_after_the_first_change_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("retention_byte = 5", "'retention_byte' in tidemark.toml is no setting"),
+        ("retention_byte = 5", "'retention_byte' in tidemark.toml is not a setting"),
         ("pchannels = 0", "setting pchannels: must be greater than 0, not 0"),
     ],
 )

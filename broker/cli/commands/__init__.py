@@ -1,1 +1,1 @@
-"""The command groups: one file for each group of `tidemark GROUP COMMAND`."""
+"""The command groups: one module for each group of `tidemark GROUP COMMAND`."""

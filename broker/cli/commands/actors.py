@@ -1,30 +1,30 @@
-"""`tidemark actors`: the tree in few lines, in full, and the end of one actor."""
+"""`tidemark actors`: show the tree of actors, or kill one of them."""
 
 from typing import Annotated
 
 import typer
 
-from broker.cli.commands.default_command import ShowsByDefault
 from broker.cli.commands.flags import Json, Server
+from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
 app = typer.Typer(
-    cls=ShowsByDefault,
-    help="The live tree of actors: `tidemark actors [PATH]`, or `kill` one of them.",
+    cls=ShowByDefaultGroup,
+    help="Show the tree of actors (`tidemark actors [PATH]`), or kill one of them.",
 )
 
 
 @app.command()
 def show(
     path: Annotated[
-        str, typer.Argument(help="Only what is there and below, such as /root/coordinator.")
+        str, typer.Argument(help="Only this actor and those below it, such as /root/coordinator.")
     ] = "",
     all: Annotated[
-        bool, typer.Option("--all", help="Each actor by itself, instead of each kind.")
+        bool, typer.Option("--all", help="One line per actor instead of one per kind.")
     ] = False,
     server: Server = "",
     json: Json = False,
 ) -> None:
-    """Terms, states, mailboxes and restarts; each kind of actor is one line without --all."""
+    """Show terms, states, mailboxes and restarts of actors, one line per kind."""
     from broker.cli.show.actor_tree import show_actors
 
     show_actors(server, path, as_json=json, each=all)
@@ -32,13 +32,13 @@ def show(
 
 @app.command()
 def kill(
-    path: Annotated[str, typer.Argument(help="As `tidemark actors --all` or --json names it.")],
+    path: Annotated[str, typer.Argument(help="Path as in `tidemark actors --all`.")],
     term: Annotated[
-        int, typer.Option(min=0, help="Kill this incarnation or nobody; 0: whoever is there.")
+        int, typer.Option(min=0, help="Kill only the incarnation with this term; 0: any.")
     ] = 0,
     server: Server = "",
 ) -> None:
-    """End one actor as if it had crashed; only where `serve --allow-chaos` runs."""
+    """Kill one actor as if it had crashed; needs a server started with --allow-chaos."""
     from broker.cli.show.actor_tree import kill_actor
 
     kill_actor(server, path, term)

@@ -1,7 +1,4 @@
-"""`tidemark broadcasts`: what is on its way, who holds which keys, and what is in quarantine.
-
-Owns the spelling and the tables.
-"""
+"""`tidemark broadcasts`: list broadcasts and locks, and take broadcasts out of quarantine."""
 
 from typing import Annotated
 
@@ -10,20 +7,21 @@ import typer
 from broker.cli.commands.flags import Json, Server
 
 app = typer.Typer(
-    help="Broadcasts on their way, their locks, and quarantine.", no_args_is_help=True
+    help="List unfinished broadcasts and locks; retry or skip those in quarantine.",
+    no_args_is_help=True,
 )
 quarantine = typer.Typer(
-    help="Broadcasts that cannot go on by themselves; each blocks its resource keys.",
+    help="Broadcasts that cannot continue without an operator. Each blocks its resource keys.",
     no_args_is_help=True,
 )
 app.add_typer(quarantine, name="quarantine")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="As `quarantine list` shows it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="ID as in `quarantine list`.")]
 
 
 @app.command("list")
 def list_broadcasts(server: Server = "", json: Json = False) -> None:
-    """All that are not finished, with how far they have come."""
+    """List unfinished broadcasts and their progress."""
     from broker.cli.show.broadcast_table import show_broadcasts
 
     show_broadcasts(server, quarantine_only=False, as_json=json)
@@ -31,7 +29,7 @@ def list_broadcasts(server: Server = "", json: Json = False) -> None:
 
 @app.command()
 def locks(server: Server = "", json: Json = False) -> None:
-    """Resource keys: who holds them and who waits, in the order they came."""
+    """List the holders of resource keys, and who waits for them, in order of arrival."""
     from broker.cli.show.broadcast_table import show_locks
 
     show_locks(server, as_json=json)
@@ -39,7 +37,7 @@ def locks(server: Server = "", json: Json = False) -> None:
 
 @quarantine.command("list")
 def list_quarantine(server: Server = "", json: Json = False) -> None:
-    """Those in quarantine, and why."""
+    """List the broadcasts in quarantine, with the cause."""
     from broker.cli.show.broadcast_table import show_broadcasts
 
     show_broadcasts(server, quarantine_only=True, as_json=json)
@@ -47,7 +45,7 @@ def list_quarantine(server: Server = "", json: Json = False) -> None:
 
 @quarantine.command()
 def retry(id: Id, server: Server = "") -> None:
-    """Try again what failed; the broadcast leaves quarantine unless it fails for good again."""
+    """Retry the failed step; the broadcast leaves quarantine unless it fails again."""
     from broker.cli.show.broadcast_table import leave_quarantine
 
     leave_quarantine(server, id, skip=False)
@@ -55,7 +53,7 @@ def retry(id: Id, server: Server = "") -> None:
 
 @quarantine.command()
 def skip(id: Id, server: Server = "") -> None:
-    """Call the broadcast done as it is, and let its keys go."""
+    """Declare the broadcast done as it is, and release its keys."""
     from broker.cli.show.broadcast_table import leave_quarantine
 
     leave_quarantine(server, id, skip=True)

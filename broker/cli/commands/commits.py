@@ -5,17 +5,18 @@ Owns the spelling.
 
 import typer
 
-from broker.cli.commands.default_command import ShowsByDefault
 from broker.cli.commands.flags import Json, Server
+from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
 app = typer.Typer(
-    cls=ShowsByDefault, help="Batches of staged rows: what each app has committed, as one, last."
+    cls=ShowByDefaultGroup,
+    help="Show committed batches of staged rows (`tidemark commits`).",
 )
 
 
 @app.command()
 def show(server: Server = "", json: Json = False) -> None:
-    """All apps: the newest batch of each, and the commit that is under way."""
+    """Show each application's newest committed batch, and its commit in progress."""
     from broker.cli.show.commit_table import show_commits
 
     show_commits(server, as_json=json)

@@ -1,23 +1,23 @@
-"""`tidemark consumption`: hold consumers back and let them go."""
+"""`tidemark consumption`: pause and resume consumers."""
 
 import typer
 
 from broker.cli.commands.flags import Server
 
-app = typer.Typer(help="Hold consumers back and let them go on.", no_args_is_help=True)
+app = typer.Typer(help="Pause and resume consumers.", no_args_is_help=True)
 
 
 @app.command()
 def pause(server: Server = "") -> None:
-    """Consumers opened from now on begin only when resumed; --ignore-pause does not wait."""
-    from broker.cli.show.questions import pause_consumption
+    """Pause consumers that are opened from now on, unless they use --ignore-pause."""
+    from broker.cli.show.cluster_switches import pause_consumption
 
     pause_consumption(server, paused=True)
 
 
 @app.command()
 def resume(server: Server = "") -> None:
-    """Let all consumers begin that wait."""
-    from broker.cli.show.questions import pause_consumption
+    """Resume consumption; paused consumers start to read."""
+    from broker.cli.show.cluster_switches import pause_consumption
 
     pause_consumption(server, paused=False)

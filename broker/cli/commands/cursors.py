@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from broker.cli.commands.default_command import ShowsByDefault
 from broker.cli.commands.flags import Json, Server
+from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
 app = typer.Typer(
-    cls=ShowsByDefault,
-    help="Named cursors: `tidemark cursors`, `move` or `drop` one of them.",
+    cls=ShowByDefaultGroup,
+    help="Show named cursors (`tidemark cursors`), move or drop one of them.",
 )
 
-Name = Annotated[str, typer.Argument(help="As `tidemark cursors` shows it.")]
+Name = Annotated[str, typer.Argument(help="Name as in `tidemark cursors`.")]
 
 
 @app.command()
 def show(server: Server = "", json: Json = False) -> None:
-    """All of them: the tick each has come to, and how far that is behind."""
+    """Show the tick of each cursor, and how far it is behind."""
     from broker.cli.show.cursor_table import show_cursors
 
     show_cursors(server, as_json=json)
@@ -28,17 +28,15 @@ def show(server: Server = "", json: Json = False) -> None:
 
 @app.command()
 def move(
-    name: Annotated[str, typer.Argument(help="A new name makes a cursor.")],
-    tick: Annotated[int, typer.Argument(min=1, help="A time tick that is closed.")],
+    name: Annotated[str, typer.Argument(help="Name of the cursor; a new name makes one.")],
+    tick: Annotated[int, typer.Argument(min=1, help="A closed time tick.")],
     targets: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Collections or channels it is about from now on; a new one needs them."
-        ),
+        typer.Argument(help="Collections or channels of the cursor; needed for a new one."),
     ] = None,
     server: Server = "",
 ) -> None:
-    """Say that everything up to a tick is processed. A cursor never goes back."""
+    """Record that everything up to a tick is processed. A cursor never moves back."""
     from broker.cli.show.cursor_table import move_cursor
 
     move_cursor(server, name, tick, targets or [])
@@ -46,7 +44,7 @@ def move(
 
 @app.command()
 def drop(name: Name, server: Server = "") -> None:
-    """Forget a cursor."""
+    """Drop a cursor."""
     from broker.cli.show.cursor_table import drop_cursor
 
     drop_cursor(server, name)

@@ -1,4 +1,4 @@
-"""The options that most commands share."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,35 +10,40 @@ Server = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         envvar="TIDEMARK_SERVER",
-        help="The broker to talk to; 127.0.0.1:19531 by default.",
+        help="Address of the broker; default: 127.0.0.1:19531.",
         show_default=False,
     ),
 ]
 
-Json = Annotated[bool, typer.Option("--json", help="One line of JSON instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")]
 
-DataDir = Annotated[
-    Path | None, typer.Option(help="Where everything is kept; ./tidemark-data by default.")
-]
+DataDir = Annotated[Path | None, typer.Option(help="Data folder; default: ./tidemark-data.")]
 Listen = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="127.0.0.1:19531 by default; port 0 picks one."),
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address to listen on; port 0 is a free one. Default: 127.0.0.1:19531.",
+    ),
 ]
 Cluster = Annotated[
-    str | None, typer.Option(help="Prefix of the channels' names; by-dev by default.")
+    str | None,
+    typer.Option(help="Name of the cluster, which channel names begin with; default: by-dev."),
 ]
 PChannels = Annotated[
     int | None,
-    typer.Option(help="Physical channels; 16 by default. The number can grow, never shrink."),
+    typer.Option(help="Number of pchannels; it can grow, never shrink. Default: 16."),
 ]
 LogFormat = Annotated[
-    str | None, typer.Option(metavar="console|json", help="For people, or one object a line.")
+    str | None,
+    typer.Option(metavar="console|json", help="Log lines for people, or one JSON object per line."),
 ]
 AllowChaos = Annotated[
     bool | None,
-    typer.Option("--allow-chaos", help="Let `tidemark actors kill` end actors; for practice."),
+    typer.Option("--allow-chaos", help="Allow `tidemark actors kill`, to practise failures."),
 ]
 MetricsPort = Annotated[
     int | None,
-    typer.Option(metavar="PORT", help="Serve Prometheus metrics on 127.0.0.1; off by default."),
+    typer.Option(
+        metavar="PORT", help="Serve Prometheus metrics on this port of 127.0.0.1; default: off."
+    ),
 ]

@@ -1,4 +1,4 @@
-"""`tidemark wal`: looks into log files without a broker."""
+"""`tidemark wal`: reads log files without a broker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,16 +7,17 @@ import typer
 
 from broker.cli.commands.flags import Json
 
-app = typer.Typer(help="Look into log files; no broker needed.", no_args_is_help=True)
+app = typer.Typer(help="Read log files; needs no broker.", no_args_is_help=True)
 
 Log = Annotated[
-    Path, typer.Argument(help="A data folder, its wal folder, the folder of one log, or a file.")
+    Path,
+    typer.Argument(help="A data folder, its wal folder, a log's folder or a segment file."),
 ]
 
 
 @app.command()
 def dump(path: Log, json: Json = False) -> None:
-    """Every stored record as one line, oldest first, and every damage in its place."""
+    """Print every record as one line, oldest first, with damage where it is."""
     from broker.cli.show.log_inspection import dump_log
 
     dump_log(path, as_json=json)
@@ -24,7 +25,7 @@ def dump(path: Log, json: Json = False) -> None:
 
 @app.command()
 def verify(path: Log, json: Json = False) -> None:
-    """Read everything and check it; exit code 1 when anything is damaged."""
+    """Check every record; exit code 1 when anything is damaged."""
     from broker.cli.show.log_inspection import verify_log
 
     verify_log(path, as_json=json)

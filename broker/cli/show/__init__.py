@@ -1,1 +1,1 @@
-"""How answers are printed: tables, trees, JSON."""
+"""What commands print: tables, trees, JSON."""

@@ -1,7 +1,4 @@
-"""The tree of actors written out: in full, or each kind in one line.
-
-Owns what a line tells.
-"""
+"""What `tidemark actors` prints: the tree of actors, one line per actor or per kind."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,19 +7,19 @@ from rich.text import Text
 from rich.tree import Tree
 
 from broker.cli.session import fail, with_client
-from broker.cli.show.questions import print_json, show
+from broker.cli.show.output import print_json, show
 from broker.client import Client
 from broker.client.cluster import ActorInfo
 from broker.core.cluster.actor_kinds import kind_of, shape_of
 
 ODD_MAX = 20
-"""Actors named below the summary, because they do not run or were restarted."""
+"""Number of actors named below the summary, because they do not run or were restarted."""
 
 
 def show_actors(server: str, path: str, *, as_json: bool, each: bool) -> None:
-    """The tree from `path` on."""
+    """Print the tree below `path`."""
     if path and not path.startswith("/"):
-        fail(f"{path!r} is no path; it begins with /root")
+        fail(f"{path!r} is not a path; paths begin with /root or /node-N")
 
     async def ask(client: Client) -> list[ActorInfo]:
         return await client.admin.actors(path)
@@ -36,7 +33,7 @@ def show_actors(server: str, path: str, *, as_json: bool, each: bool) -> None:
 
 
 def kill_actor(server: str, path: str, term: int) -> None:
-    """Kill it and say at which term it was."""
+    """Kill the actor, and print the term that it had."""
 
     async def kill(client: Client) -> int:
         return await client.admin.kill_actor(path, term=term)
@@ -49,18 +46,18 @@ def _fields(it: ActorInfo) -> dict[str, object]:
 
 
 def _whole(found: Sequence[ActorInfo]) -> list[Tree]:
-    return planted((it.path, _label(it)) for it in found)
+    return trees_of((it.path, _label(it)) for it in found)
 
 
 def summary_of(found: Sequence[ActorInfo]) -> list[Tree | Text]:
-    """One line for all actors that stand in the same place under parents of the same kind.
+    """One line for all actors of a kind with the same place in the tree.
 
-    With it those that must not be lost in a sum: who does not run, or was restarted.
+    Below it the actors that a sum would hide: those that do not run, or were restarted.
     """
     kinds: dict[str, list[ActorInfo]] = {}
     for it in sorted(found, key=lambda it: shape_of(it.path)):
         kinds.setdefault(shape_of(it.path), []).append(it)
-    trees = planted((shape, _kind_label(alike)) for shape, alike in kinds.items())
+    trees = trees_of((shape, _kind_label(alike)) for shape, alike in kinds.items())
     odd = [it for it in found if it.state != "running" or it.restarts]
     lines = [_odd_label(it) for it in odd[:ODD_MAX]]
     if len(odd) > ODD_MAX:
@@ -70,8 +67,8 @@ def summary_of(found: Sequence[ActorInfo]) -> list[Tree | Text]:
     return [*trees, *lines]
 
 
-def planted(labels: Iterable[tuple[str, Text]]) -> list[Tree]:
-    """Trees of labels by path; parents come before their children."""
+def trees_of(labels: Iterable[tuple[str, Text]]) -> list[Tree]:
+    """Trees of labels by path. Parents must come before their children."""
     branches: dict[str, Tree] = {}
     roots: list[Tree] = []
     for path, label in labels:
@@ -105,7 +102,7 @@ def _label(it: ActorInfo) -> Text:
 
 
 def _kind_label(alike: Sequence[ActorInfo]) -> Text:
-    """Sums of what can be summed, the range of terms, the fullest mailbox."""
+    """The range of terms, counts of states, the fullest mailbox, sums of the rest."""
     label = Text(*_name(alike))
     terms = sorted({it.term for it in alike})
     label.append(f"  terms {terms[0]}..{terms[-1]}" if terms[1:] else f"  term {terms[0]}", "dim")

@@ -1,21 +1,18 @@
-"""What `tidemark broadcasts` prints: one row a broadcast, one row a place in the line for keys.
-
-Owns what the tables tell.
-"""
+"""What `tidemark broadcasts` prints: a row for each broadcast, or for each holder of keys."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from broker.cli.session import with_client
-from broker.cli.show.questions import print_json, show, show_fitted
+from broker.cli.show.output import print_json, show, show_fitted
 from broker.cli.show.tables import Column
 from broker.client import Client, ResourceKey
 from broker.client.cluster import BroadcastInfo, LockInfo
 
 
 def show_broadcasts(server: str, *, quarantine_only: bool, as_json: bool) -> None:
-    """One row each."""
+    """Print one row for each broadcast."""
 
     async def ask(client: Client) -> list[BroadcastInfo]:
         return await client.broadcast.list(quarantine_only=quarantine_only)
@@ -38,7 +35,7 @@ def show_broadcasts(server: str, *, quarantine_only: bool, as_json: bool) -> Non
 
 
 def show_locks(server: str, *, as_json: bool) -> None:
-    """One row for each who holds keys or waits for them."""
+    """Print one row for each broadcast that holds keys or waits for them."""
 
     async def ask(client: Client) -> list[LockInfo]:
         return await client.broadcast.locks()
@@ -56,13 +53,13 @@ def show_locks(server: str, *, as_json: bool) -> None:
 
 
 def leave_quarantine(server: str, name: str, *, skip: bool) -> None:
-    """Have it done and say so."""
+    """Skip or retry the broadcast, and print which."""
 
     async def leave(client: Client) -> None:
         await (client.broadcast.skip(name) if skip else client.broadcast.retry(name))
 
     with_client(server, leave)
-    show(f"broadcast {name} {'skipped' if skip else 'is tried again'}")
+    show(f"broadcast {name} {'skipped' if skip else 'is retried'}")
 
 
 def _lines(keys: Iterable[ResourceKey]) -> str:

@@ -1,12 +1,9 @@
-"""What `tidemark commits` prints: one row for each app.
-
-Owns what the table tells.
-"""
+"""What `tidemark commits` prints: one row for each application."""
 
 from dataclasses import asdict
 
 from broker.cli.session import with_client
-from broker.cli.show.questions import print_json, show_fitted
+from broker.cli.show.output import print_json, show_fitted
 from broker.cli.show.tables import Column, moment
 from broker.client import Client
 from broker.client.txn import AppCommits
@@ -15,7 +12,7 @@ NOTHING = "-"
 
 
 def show_commits(server: str, *, as_json: bool) -> None:
-    """One row each, sorted by name."""
+    """Print one row for each application, sorted by name."""
 
     async def ask(client: Client) -> list[AppCommits]:
         return await client.commits.list()
@@ -28,10 +25,10 @@ def show_commits(server: str, *, as_json: bool) -> None:
             Column("app", [it.app for it in found]),
             Column("batch", [_number(it.batch) for it in found]),
             Column("committed", [moment(it.done_ms) if it.done_ms else NOTHING for it in found]),
-            Column("under way", [_number(it.under_way) for it in found]),
+            Column("in progress", [_number(it.under_way) for it in found]),
             Column("state", [it.state or NOTHING for it in found]),
             Column("txns", [str(it.txns) if it.state else NOTHING for it in found], leaves=1),
-            Column("for", [_since(it) for it in found], leaves=2),
+            Column("running for", [_since(it) for it in found], leaves=2),
         ]
     )
 

@@ -1,20 +1,17 @@
-"""What `tidemark cursors` prints: one row a cursor.
-
-Owns what the table tells.
-"""
+"""What `tidemark cursors` prints: one row for each cursor."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from broker.cli.session import with_client
-from broker.cli.show.questions import TICK_LOGICAL_BITS, print_json, show, show_fitted
+from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment, natural_order, short_moment
 from broker.client import Client
 from broker.client.cluster import CursorView
 
 
 def show_cursors(server: str, *, as_json: bool) -> None:
-    """One row each, by name."""
+    """Print one row for each cursor, sorted by name."""
     found = with_client(server, lambda client: client.cursors.list())
     if as_json:
         return print_json([asdict(it) for it in found])
@@ -37,7 +34,7 @@ def show_cursors(server: str, *, as_json: bool) -> None:
 
 
 def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> None:
-    """Have it done and say so."""
+    """Do it, and print the result."""
 
     async def move(client: Client) -> CursorView:
         return await client.cursor(name).move(tick, targets)
@@ -47,7 +44,7 @@ def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> No
 
 
 def drop_cursor(server: str, name: str) -> None:
-    """Have it done and say so."""
+    """Do it, and print the result."""
 
     async def drop(client: Client) -> None:
         await client.cursor(name).drop()

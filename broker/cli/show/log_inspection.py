@@ -1,4 +1,4 @@
-"""`tidemark wal dump` and `verify`: the rows and the report, written out."""
+"""What `tidemark wal dump` and `tidemark wal verify` print."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from broker.cli.session import FAILED, USAGE, fail
-from broker.cli.stdout import until_nobody_reads
+from broker.cli.standard_streams import end_on_closed_pipe
 from broker.model.message import KNOWN_TYPES, MessageType
 from broker.wal.inspect import InspectionReport, Row, dump, verify
 
@@ -14,14 +14,14 @@ WAL_FOLDER = "wal"
 
 
 def dump_log(path: Path, *, as_json: bool) -> None:
-    """One line a record; a closed pipe is a success."""
-    with until_nobody_reads():
+    """Print one line per record; a closed pipe is a success."""
+    with end_on_closed_pipe():
         for row in dump(_log_at(path)):
             sys.stdout.write((json.dumps(asdict(row)) if as_json else _line(row)) + "\n")
 
 
 def verify_log(path: Path, *, as_json: bool) -> None:
-    """The report; exit code 1 when there is damage."""
+    """Print the report; exit code 1 when there is damage."""
     report = verify(_log_at(path))
     if as_json:
         sys.stdout.write(json.dumps({**asdict(report), "healthy": report.healthy}) + "\n")
@@ -35,7 +35,7 @@ def _log_at(path: Path) -> Path:
     found = path / WAL_FOLDER if (path / WAL_FOLDER).is_dir() else path
     if found.is_file() or any(found.glob("*.log")) or any(found.glob("*/*.log")):
         return found
-    return fail(f"there is no log at {path}", USAGE)
+    return fail(f"no log found at {path}", USAGE)
 
 
 def _line(row: Row) -> str:
@@ -55,7 +55,7 @@ def _summary(report: InspectionReport) -> list[str]:
     lines = [f"{counts}, {report.messages:,} messages, {report.size_bytes:,} bytes"]
     lines += [_line(row) for row in report.damages]
     lines += [
-        f"{name}  belongs to no segment (left by a crash; the next start removes it)"
+        f"{name}  belongs to no segment: a crash left it, and the next start removes it"
         for name in report.leftovers
     ]
     lines.append("healthy" if report.healthy else _damaged(len(report.damages)))

@@ -1,7 +1,4 @@
-"""Tables that suit a terminal of any width without ever cutting what stands in a cell.
-
-It owns which columns leave when there is no room, and how a moment is written. It prints nothing.
-"""
+"""Builds tables that fit a terminal of any width, by dropping columns instead of cutting cells."""
 
 import re
 from collections.abc import Sequence
@@ -12,14 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 WIDEST = 10_000
-"""Columns of a table that nobody folds."""
+"""A width in which no table is folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`cells` from the top; `short` instead of them in a narrow table.
+    """One column. `short`: the cells in a narrow table.
 
-    While the table is too wide, the column with the highest `leaves` leaves; 0 always stays.
+    While the table is too wide, the column with the highest `leaves` is dropped; 0 always stays.
     """
 
     title: str
@@ -29,7 +26,7 @@ class Column:
 
 
 def fitted(columns: Sequence[Column], console: Console) -> Table:
-    """The widest form that fits; when none does, the narrowest, which the terminal folds."""
+    """The widest form that fits, or the narrowest one, which the terminal then folds."""
     table = _table(columns, short=False)
     for least in sorted({it.leaves for it in columns}, reverse=True):
         if table_width(table, console) <= console.width:
@@ -39,12 +36,12 @@ def fitted(columns: Sequence[Column], console: Console) -> Table:
 
 
 def table_width(table: Table, console: Console) -> int:
-    """Columns of the terminal that the table takes when nothing of it is folded or cut."""
+    """The width of the table when nothing is folded or cut."""
     return console.measure(table, options=console.options.update(width=WIDEST)).maximum
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
-    """A sort key under which numbers count as numbers: `dml_2` comes before `dml_10`."""
+    """A sort key that compares numbers as numbers: `dml_2` comes before `dml_10`."""
     return [(int(digits or 0), text) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
 
 
@@ -54,7 +51,7 @@ def moment(unix_ms: int) -> str:
 
 
 def short_moment(unix_ms: int, now_ms: int) -> str:
-    """The time alone on the day of `now_ms`, the date alone on others: an old one must show."""
+    """The time on the day of `now_ms`, else the date."""
     same_day = _at(unix_ms).date() == _at(now_ms).date()
     return _written(unix_ms, "%H:%M:%SZ" if same_day else "%Y-%m-%d")
 

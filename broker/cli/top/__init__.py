@@ -1,1 +1,1 @@
-"""`tidemark top`: what a broker is doing, on one screen, as it goes on."""
+"""`tidemark top`: what a broker does, live on one screen."""

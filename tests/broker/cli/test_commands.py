@@ -112,14 +112,14 @@ def test_a_line_that_is_not_json_stops_with_what_was_appended(server: str) -> No
     )
     assert produced.returncode == 1
     assert "nonsense" in produced.stderr
-    assert "1 messages were appended before" in produced.stderr
+    assert "1 messages were appended before it" in produced.stderr
 
 
 def test_a_line_that_nests_without_end_is_told_as_one_that_is_not_json(server: str) -> None:
     deep = "[" * 100_000
     produced = tidemark("produce", VCHANNEL, "--key", "a", server=server, given=deep)
     assert produced.returncode == 1
-    assert "not a JSON object" in produced.stderr
+    assert "must be a JSON object" in produced.stderr
     assert "Traceback" not in produced.stderr
 
 
@@ -289,16 +289,16 @@ def test_standard_streams_that_were_closed_before_the_start_are_taken_for_empty(
     ("arguments", "code", "sentence"),
     [
         (("consume", "nowhere"), 1, "there is no collection 'nowhere'"),
-        (("consume", "x", "--from", "yesterday"), 2, "--from 'yesterday' means nothing"),
-        (("consume", "x", "--from", "\N{SUPERSCRIPT TWO}"), 2, "means nothing"),
-        (("consume", "x", "--from", f"tick:{1 << 64}"), 2, "means nothing"),
-        (("health", "--server", "host:\N{SUPERSCRIPT TWO}"), 2, "is no server"),
+        (("consume", "x", "--from", "yesterday"), 2, "--from 'yesterday' is not a start"),
+        (("consume", "x", "--from", "\N{SUPERSCRIPT TWO}"), 2, "is not a start"),
+        (("consume", "x", "--from", f"tick:{1 << 64}"), 2, "is not a start"),
+        (("health", "--server", "host:\N{SUPERSCRIPT TWO}"), 2, "is not a server address"),
         (("produce", "x", "/no/such/file"), 2, "cannot read /no/such/file"),
-        (("health", "--server", "nonsense"), 2, "'nonsense' is no server"),
+        (("health", "--server", "nonsense"), 2, "'nonsense' is not a server address"),
         (("health", "--server", "127.0.0.1:1"), 1, "cannot reach 127.0.0.1:1"),
         (("frobnicate",), 2, "No such command"),
         (("serve", "--listen", "nonsense"), 2, "setting listen: 'nonsense' is not HOST:PORT"),
-        (("consume", "many", "--from", "5"), 1, "an id belongs to one vchannel; name the vchannel"),
+        (("consume", "many", "--from", "5"), 1, "a message ID belongs to one vchannel; name one"),
     ],
 )
 def test_errors_are_one_sentence_and_a_code(

@@ -12,9 +12,9 @@ from broker.cli.serving import run_node, run_server
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"pchannels = = 1", "tidemark.toml is no TOML: Invalid value"),
-        (b"cluster = '\xff'", "tidemark.toml is no TOML: "),
-        (b"colour = 1", "'colour' in tidemark.toml is no setting"),
+        (b"pchannels = = 1", "tidemark.toml is not valid TOML: Invalid value"),
+        (b"cluster = '\xff'", "tidemark.toml is not valid TOML: "),
+        (b"colour = 1", "'colour' in tidemark.toml is not a setting"),
         (b"pchannels = 'a'", "setting pchannels: "),
         (b"pchannels = 0", "setting pchannels: must be greater than 0, not 0\n"),
         (b"log_format = 'xml'", "setting log_format: must be console or json, not 'xml'\n"),

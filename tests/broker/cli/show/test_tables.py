@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from broker.cli.show.questions import _channel_columns
+from broker.cli.show.channel_table import channel_columns
 from broker.cli.show.tables import Column, fitted, moment, natural_order, short_moment, table_width
-from tests.broker.cli.top.looks import channel
+from tests.broker.cli.top.broker_states import channel
 
 NAMES = [f"by-dev-rootcoord-dml_{it}" for it in range(16)]
 COLUMNS = [
@@ -73,5 +73,5 @@ def test_where_channels_are_on_several_nodes_a_narrow_terminal_says_which(
 ) -> None:
     name = "by-dev-rootcoord-dml_15"
     rows = [channel(name, node_id=1 + it % nodes, next_id=9_123_456) for it in range(4)]
-    table = fitted(_channel_columns(rows), Console(width=60))
+    table = fitted(channel_columns(rows), Console(width=60))
     assert ("node" in [column.header for column in table.columns]) is shown

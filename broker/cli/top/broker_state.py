@@ -1,7 +1,4 @@
-"""One look at a broker: everything the screen shows, asked at once.
-
-Owns the questions, and what two looks say together: rates.
-"""
+"""Asks a broker for everything that the screen shows, and computes rates between two answers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +16,8 @@ COMMITTER = "/root/coordinator/commits/committer"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """`at_s` is of a clock that only grows, `at_ms` Unix time on this machine."""
+class BrokerState:
+    """Everything the screen shows, at one time. `at_s` is monotonic, `at_ms` local Unix time."""
 
     at_s: float
     at_ms: int
@@ -33,10 +30,10 @@ class Look:
     commits: Sequence[AppCommits]
 
 
-async def take(client: Client) -> Look:
-    """All answers, asked for side by side. Raises what the first failed question raises.
+async def read_state(client: Client) -> BrokerState:
+    """Send all requests concurrently. Raises the error of the first failed one.
 
-    About broadcasts and commits only where somebody carries them out: a node has nobody to ask.
+    Broadcasts and commits are requested only from a coordinator; a node has none.
     """
     actors = await client.admin.actors()
     answers: dict[str, object] = {"actors": actors, "broadcasts": (), "locks": (), "commits": ()}
@@ -61,19 +58,19 @@ async def take(client: Client) -> Look:
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
-    return Look(at_s=anyio.current_time(), at_ms=now_ms, **answers)  # type: ignore[arg-type]
+    return BrokerState(at_s=anyio.current_time(), at_ms=now_ms, **answers)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per second, between two looks; nothing for what was not there in both."""
+    """Rates per second between two states, of what is in both."""
 
     handled: Mapping[str, float]
     appended: Mapping[str, float]
 
     @staticmethod
-    def between(before: Look | None, now: Look) -> "Rates":
-        """Of an incarnation that is another one by now, what it has handled since it began."""
+    def between(before: BrokerState | None, now: BrokerState) -> "Rates":
+        """The rates from `before` to `now`. A restarted actor counts from its restart."""
         if before is None or now.at_s <= before.at_s:
             return Rates({}, {})
         seconds = now.at_s - before.at_s

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from broker.cli.top.look import Look
+from broker.cli.top.broker_state import BrokerState
 from broker.client.cluster import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
 
 P0, P1 = "by-dev-rootcoord-dml_2", "by-dev-rootcoord-dml_10"
@@ -35,7 +35,7 @@ def channel(name: str, **given: Any) -> ChannelInfo:
     return replace(plain, **given)
 
 
-def look(**given: Any) -> Look:
+def broker_state(**given: Any) -> BrokerState:
     tree = (
         actor("/root", "supervisor"),
         actor("/root/node", "supervisor"),
@@ -47,7 +47,7 @@ def look(**given: Any) -> Look:
         actor(f"{LOG}/scanners/scanner-1", restarts=2, extra={"next_id": "101"}),
         actor(f"{LOG}/scanners/scanner-2", extra={"next_id": "41"}),
     )
-    plain = Look(10.0, NOW_MS, HEALTH, (channel(P1), channel(P0)), tree, (), (), (), ())
+    plain = BrokerState(10.0, NOW_MS, HEALTH, (channel(P1), channel(P0)), tree, (), (), (), ())
     return replace(plain, **given)
 
 

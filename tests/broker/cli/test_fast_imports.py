@@ -7,15 +7,15 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[3]
 STARTED = """
 import gc, sys
-from broker.cli.lean_imports import lean_imports
-with lean_imports():
+from broker.cli.fast_imports import fast_imports
+with fast_imports():
     assert not gc.isenabled()
     from broker.cli.serving import run_server
 assert gc.isenabled() and gc.get_freeze_count() > 0
 assert "rich" not in sys.modules, "a fifth of the start"
 assert sys.modules["structlog"].dev.rich is None
 import rich
-with lean_imports():
+with fast_imports():
     assert sys.modules["rich"] is rich, "what is there already stays"
 print("started")
 """

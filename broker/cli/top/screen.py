@@ -1,6 +1,6 @@
-"""The screen of `tidemark top`: tabs over one broker, refreshed until told to stop.
+"""The screen of `tidemark top`: tabs with the state of one broker, refreshed until `q`.
 
-Owns what is drawn and which keys do what. A broker that goes away is said so, and looked for again.
+When the broker goes away, the first line says so, and the screen keeps trying to reconnect.
 """
 
 from typing import ClassVar
@@ -12,19 +12,19 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
-from broker.cli.top import rows
-from broker.cli.top.forest import Forest
-from broker.cli.top.look import Look, Rates, take
+from broker.cli.top import panels
+from broker.cli.top.actor_tree_widget import ActorTreeWidget
+from broker.cli.top.broker_state import BrokerState, Rates, read_state
 from broker.client import Deadlines, TidemarkError, connect
 
 DEADLINES = Deadlines(connect_s=3.0, open_s=3.0, call_s=3.0, close_s=0.2)
-"""Short: who looks at a screen wants to know soon that nobody answers."""
+"""Short, because a user at a screen wants to know soon that the broker does not answer."""
 EVERY_S_MIN, EVERY_S_MAX = 0.1, 60.0
 WIDE_COLUMNS = 130
 
 
-class Board(App[None]):
-    """See the module."""
+class TopScreen(App[None]):
+    """The application behind `tidemark top`."""
 
     TITLE = "tidemark top"
     ENABLE_COMMAND_PALETTE = False
@@ -33,7 +33,7 @@ class Board(App[None]):
     #heading { text-style: bold; }
     TabbedContent, ContentSwitcher, TabPane, TabPane > Vertical { height: 1fr; }
     TabPane { padding: 0; }
-    Forest, DataTable { height: 1fr; scrollbar-size-horizontal: 1; }
+    ActorTreeWidget, DataTable { height: 1fr; scrollbar-size-horizontal: 1; }
     #broadcasts { height: 2fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,8 +47,8 @@ class Board(App[None]):
         Binding("p", "pause", "pause"),
         Binding("plus,equals_sign", "pace(0.5)", "faster", key_display="+"),
         Binding("minus", "pace(2)", "slower", key_display="-"),
-        Binding("e", "unfold(True)", "expand"),
-        Binding("c", "unfold(False)", "collapse"),
+        Binding("e", "expand(True)", "expand"),
+        Binding("c", "expand(False)", "collapse"),
     ]
 
     def __init__(self, server: str, every_s: float) -> None:
@@ -56,9 +56,9 @@ class Board(App[None]):
         self.server = server
         self.every_s = every_s
         self.paused = False
-        self.looks = 0
-        self._before: Look | None = None
-        self._shown: Look | None = None
+        self.polls = 0
+        self._before: BrokerState | None = None
+        self._shown: BrokerState | None = None
         self._lost_s: float | None = None
         self._wake = anyio.Event()
 
@@ -67,7 +67,7 @@ class Board(App[None]):
         with TabbedContent():
             with TabPane("1 Actors", id="actors-tab"), Vertical():
                 yield Static(id="heading")
-                yield Forest(id="actors")
+                yield ActorTreeWidget(id="actors")
             with TabPane("2 Channels", id="channels-tab"):
                 yield DataTable(id="channels", cursor_type="row", zebra_stripes=True)
             with TabPane("3 Barriers", id="barriers-tab"):
@@ -81,13 +81,13 @@ class Board(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
-        self._say(Text(f"{self.server}  looking for it"))
-        self.query_one(Forest).focus()
-        self.run_worker(self._follow(), exclusive=True)
+        """Start polling the broker."""
+        self._set_headline(Text(f"{self.server}  connecting"))
+        self.query_one(ActorTreeWidget).focus()
+        self.run_worker(self._poll(), exclusive=True)
 
     def on_resize(self) -> None:
-        """The same look in another width."""
+        """Draw the same state in the new width."""
         self._draw()
 
     def action_tab(self, name: str) -> None:
@@ -96,93 +96,93 @@ class Board(App[None]):
         self.query_one(f"#{name.removesuffix('-tab')}").focus()
 
     def action_pause(self) -> None:
-        """Hold the picture, or go on."""
+        """Pause or continue."""
         self.paused = not self.paused
         self._draw()
         self._wake.set()
 
     def action_pace(self, factor: float) -> None:
-        """Look more often, or less."""
+        """Refresh more often, or less."""
         self.every_s = min(EVERY_S_MAX, max(EVERY_S_MIN, self.every_s * factor))
         self._draw()
         self._wake.set()
 
-    def action_unfold(self, everything: bool) -> None:
+    def action_expand(self, everything: bool) -> None:
         """Open the whole tree, or only its top."""
-        self.query_one(Forest).unfold(everything)
+        self.query_one(ActorTreeWidget).expand_levels(everything)
 
-    async def _follow(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
                 async with connect(self.server, deadlines=DEADLINES) as client:
                     while True:
                         if not self.paused:
-                            self._learn(await take(client))
-                        await self._rest()
+                            self._update(await read_state(client))
+                        await self._wait()
             except TidemarkError as error:
-                self._lose(str(error))
-            await self._rest()
+                self._show_lost(str(error))
+            await self._wait()
 
-    async def _rest(self) -> None:
+    async def _wait(self) -> None:
         self._wake = anyio.Event()
         with anyio.move_on_after(self.every_s):
             await self._wake.wait()
 
-    def _learn(self, look: Look) -> None:
-        self._before, self._shown, self._lost_s = self._shown, look, None
-        self.looks += 1
+    def _update(self, broker: BrokerState) -> None:
+        self._before, self._shown, self._lost_s = self._shown, broker, None
+        self.polls += 1
         self._draw()
 
-    def _lose(self, why: str) -> None:
+    def _show_lost(self, why: str) -> None:
         now_s = anyio.current_time()
         self._lost_s = now_s if self._lost_s is None else self._lost_s
-        told = f" {self.server} is gone for {now_s - self._lost_s:.0f} s; looking for it: {why} "
-        self._say(Text(told, style="bold white on red"))
+        told = f" {self.server} does not answer for {now_s - self._lost_s:.0f} s: {why} "
+        self._set_headline(Text(told, style="bold white on red"))
         self._before = None
 
     def _draw(self) -> None:
-        look = self._shown
-        if look is None or not self._is_drawn():
+        broker = self._shown
+        if broker is None or not self._is_drawn():
             return
-        rates = Rates.between(self._before, look)
+        rates = Rates.between(self._before, broker)
         if self._lost_s is None:
-            self._say(self._headline(look, rates))
-        forest = self.query_one(Forest)
-        self.query_one("#heading", Static).update(forest.heading(self.size.width))
-        forest.grow(rows.branches(look, rates), self.size.width)
+            self._set_headline(self._headline(broker, rates))
+        tree = self.query_one(ActorTreeWidget)
+        self.query_one("#heading", Static).update(tree.heading(self.size.width))
+        tree.update_rows(panels.actor_rows(broker, rates), self.size.width)
         wide = self.size.width >= WIDE_COLUMNS
-        panels = {
-            "channels": rows.channel_panel(look, rates, wide=wide),
-            "barriers": rows.barrier_panel(look),
-            "broadcasts": rows.broadcast_panel(look),
-            "locks": rows.lock_panel(look),
-            "commits": rows.commit_panel(look),
-            "trouble": rows.trouble_panel(look),
+        tables = {
+            "channels": panels.channel_panel(broker, rates, wide=wide),
+            "barriers": panels.barrier_panel(broker),
+            "broadcasts": panels.broadcast_panel(broker),
+            "locks": panels.lock_panel(broker),
+            "commits": panels.commit_panel(broker),
+            "trouble": panels.trouble_panel(broker),
         }
-        for name, panel in panels.items():
+        for name, panel in tables.items():
             _fill(self.query_one(f"#{name}", DataTable), panel)
 
-    def _headline(self, look: Look, rates: Rates) -> Text:
-        state = look.health.state
+    def _headline(self, broker: BrokerState, rates: Rates) -> Text:
+        state = broker.health.state
         line = Text(f"{self.server} ")
         line.append(f" {state} ", "black on green" if state == "healthy" else "white on red")
         pace = "paused" if self.paused else f"{self.every_s:g} s"
         line.append(f" {pace}", style="dim")
-        return line.append(f"  {rows.summary(look, rates)}")
+        return line.append(f"  {panels.summary(broker, rates)}")
 
     def _is_drawn(self) -> bool:
-        """Looks go on a moment before the screen is there and after it is gone."""
+        """Whether the widgets exist: polling runs a moment longer than the screen."""
         return bool(self.query("#summary")) and bool(self.query("#trouble"))
 
-    def _say(self, line: Text) -> None:
+    def _set_headline(self, line: Text) -> None:
         if not self._is_drawn():
             return
         line.no_wrap, line.overflow = True, "ellipsis"
         self.query_one("#summary", Static).update(line)
 
 
-def _fill(table: "DataTable[Text]", panel: rows.Panel) -> None:
-    """Replace what the table shows; whoever scrolled or chose a row stays there."""
+def _fill(table: "DataTable[Text]", panel: panels.Panel) -> None:
+    """Replace the contents of the table; keep the scroll position and the chosen row."""
     titles = [str(column.label) for column in table.ordered_columns]
     at, scrolled = table.cursor_row, table.scroll_offset
     table.clear(columns=titles != list(panel.columns))
@@ -196,5 +196,5 @@ def _fill(table: "DataTable[Text]", panel: rows.Panel) -> None:
 
 
 def _cell(text: str, style: str) -> Text:
-    number = text[:1].isdigit() or text == rows.GONE
+    number = text[:1].isdigit() or text == panels.GONE
     return Text(text, style=style, justify="right" if number else "left")

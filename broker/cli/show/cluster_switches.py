@@ -1,0 +1,26 @@
+"""Pauses and resumes consumption, and raises the streaming version."""
+
+from broker.cli.session import with_client
+from broker.cli.show.output import show
+from broker.client import Client
+
+
+def pause_consumption(server: str, *, paused: bool) -> None:
+    """Pause or resume consumption, and print which."""
+
+    async def ask(client: Client) -> None:
+        await (client.admin.pause_consumption() if paused else client.admin.resume_consumption())
+
+    with_client(server, ask)
+    show("new consumers wait until consumption is resumed" if paused else "consumption is resumed")
+
+
+def show_streaming(server: str, at_least: int) -> None:
+    """Print the streaming version, after raising it to `at_least`."""
+
+    async def ask(client: Client) -> int:
+        return await client.admin.streaming_version(at_least)
+
+    version = with_client(server, ask)
+    served = "channels take appends" if version else "channels are read-only"
+    show(f"streaming version {version}: {served}")

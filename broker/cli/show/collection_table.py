@@ -1,0 +1,54 @@
+"""What `tidemark collection` prints: one row for each collection."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from broker.cli.session import with_client
+from broker.cli.show.output import print_json, show, show_fitted
+from broker.cli.show.tables import Column, moment
+from broker.client import Client, Collection
+
+
+def create_collection(server: str, name: str, shards: int, *, as_json: bool) -> None:
+    """Create the collection, and print where its shards are."""
+
+    async def create(client: Client) -> Collection:
+        return await client.collections.create(name, shards=shards)
+
+    created = with_client(server, create)
+    _print_collections([created], as_json=as_json, alone=True)
+
+
+def drop_collection(server: str, name: str) -> None:
+    """Drop the collection, and say so."""
+
+    async def drop(client: Client) -> None:
+        await client.collections.drop(name)
+
+    with_client(server, drop)
+    show(f"collection {name} dropped")
+
+
+def show_collections(server: str, *, as_json: bool) -> None:
+    """Print one row for each collection."""
+
+    async def ask(client: Client) -> list[Collection]:
+        return await client.collections.list()
+
+    _print_collections(with_client(server, ask), as_json=as_json)
+
+
+def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: bool = False) -> None:
+    if as_json:
+        rows = [asdict(it) for it in found]
+        return print_json(rows[0] if alone else rows)
+    created = [it.created_ms for it in found]
+    return show_fitted(
+        [
+            Column("collection", [it.name for it in found]),
+            Column("id", [str(it.id) for it in found], leaves=2),
+            Column("shards", [str(len(it.vchannels)) for it in found], leaves=3),
+            Column("vchannels", ["\n".join(it.vchannels) for it in found]),
+            Column("created", list(map(moment, created)), leaves=1),
+        ]
+    )

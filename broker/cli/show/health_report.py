@@ -1,0 +1,38 @@
+"""What `tidemark health` prints: facts about the server, then what is wrong."""
+
+from dataclasses import asdict
+
+from rich.table import Table
+
+from broker.cli.session import FAILED, with_client
+from broker.cli.show.output import print_json, show
+from broker.cli.show.tables import moment
+from broker.client.cluster import Health
+
+
+def show_health(server: str, *, as_json: bool) -> None:
+    """Print facts and troubles; exit code 1 unless the server is healthy."""
+    found = with_client(server, lambda client: client.admin.health())
+    if as_json:
+        print_json(asdict(found))
+    else:
+        table = Table(show_header=False, box=None)
+        shown = {**asdict(found), "started_ms": moment(found.started_ms)}
+        for name in ("troubles", "damages", "damages_unlisted"):
+            del shown[name]
+        for name, value in shown.items():
+            table.add_row(name.removesuffix("_ms"), str(value))
+        show(table, *_troubles(found))
+    if found.state != "healthy":
+        raise SystemExit(FAILED)
+
+
+def _troubles(found: Health) -> list[str]:
+    lines = [f"{it.name} is {it.state}: {it.cause}" for it in found.troubles]
+    for it in found.damages:
+        met = "once" if it.times == 1 else f"{it.times:,} times"
+        told = "readers skipped it" if it.skipped else "readers were refused"
+        lines.append(f"{it.file}: damaged at byte {it.offset}: {it.reason}; met {met}; {told}")
+    if found.damages_unlisted:
+        lines.append(f"damage in places not listed was met {found.damages_unlisted:,} times")
+    return lines
