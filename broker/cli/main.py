@@ -108,17 +108,18 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
     with fast_imports():
         from broker.cli.serving import run_server
 
-    given = {
-        "data_dir": data_dir,
-        "listen": listen,
-        "cluster": cluster,
-        "pchannels": pchannels,
-        "allow_chaos": allow_chaos,
-        "metrics_port": metrics_port,
-        "log_format": log_format,
-        "nodes": nodes,
-    }
-    run_server({name: value for name, value in given.items() if value is not None})
+    run_server(
+        {
+            "data_dir": data_dir,
+            "listen": listen,
+            "cluster": cluster,
+            "pchannels": pchannels,
+            "allow_chaos": allow_chaos,
+            "metrics_port": metrics_port,
+            "log_format": log_format,
+            "nodes": nodes,
+        }
+    )
 
 
 @app.command()
@@ -135,16 +136,17 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     with fast_imports():
         from broker.cli.serving import run_coordinator
 
-    given = {
-        "data_dir": data_dir,
-        "listen": listen,
-        "cluster": cluster,
-        "pchannels": pchannels,
-        "log_format": log_format,
-        "allow_chaos": allow_chaos,
-        "metrics_port": metrics_port,
-    }
-    run_coordinator({name: value for name, value in given.items() if value is not None})
+    run_coordinator(
+        {
+            "data_dir": data_dir,
+            "listen": listen,
+            "cluster": cluster,
+            "pchannels": pchannels,
+            "log_format": log_format,
+            "allow_chaos": allow_chaos,
+            "metrics_port": metrics_port,
+        }
+    )
 
 
 @app.command()
@@ -167,17 +169,19 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     with fast_imports():
         from broker.cli.serving import run_node
 
-    given = {
-        "coordinator": coordinator,
-        "node_id": node_id,
-        "data_dir": data_dir,
-        "listen": listen,
-        "cluster": cluster,
-        "log_format": log_format,
-        "allow_chaos": allow_chaos,
-        "metrics_port": metrics_port,
-    }
-    run_node({name: value for name, value in given.items() if value is not None}, leashed=leash)
+    run_node(
+        {
+            "coordinator": coordinator,
+            "node_id": node_id,
+            "data_dir": data_dir,
+            "listen": listen,
+            "cluster": cluster,
+            "log_format": log_format,
+            "allow_chaos": allow_chaos,
+            "metrics_port": metrics_port,
+        },
+        leashed=leash,
+    )
 
 
 @app.command()

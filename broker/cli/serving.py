@@ -18,7 +18,10 @@ CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
 
 
 def run_server(given: dict[str, Any]) -> None:
-    """Serve until a signal. Wrong settings end with exit code 2, other failures with 1."""
+    """Serve until a signal. Wrong settings end with exit code 2, other failures with 1.
+
+    `given`: settings from flags; None stands for a flag that was not given.
+    """
     _run(given, serve)
 
 
@@ -41,7 +44,7 @@ def _run(given: dict[str, Any], role: Callable[[Settings], None]) -> None:
 
 def _settings(given: dict[str, Any]) -> Settings:
     try:
-        return Settings(**given)
+        return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         fail(_refusal(error), USAGE)
     except OSError as error:
