@@ -1,7 +1,4 @@
-"""`tidemark commits`: each app that commits batches, and how far it is.
-
-Owns the spelling.
-"""
+"""`tidemark commits`: shows the committed batches of applications."""
 
 import typer
 

@@ -1,7 +1,4 @@
-"""`tidemark cursors`: how far each named cursor is, and moving or dropping one.
-
-Owns the spelling.
-"""
+"""`tidemark cursors`: shows, moves and drops named cursors."""
 
 from typing import Annotated
 
