@@ -181,7 +181,7 @@ BAD: Mapping[str, tuple[v1.AppendRequest, Code, str]] = {
     "a number that jumps": (
         batch(b"a", producer="p", sequence=7),
         Code.INVALID_REQUEST_SEQ,
-        "not known",
+        "is unknown",
     ),
 }
 
