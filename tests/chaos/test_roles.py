@@ -68,7 +68,7 @@ async def test_a_node_says_who_commits_batches(tmp_path: Path) -> None:
                 ("List", v1.ListCommitsRequest(), v1.ListCommitsResponse),
             )
             for method, request, answer in asked:
-                with pytest.raises(Refused, match=f"by the coordinator: connect to {address}"):
+                with pytest.raises(Refused, match=f"commits batches; connect to {address}"):
                     await calls.call(
                         f"/tidemark.v1.Commits/{method}", request, answer, deadline_s=GUARD_S
                     )
