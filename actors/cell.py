@@ -138,6 +138,7 @@ class Cell:
         mailbox, unbroken = self.life.mailbox, 0
         receive = self.actor.receive
         while self._stopping is None and self.life.exit is None:
+            # `receive` may never suspend, so a busy actor would starve all others on the loop.
             if unbroken >= BATCHES_UNBROKEN_MAX:
                 unbroken = 0
                 await asyncio.sleep(0)

@@ -83,6 +83,7 @@ class Incarnation:
     def bury(self) -> None:
         """Notify the watchers: none of its code runs any more."""
         self.over = True
+        # Sorted, because the order of a set differs between runs: seeded tests must repeat.
         watchers = sorted(self.watchers, key=lambda watcher: (watcher.path, watcher.term))
         self.watchers.clear()
         for watcher in watchers:

@@ -100,6 +100,7 @@ def served(meta: PChannelMeta, node: NodeId, term: Term, now_ms: int) -> PChanne
     agreed = meta.state is PChannelState.ASSIGNING and (meta.node, meta.term) == (node, term)
     if not agreed:
         return meta
+    # Serving at this term fenced every older one, so former owners are of no interest any more.
     return replace(meta, state=PChannelState.ASSIGNED, histories=(), assigned_ms=now_ms)
 
 

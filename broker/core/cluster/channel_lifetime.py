@@ -80,6 +80,7 @@ def closed(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
 
 def answer_for(lifetime: ChannelLifetime, asked: ServingState) -> NoAnswerYet | Refusal | None:
     """The answer to the request for the state `asked`, which was accepted; None is success."""
+    # A newer term also answers a remove: the node closes older terms before it opens that one.
     superseded = lifetime.expected.term > asked.term
     if asked.removed:
         return None if superseded or lifetime.current >= asked else NoAnswerYet()

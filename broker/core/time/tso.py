@@ -83,6 +83,7 @@ def reserve(hybrid: HybridClock, count: int, now_ms: int) -> ReservedTicks | Sav
     physical_ms, logical = hybrid.physical_ms, hybrid.next_logical
     if now_ms > physical_ms:
         physical_ms, logical = now_ms, 0
+    # One reservation lies within a millisecond, so that its ticks are contiguous.
     elif logical + count - 1 > TICK_LOGICAL_MAX:
         physical_ms, logical = physical_ms + 1, 0
     if physical_ms >= hybrid.bound_ms:
