@@ -65,4 +65,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_unconfigure() -> None:
     """A thread that a failed test left running keeps Python from ending: name it, then end."""
-    faulthandler.dump_traceback_later(20, exit=True)
+    # Two minutes: at low priority beside the other lane an interpreter takes long to end, too.
+    faulthandler.dump_traceback_later(120, exit=True)
