@@ -35,6 +35,7 @@ class BroadcastRecords:
 
     async def first_id(self) -> BroadcastId:
         """The first of 2^32 ids that are reserved for the caller; durable on return."""
+        # One durable counter for each start instead of one write for each id; unused ids are lost.
         counted = await count_up(self._store, INCARNATION_KEY)
         return BroadcastId((counted.number << SEQUENCE_BITS) + 1)
 
@@ -80,6 +81,7 @@ class BroadcastRecords:
     ) -> None:
         """Delete the records; store how far those of other clusters are deleted."""
         await self._store.write(
+            # Without `expect`: one Broadcaster of the leader writes these, and LedStore fences.
             {HORIZON_PREFIX + origin: encode_number(id) for origin, id in horizons.items()},
             deletes=[task_key(task.name) for task in tasks],
         )
@@ -111,12 +113,13 @@ def encode_task(task: BroadcastState) -> bytes:
         "skipped": task.skipped,
         "done_ms": task.done_ms,
     }
+    # Beside the JSON, not in it: base64 would make the body a third larger at each write.
     return encode_fields(fields) + b"\n" + broadcast.body
 
 
 def decode_task(key: str, value: bytes) -> BroadcastState:
     """The broadcast; raises MetaError for a record this version cannot read."""
-    line, _, body = value.partition(b"\n")
+    line, _, body = value.partition(b"\n")  # JSON on one line has no newline: it escapes them
     return decode_fields(key, line, lambda fields: _task(fields, body))
 
 

@@ -121,10 +121,11 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
     async def started(self, context: Context[BroadcastTaskMessage]) -> None:
         """Read the record; without one the broadcast was finished and forgotten meanwhile."""
         self._context = context
-        # An earlier incarnation may have acquired it.
+        # `held`, because an earlier incarnation may have acquired it; an extra release is harmless.
         self._cut_lock = SharedCutLock(
             context.tree, self._parts.cut_lock_path, BROADCASTS, self._name, held=True
         )
+        # A later incarnation reads: its predecessor may have changed the record.
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._name)
         if recorded is None:
@@ -179,19 +180,24 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
 
     async def _work(self) -> None:
         """Do what is possible now; plan the next attempt for what failed or has to be awaited."""
+        # What an earlier round could not store: it must be durable before anything follows from it.
         await self._save(self._task)
         before = self._task
         if self._task.appends:
             # Before the first append: a cut must not have one copy and miss another.
             await self._cut_lock.acquire(self._task.broadcast.vchannels)
             await self._append()
+        # Also when it is in quarantine: cuts must not wait for an operator.
         if self._cut_lock.held and not self._task.appends:
             self._cut_lock.release()
+        # Only copies with `ack_sync_up` are left here: others count when they are durable.
         if self._task.to_process and self._parts.node_acks:
             await self._poll_processed()
         if self._may_finish and self._task.may_finish:
             await self._finish()
         if self._task.state is BroadcastPhase.TOMBSTONE:
+            # The Broadcaster releases the keys on this news only, so the task stops after it. If
+            # it cannot be sent, the next round repeats it, without the callback.
             await self._announce()
             self._context.stop()
         elif self._task is not before or self._announced is None:
@@ -238,6 +244,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         processed = await self._parts.copies.processed(pchannels)
         task = self._task
         for vchannel, tick in waiting.items():
+            # A pchannel without an answer counts as 0: the next poll asks its owner again.
             if processed.get(pchannel_of(vchannel), 0) >= tick:
                 task = with_ack(task, vchannel, None)
         await self._save(task)
@@ -251,6 +258,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 if callback is not None:
                     await callback(self._task.broadcast, self._task.outcome())
             if scope.cancelled_caught:
+                # A failure like others: the callback must be idempotent, so it is tried again.
                 raise TimeoutError("deadline exceeded")
         except FailedForGood as error:
             log.error("broadcast in quarantine", broadcast=self._name, cause=str(error))
@@ -280,13 +288,14 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             await self._save(task)
         except MetaError as error:
             caller.fail(Refused(StreamingCode.INNER, str(error)))
-            raise
+            raise  # `receive` decides between a restart and a retry
         caller.reply(None)
         await self._announce()
         self._plan(0.0)
 
     async def _save(self, task: BroadcastState) -> None:
         """Store the state if it changed; it is in force only afterwards."""
+        # By identity: the rules return the same object when nothing changed.
         if task is not self._recorded.task:
             self._recorded = await self._parts.records.save(self._recorded, task)
         self._task = task
@@ -303,6 +312,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
 
     async def _announce(self) -> None:
         """Send to the current incarnation of the Broadcaster."""
+        # Looked up each time: a reference does not follow a restart of the Broadcaster.
         news = self._news()
         broadcaster = self._context.tree.find(self._parts.broadcaster_path)
         await broadcaster.send(news, deadline_s=self._parts.timing.announce_s)
@@ -321,6 +331,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         if self._retries.failures:
             return self._retries.pause_s(self._context.random)
         timing = self._parts.timing
+        # The exponent is bounded, because a float overflows when a node is away for long enough.
         return min(timing.poll_s * 2.0 ** min(self._polls, 10), timing.poll_max_s)
 
 
@@ -333,7 +344,7 @@ def task_spec(
         lambda: BroadcastTask(name, parts, first()),
         MailboxSpec(bound=256, batch_max=64),
         restart=TRANSIENT,
-        stop_deadline_s=1.0,
+        stop_deadline_s=1.0,  # may cut off a callback; it runs again after the restart
         patient=True,
     )
 

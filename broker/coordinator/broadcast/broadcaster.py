@@ -38,12 +38,12 @@ from broker.coordinator.broadcast.pending_broadcasts import (
     WaitingBroadcast,
     under_way,
 )
+from broker.coordinator.broadcast.tombstones import Tombstones
 from broker.coordinator.broadcast.views import lock_views, quarantined, running_view, waiting_view
 from broker.core.cluster.broadcast_state import (
     BroadcastPhase,
     BroadcastState,
     broadcast_name,
-    forgettable,
     new_broadcast,
 )
 from broker.core.cluster.resource_locks import LockTicket, ResourceLocks
@@ -62,8 +62,6 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     _context: Context[BroadcasterMessage]
     _next_id: BroadcastId
-    _forgotten: dict[str, BroadcastId]
-    """Of other clusters: an unknown id up to this one was finished and must not run again."""
 
     def __init__(
         self, parts: BroadcastTaskParts, limits: BroadcasterLimits, tasks_path: str
@@ -76,24 +74,24 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._waiting: dict[LockTicket, WaitingBroadcast] = {}
         self._running: dict[str, RunningBroadcast] = {}
         self._ordered: dict[LockTicket, RunningBroadcast] = {}
-        self._done: dict[str, BroadcastState] = {}
+        self._tombstones = Tombstones(parts.records, limits)
         self._by_key: dict[str, LockTicket | str] = {}
         self._key_waits = KeyWaiters(limits.key_waits_max)
         self._first_records: dict[str, RecordedBroadcast] = {}
-        self._next_check_s = 0.0
 
     async def started(self, context: Context[BroadcasterMessage]) -> None:
         """Load the records, take their keys, report to the cut lock; only then serve requests."""
         self._context = context
         self._next_id = await self._parts.records.first_id()
-        self._forgotten = await self._parts.records.horizons()
+        await self._tombstones.start(context.clock)
+        # By id, which is the order of admission: ListBroadcasts shows `_running` as it stands.
         recorded = sorted(await self._parts.records.load(), key=lambda it: it.task.id)
         for each in recorded:
             self._restore(each)
         self._restore_order()
         await self._restore_cut_lock()
-        self._next_check_s = context.clock.monotonic_s() + self._limits.tombstone_check_s
         context.every(self._limits.sweep_s, SweepBroadcasts())
+        # By a message: starting thousands of tasks here could exceed this actor's start deadline.
         context.after(0.0, ResumeBroadcasts(tuple(self._running)))
 
     async def receive(self, batch: Sequence[Envelope[BroadcasterMessage]]) -> None:
@@ -107,7 +105,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             "waiting": len(self._waiting),
             "running": len(self._running),
             "quarantine": sum(bool(it.task.poison) for it in self._running.values()),
-            "tombstones": len(self._done),
+            "tombstones": len(self._tombstones),
             "locks": len(self._locks),
         }
 
@@ -164,6 +162,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         elif isinstance(first, RunningBroadcast) and first.task.poison:
             caller.fail(quarantined(first.task))
         else:
+            # Without those that left: a client that retries for hours must not grow the list.
             first.callers = [*(it for it in first.callers if it.wanted()), caller]
 
     def _enqueue(self, broadcast: Broadcast, caller: Caller) -> None:
@@ -178,11 +177,13 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     def _known(self, known: LockTicket | str) -> KnownBroadcast:
         if isinstance(known, str):
-            return self._running.get(known) or self._done[known]
+            running = self._running.get(known)
+            return running if running is not None else self._tombstones.of(known)
         return self._waiting[known]
 
     async def _admit(self) -> None:
         """Give each broadcast that has its keys an id and a record, then start its task."""
+        # A request that is dropped or refused here may grant others: repeat until there are none.
         while self._granted:
             tickets, self._granted = self._granted, []
             wanted = [ticket for ticket in tickets if self._still_wanted(ticket)]
@@ -194,6 +195,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             except Conflict:
                 raise  # another Broadcaster is at work: the next incarnation gets ids of its own
             except MetaError as error:
+                # Nothing was recorded and nothing appended, so the callers may simply try again.
                 self._refuse(admitted, str(error))
                 continue
             for (ticket, waiting), task in zip(admitted.items(), tasks, strict=True):
@@ -239,6 +241,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         try:
             await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
         except NotRunning as error:
+            # The task is patient: its supervisor starts it again until the store answers.
             log.warning("broadcast waits for the store", broadcast=name, error=str(error))
 
     # ---- restoring after a start ---------------------------------------------------------------
@@ -246,12 +249,13 @@ class Broadcaster(Actor[BroadcasterMessage]):
     def _restore(self, recorded: RecordedBroadcast) -> None:
         task = recorded.task
         if task.state is BroadcastPhase.TOMBSTONE:
-            self._done[task.name] = task
+            self._tombstones.add(task)
             self._know_key(task)
             return
-        ticket = None
+        ticket = None  # one of another cluster holds no keys: that cluster has ordered it
         if task.state is BroadcastPhase.PENDING:
             ticket = self._locks.request(task.broadcast.keys)
+            # It held its keys when it was recorded, so two such records cannot conflict.
             if not self._locks.holds(ticket):
                 log.error("two unfinished broadcasts hold the same key", broadcast=task.name)
         self._run(recorded, ticket, [])
@@ -272,7 +276,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
     def _task_changed(self, moved: TaskChanged) -> None:
         running = self._running.get(moved.task.name)
         if running is None:
-            return
+            return  # a repeated announcement; the tombstone was handled already
         task = running.task = moved.task
         running.failures, running.last_error = moved.failures, moved.last_error
         self._key_waits.moved(task)
@@ -280,9 +284,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
             self._finish(running)
             return
         if task.poison:
+            # Callers are not left waiting for an operator. The keys stay held until one decides.
             running.answer(quarantined(task))
         if running.order is None and task.order_tick is not None:
             self._join_order(running)
+        # With every announcement again: an earlier MayFinish may have met a restarting task.
         if running.order is not None and self._order.holds(running.order):
             self._send(task.name, MayFinish())
 
@@ -294,7 +300,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         """Answer the callers, release the keys, and let the next callbacks run."""
         task = running.task
         del self._running[task.name]
-        self._done[task.name] = task
+        self._tombstones.add(task)
         running.answer(task.outcome())
         if running.since_s is not None:
             self._parts.meters.execution.add(self._since_s(running.since_s))
@@ -303,28 +309,31 @@ class Broadcaster(Actor[BroadcasterMessage]):
             for ticket in self._order.release(running.order):
                 self._send(self._ordered[ticket].task.name, MayFinish())
         if running.ticket is not None:
+            # The tombstone is durable by now: a crash from here on cannot run the callback after
+            # that of a conflicting broadcast which these keys now admit.
             freed = self._locks.release(running.ticket)
             self._granted += [ticket for ticket in freed if ticket in self._waiting]
 
     async def _ack(self, ack: AckBroadcast, caller: Caller) -> None:
         name = broadcast_name(ack.id, ack.origin)
+        # Recorded before the acknowledgement counts: the consumer does not send it a second time.
         if ack.copied is not None and self._is_new(name, ack):
             await self._copy(ack.id, ack.origin, ack.copied, caller)
         running = self._running.get(name)
-        task = running.task if running else self._done.get(name)
+        task = running.task if running else self._tombstones.find(name)
         if task is None:
             caller.reply(None)  # no effect, if it was not refused already
         elif ack.vchannel not in task.broadcast.vchannels:
             cause = f"broadcast {name} was never sent to vchannel {ack.vchannel!r}"
             caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
         elif running is None:
-            caller.reply(None)
+            caller.reply(None)  # finished: this repeats an acknowledgement that counted
         else:
             self._send(name, TakeAck(ack.vchannel, ack.where, caller), caller)
 
     def _is_new(self, name: str, ack: AckBroadcast) -> bool:
-        known = name in self._running or name in self._done
-        return not known and ack.id > self._forgotten.get(ack.origin, 0)
+        known = name in self._running or self._tombstones.find(name) is not None
+        return not known and not self._tombstones.covers(ack.id, ack.origin)
 
     async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, caller: Caller) -> None:
         """A new broadcast of another cluster becomes a task without keys."""
@@ -334,7 +343,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         try:
             revision = await self._parts.records.create([task])
         except Conflict:
-            raise
+            raise  # another Broadcaster is at work: the next incarnation reads its record
         except MetaError as error:
             caller.fail(Refused(StreamingCode.INNER, str(error)))
             return
@@ -349,14 +358,17 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._send(name, LeaveQuarantine(skip, caller), caller)
 
     def _send(self, name: str, message: BroadcastTaskMessage, caller: Caller | None = None) -> None:
-        """A restarting task may miss the message: it announces itself and gets it again."""
+        """Send to a task. One that restarts may miss it: MayFinish is sent again when it announces.
+
+        A request of a caller is refused instead.
+        """
         try:
             self._context.tree.find(f"{self._tasks_path}/{name}").tell(message)
         except ActorError as error:
             if caller is not None:
                 caller.fail(Refused(StreamingCode.INNER, f"{error}; try again"))
 
-    # ---- forgetting ----------------------------------------------------------------------------
+    # ---- limits --------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
         for ticket in tuple(self._waiting):
@@ -364,29 +376,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 self._still_wanted(ticket)
         self._granted = [ticket for ticket in self._granted if ticket in self._waiting]
         self._key_waits.prune()
-        now_s = self._context.clock.monotonic_s()
-        if now_s >= self._next_check_s or len(self._done) > 2 * self._limits.tombstones_max:
-            self._next_check_s = now_s + self._limits.tombstone_check_s
-            await self._forget_old()
-
-    async def _forget_old(self) -> None:
-        limits, now_ms = self._limits, self._context.clock.wall_ms()
-        done = tuple(self._done.values())
-        old = forgettable(done, now_ms, limits.tombstones_max, limits.tombstone_age_ms)
-        if not old:
-            return
-        horizons = dict(self._forgotten)
-        for task in old:
-            if task.origin:
-                horizons[task.origin] = max(task.id, horizons.get(task.origin, task.id))
-        try:
-            await self._parts.records.forget(old, horizons)
-        except MetaError as error:
-            log.warning("cannot delete tombstones of broadcasts", error=str(error))
-            return
-        self._forgotten = horizons
-        for task in old:
-            del self._done[task.name]
+        for task in await self._tombstones.sweep(self._context.clock):
             self._by_key.pop(task.broadcast.request_key, None)
 
     def _since_s(self, began_s: float) -> float:

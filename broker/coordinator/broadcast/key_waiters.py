@@ -36,6 +36,7 @@ class KeyWaiters:
         all_acked: bool,
     ) -> None:
         """Answer when all of these tasks that hold the key are acknowledged; perhaps now."""
+        # The names of now: broadcasts that start later would make a busy key wait for ever.
         names = {
             task.name for task in tasks if _holds(task, key) and not _done(task, all_acked)
         }  # fmt: skip

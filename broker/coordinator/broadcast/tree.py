@@ -53,6 +53,7 @@ def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) 
     locks = ChildSpec(
         LOCKS,
         lambda: Broadcaster(of_tasks, parts.limits, f"{path}/{TASKS}"),
+        # Tasks wait for room instead of losing announcements; a batch is admitted by one write.
         MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=256),
         patient=True,
     )
