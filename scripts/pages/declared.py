@@ -35,6 +35,8 @@ LIMITS: tuple[tuple[str, type[Any]], ...] = (
     ("all broadcasts", BroadcasterLimits),
     ("commits of batches", CommitterLimits),
 )
+FROM_SETTINGS = (EdgeLimits, ListenerLimits, NodeLimits)
+"""Their fields are named as the settings that fill them, which describe them."""
 SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -70,7 +72,9 @@ def limits() -> str:
         for field in fields(kind):
             if is_dataclass(field.default):
                 continue
-            meaning = said.get(field.name) or of_settings.get(field.name, "")
+            meaning = said.get(field.name, "")
+            if kind in FROM_SETTINGS:
+                meaning = meaning or of_settings.get(field.name, "")
             default = shown(field.name, field.default)
             rows.append((what, code(field.name), code(default), meaning))
     return table(("of", "limit", "default", "meaning"), rows)

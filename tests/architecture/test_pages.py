@@ -7,7 +7,7 @@ from tests.architecture.tree import ROOT, tracked
 README_LINES_MAX = 150
 GLOSSARY_ROWS_MAX = 40
 ROOMS = (
-    "actors", "broker", "broker/cli", "broker/client", "broker/coordinator",
+    "actors", "broker", "broker/cli", "broker/client", "broker/coordinator", "broker/core",
     "broker/edge", "broker/node", "broker/spark", "broker/timesync", "broker/wal", "schemas",
     "scripts", "tests", "tests/chaos",
 )  # fmt: skip

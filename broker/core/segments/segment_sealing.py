@@ -40,6 +40,7 @@ class SegmentLimits:
     """How much one segment holds, and for how long it grows. The defaults are Milvus's."""
 
     segment_bytes: int = 1024 * MIB
+    """Nominal size of a segment; Milvus seals at a share of it."""
     seal_proportion: float = 0.12
     """Share of `segment_bytes` at which a segment is sealed."""
     seal_jitter: float = 0.1

@@ -17,6 +17,7 @@ class TxnLimits:
     open_max: int = 1024
     """Open transactions of a pchannel; one more is refused for now."""
     txn_bytes_max: int = 32 * MIB
+    """Bytes of one transaction: readers get it in one piece."""
     open_bytes_max: int = 128 * MIB
     """Bytes of all open transactions of a pchannel, and so of what each reader may hold."""
     keepalive_default_ms: int = 10_000
@@ -32,6 +33,7 @@ class TxnLimits:
     stage_idle_ms: int = 600_000
     """The keepalive of every staged transaction: its commit comes when all parts are staged."""
     stage_age_ms_max: int = 3_600_000
+    """Maximum age of a staged transaction that nobody has prepared."""
 
     def age_of(self, stage: StageName | None) -> int:
         """The maximum age of a transaction that is not prepared."""
