@@ -92,7 +92,7 @@ def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
             access=AccessMode[fields["access"]],
             histories=tuple(Owner(NodeId(node), Term(term)) for node, term in fields["histories"]),
             assigned_ms=fields["assigned_ms"],
-            moved_ms=fields.get("moved_ms", 0),
+            moved_ms=fields.get("moved_ms", 0),  # absent in records of an older release
         )
 
     return decode_fields(key, value, parse)

@@ -153,6 +153,7 @@ def _reconcilers(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
         return ChildSpec(
             name,
             lambda: ChannelReconciler(name, parts.store, parts.nodes, assigner_path, parts.timing),
+            # SHED: events are hints; the regular look at the record finds what a lost one said.
             MailboxSpec(bound=256, overflow=Overflow.SHED),
             patient=True,
         )
@@ -161,5 +162,6 @@ def _reconcilers(parts: CoordinatorParts, assigner_path: str) -> SupervisorSpec:
         name=RECONCILERS,
         strategy=ONE_FOR_ONE,
         children=tuple(reconciler(name) for name in parts.pchannels),
+        # One cause may crash every reconciler once; that must not end the coordinator.
         restarts_max=5 + len(parts.pchannels),
     )

@@ -99,6 +99,7 @@ class Assigner(Actor[AssignerMessage]):
         self._started_s = context.clock.monotonic_s()
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
+        # The owners of before: a start waits for them, so that the first node does not get all.
         for key, entry in await self._store.list(PCHANNEL_PREFIX):
             self._note_node(decode_pchannel(key, entry.value))
         self._streaming = await streaming_version(self._store)
@@ -210,6 +211,7 @@ class Assigner(Actor[AssignerMessage]):
 
     def _expire_watches(self) -> None:
         now_s = self._context.clock.monotonic_s()
+        # All wait equally long, so the oldest stands in front.
         while self._watches and self._watches[0].until_s <= now_s:
             self._watches.popleft().envelope.reply(None)
 
@@ -235,6 +237,7 @@ class Assigner(Actor[AssignerMessage]):
         if not self._must_wait_for_nodes():
             chosen = best_node(name, self._layout(), self._nodes.accepting(), self._rules)
         if chosen is not None:
+            # Counts at once: channels lost together must not all go to the same emptiest node.
             self._intended_nodes[name] = chosen
         envelope.reply(chosen)
 
@@ -251,19 +254,21 @@ class Assigner(Actor[AssignerMessage]):
         here, owned = self._nodes.accepting(), frozenset(self._intended_nodes.values())
         now_s = self._context.clock.monotonic_s()
         if not here:
-            self._first_node_s = None
+            self._first_node_s = None  # all have left again: the grace starts with the next one
         elif self._first_node_s is None:
             self._first_node_s = now_s
             expected_left_s = self._startup_grace.expected_s - (now_s - self._started_s)
             wait_s = (
                 expected_left_s if self._startup_grace.expected else self._startup_grace.grace_s
             )
+            # Reconcilers that got no node ask again when they hear of a change: the end of the
+            # wait is one.
             self._context.after(max(0.0, wait_s) + ROUNDING_S, NodesChanged())
         since_s = 0.0 if self._first_node_s is None else now_s - self._first_node_s
         waiting = must_wait_for_nodes(
             self._startup_grace, here, owned, now_s - self._started_s, since_s
         )
-        self._nodes_complete = not waiting
+        self._nodes_complete = not waiting  # for good: nodes that leave later are not waited for
         return waiting
 
     def _assignment(self) -> Assignment:

@@ -78,6 +78,7 @@ class Balancer(Actor[BalancerMessage]):
 
     async def started(self, context: Context[BalancerMessage]) -> None:
         self._context = context
+        # Kept: this actor stands after the Assigner in the tree and restarts with it.
         self._assigner: Ref[AssignerMessage] = context.tree.find(self._assigner_path)
         self._plan(SETTLE_S)
 
@@ -108,6 +109,7 @@ class Balancer(Actor[BalancerMessage]):
         if update.allow_rebalance is not None:
             self._rules = replace(self._rules, allow_rebalance=update.allow_rebalance)
         self._nodes.freeze(update.freeze, update.defreeze)
+        # Its reconcilers move channels off a node that no longer accepts any.
         self._assigner.tell(NodesChanged())
         self._plan(0.0)
 
@@ -138,6 +140,7 @@ class Balancer(Actor[BalancerMessage]):
         collections = await catalog.ask(ListCollections(), deadline_s=ASK_S)
         vchannels = [(pchannel_of(it), each.id) for each in collections for it in each.vchannels]
         rested, layout = await self._layout(known, vchannels)
+        # Also in a round without moves: the choice of a node for a lost channel needs the loads.
         self._assigner.tell(LayoutMeasured(layout, self._rules))
         if len(layout) < len(known):
             return (), min(SETTLE_S, self._period_s)
@@ -186,6 +189,7 @@ class Balancer(Actor[BalancerMessage]):
             except Refused:
                 return
 
+        # One node that hangs must not keep the others' channels where they are.
         with anyio.move_on_after(POLL_S):
             async with anyio.create_task_group() as polls:
                 for node in self._nodes.all():

@@ -102,6 +102,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         self._context = context
         self._assigner: Ref[AssignerMessage] = context.tree.find(self._assigner_path)
         self._assigner.tell(ReconcilerReady(self._name, context.self))
+        # Events about the channel may be lost, and a node writes the record itself: look regularly.
         context.every(self._timing.reconcile_s, Reconcile())
         self._plan(0.0)
 
@@ -154,7 +155,9 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         known = self._published
         if known is None or not self._is_served(known):
             if known is not None and self._nodes.find(known.node) is not self._confirmed_node:
+                # Published before it is recorded, so that clients stop calling that node now.
                 self._publish(lost(known, known.term))
+            # Other nodes, another chance: do not wait out the pause of earlier failures.
             self._retries.succeeded()
             self._plan_anew(0.0)
         elif known.node not in self._nodes.accepting() and self._nodes.accepting():
@@ -165,6 +168,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         before = await self._records.read(self._name)
         if not self._is_served(before.meta):
             return
+        # Move() was sent when its node stopped accepting channels; it may accept them again by now.
         well_off = before.meta.node in self._nodes.accepting() if node is None else False
         if not well_off and before.meta.node != node:
             await self._assign(before, node, balanced=node is not None)
@@ -188,6 +192,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         before = await self._records.read(self._name)
         if self._is_served(before.meta):
             self._publish_confirmed(before)
+        # After a restart of the coordinator the owner serves as before: confirm it at its term
+        # instead of interrupting it with a new one.
         elif (held_by := await self._holder(before.meta)) is not None:
             await self._opened(held_by, before.meta.term)
             await self._update_access()
@@ -213,7 +219,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             choose = ChooseNode(self._name)
             chosen = await self._assigner.ask(choose, deadline_s=self._timing.ask_deadline_s)
         if chosen is None:
-            self._plan(self._timing.reconcile_s)
+            self._plan(self._timing.reconcile_s)  # NodesChanged comes earlier when a node joins
             return
         log.debug("node chosen", node=chosen)
         node = self._nodes.find(chosen)
@@ -225,6 +231,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         if doubtful:
             # A term given to a dead node costs a fence and a record: ask first.
             await self._within(self._timing.ask_deadline_s, node.status)
+        # As lost: `assign` would keep the term where the record says that this node serves.
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
         if balanced:
             meta = replace(meta, moved_ms=self._context.clock.wall_ms())
@@ -272,11 +279,13 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         before = await self._records.read(self._name)
         after = await self._records.save(before, lost(before.meta, term))
         self._publish_confirmed(after)
+        # A report that changed nothing is stale or repeated: an attempt may be in progress.
         self._follow_up(0.0 if after is not before else self._timing.reopen_grace_s)
 
     async def _holder(self, meta: PChannelMeta) -> NodeId | None:
         """The recorded owner, if it serves the recorded term already."""
         node = self._nodes.find(meta.node)
+        # UNAVAILABLE: found dead at this term, so it needs a new one, whatever its node says.
         if node is None or meta.state is PChannelState.UNAVAILABLE:
             return None
         served = await self._within(self._timing.ask_deadline_s, node.status)
@@ -293,6 +302,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
                 self._timing.remove_deadline_s, lambda: node.remove(self._name, owner.term)
             )
         except Refused as error:
+            # A node dropped meanwhile has no lease: by its own clock it serves no more.
             if error.refusal.code not in NOT_HELD and self._nodes.find(owner.node) is node:
                 raise
 

@@ -62,6 +62,7 @@ class ChannelRecords:
 
         async def attempt() -> RecordedChannel:
             nonlocal believed
+            # `known` serves the first attempt only: a conflict shows that it is out of date.
             before, believed = believed or await self.read(name), None
             return await self.save(before, transition(before.meta))
 

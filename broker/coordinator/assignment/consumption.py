@@ -51,6 +51,7 @@ class Consumption(Actor[ConsumptionMessage]):
             except MetaError as error:
                 envelope.fail(Refused(StreamingCode.INNER, str(error)))
                 continue
+            # Before the calls: a lease renewed meanwhile must carry the new state.
             self._nodes.consumption_paused = paused
             log.warning("consumption paused" if paused else "consumption resumed")
             await self._tell(paused=paused)

@@ -44,6 +44,7 @@ class LiveNodes:
 
     def put(self, node: NodeControl) -> None:
         """Add a node; an earlier one with this id is dropped."""
+        # This ends pending calls to the earlier process, which may never answer.
         self.drop(node.node_id)
         self._nodes[node.node_id] = node
 

@@ -41,7 +41,7 @@ class StoredTerms:
 
         def claimed(meta: PChannelMeta) -> PChannelMeta:
             if term == meta.term:
-                return meta
+                return meta  # the coordinator recorded it when it assigned the channel
             if term < meta.term:
                 raise Refused(
                     StreamingCode.IGNORED_OPERATION,

@@ -72,6 +72,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         self._retries = Retries(backoff, "batch commit is stuck", app=app)
         self._unsent: CommitChanged | None = None
         self._began_s = 0.0
+        # -1 equals no drawn token: a task without an attempt only reports the record and stops.
         self._token = -1
         if first is not None and first.known.attempt is not None:
             self._token = first.known.attempt.token
@@ -83,6 +84,8 @@ class CommitTask(Actor[CommitTaskMessage]):
         attempt in it is a later commit, which has its own task: this one stops.
         """
         self._context = context
+        # Not `held`: if an earlier incarnation acquired it, acquiring again returns at once, and
+        # the Committer releases it in any case when the commit has ended.
         self._cut_lock = SharedCutLock(
             context.tree, self._parts.cut_lock_path, COMMITS, self._app, held=False
         )
@@ -163,6 +166,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         else:
             self._retries.succeeded()
         waited_s = self._context.clock.monotonic_s() - self._began_s
+        # Only before the decision: once COMMITTING is recorded, it waits for each log for ever.
         if after.state is CommitState.PREPARING and waited_s >= self._parts.timing.prepare_s:
             cause = f"batch {before.commit.batch} could not be prepared within {waited_s:.0f} s"
             after = aborted(after, f"{cause}: {self._retries.error}; nothing of it is committed")
@@ -176,6 +180,7 @@ class CommitTask(Actor[CommitTaskMessage]):
             self._attempt = after
             if not after.complete:
                 await self._report(CommitChanged(self._name, self._recorded))
+        # In the same state only answers were added. They are not stored: logs repeat them.
         self._attempt = after
 
     async def _ended(self) -> CommitChanged:

@@ -113,6 +113,7 @@ class Committer(Actor[CommitterMessage]):
                 )
         await self._restore_cut_lock()
         context.every(self._limits.forget_s, ForgetIdleApps())
+        # By a message: starting many tasks here could exceed this actor's start deadline.
         context.after(0.0, ResumeCommits(tuple(self._under_way)))
 
     async def receive(self, batch: Sequence[Envelope[CommitterMessage]]) -> None:
@@ -170,6 +171,7 @@ class Committer(Actor[CommitterMessage]):
             caller.fail(Refused(StreamingCode.INNER, full))
             return
         try:
+            # The token tells a task left over from an earlier attempt that this is not its own.
             known = started(recorded.known, commit, self._context.random.getrandbits(63))
             # Before any prepare is sent: see step 1 of the argument in batch_commit.
             recorded = await self._parts.records.save(recorded, known)
@@ -243,7 +245,7 @@ class Committer(Actor[CommitterMessage]):
         known = moved.recorded.known
         under_way = self._under_way.get(known.app)
         if under_way is None or under_way.task != moved.task:
-            return
+            return  # repeated news of a commit that has ended
         self._apps[known.app] = under_way.recorded = moved.recorded
         if known.attempt is None:
             self._context.tree.find(self._parts.cut_lock_path).tell(
@@ -252,10 +254,11 @@ class Committer(Actor[CommitterMessage]):
             del self._under_way[known.app]
             under_way.reply(_answer(under_way.commit, known, moved.ended))
             if known.done is None:
-                del self._apps[known.app]
+                del self._apps[known.app]  # its record was deleted: the app never committed
             elif known.done.batch == under_way.commit.batch:
                 self._committed += 1
         elif known.attempt.refusal is not None:
+            # The abort is recorded, so it is final: callers need not wait for the rollbacks.
             under_way.reply(_refused(known.attempt.refusal))
 
     async def _forget(self) -> None:
@@ -267,7 +270,7 @@ class Committer(Actor[CommitterMessage]):
         try:
             await self._parts.records.forget([self._apps[it.app] for it in old])
         except Conflict:
-            raise
+            raise  # another Committer is at work: restart and read its records
         except MetaError as error:
             log.warning("cannot forget idle apps", error=str(error))
             return

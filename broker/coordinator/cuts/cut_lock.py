@@ -80,6 +80,7 @@ class CutLock(Actor[CutLockMessage]):
             case AcquireShared(party, name, vchannels):
                 entry = SharedHolder(party, name)
                 rules.enter(entry, vchannels)
+                # A list: a task that restarted asks again while its first request still waits.
                 self._acquiring.setdefault(entry, []).append(envelope)
             case ReleaseShared(party, name):
                 rules.leave(SharedHolder(party, name))
@@ -122,7 +123,7 @@ class CutLock(Actor[CutLockMessage]):
         else:
             # Nobody waits for this hold any more: do not block entries for its whole lease.
             self._rules.release(id_)
-            self._context.self.tell(SweepHolds())
+            self._context.self.tell(SweepHolds())  # admits those entries in another round
 
     def _fail_acquiring(self, party: str) -> None:
         """A party restarted: its waiting requests are of tasks that are gone, or that ask again."""

@@ -5,6 +5,7 @@ from broker.coordinator.cuts.cut_lock import HELD_BACK_S
 from broker.coordinator.cuts.messages import AcquireShared, ReleaseShared
 
 ACQUIRE_S = 2 * HELD_BACK_S
+"""Well beyond what a cut may take, so that a timeout means that the lock does not answer."""
 
 
 class SharedCutLock:

@@ -26,6 +26,7 @@ class GrantedLeases:
         # Before the first grant: a coordinator after this one must know how long to wait.
         if self._recorded_ms < self._own_ms:
             await self._record()
+        # A whole lease from now: the earlier coordinator may have granted one just before its end.
         self._until_s = now_s + self._recorded_ms / 1000
 
     def until_s(self, now_s: float) -> float:

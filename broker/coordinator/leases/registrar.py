@@ -40,6 +40,7 @@ from broker.ports.meta import MetaError, MetaStore
 from broker.ports.nodes import NodeControl, NodeLease
 
 CHECKS_PER_LEASE = 20
+"""So an expired lease is noticed within 5 % of its length."""
 
 ConnectNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
 """Makes the proxy of a node at an address; the callback reports that nothing listens there."""
@@ -82,6 +83,8 @@ class Registrar(Actor[RegistrarMessage]):
             member = replace(decode_member(key, entry.value), until_s=until_s)
             self._members[member.node] = member
             found = self._nodes.find(member.node)
+            # A proxy that still fits is kept: a new object counts as a new process, and clients
+            # would not be sent to its channels before it has confirmed each again.
             if found is None or found.address != member.address:
                 self._nodes.put(self._proxy_of(member))
         self._changed()
@@ -89,6 +92,7 @@ class Registrar(Actor[RegistrarMessage]):
 
     async def receive(self, batch: Sequence[Envelope[RegistrarMessage]]) -> None:
         """Renew first: a lease must not expire behind other messages in the mailbox."""
+        # Before all: the ends of nodes in the same batch are then expected, not failures.
         self._closing |= any(isinstance(it.message, CloseCluster) for it in batch)
         for envelope in batch:
             if isinstance(envelope.message, RenewLease):
@@ -150,7 +154,7 @@ class Registrar(Actor[RegistrarMessage]):
             return
         if admitted is newcomer:
             await self._enter(newcomer)
-        else:
+        else:  # the same process again, because an answer was lost: it keeps its session
             self._members[admitted.node] = admitted
         self._nodes.heard(request.node)
         envelope.reply(self._lease(self._members[request.node]))
@@ -176,6 +180,8 @@ class Registrar(Actor[RegistrarMessage]):
         if isinstance(member, Refusal):
             envelope.fail(Refused(member.code, member.cause))
             return
+        # Not stored: the end of a lease is a time of this process's clock. A later coordinator
+        # grants each recorded node a whole lease instead.
         self._members[member.node] = member
         self._nodes.heard(member.node)
         if member.stopping and holder is not None and not holder.stopping:

@@ -94,6 +94,7 @@ class Oracle(Actor[OracleMessage]):
 
     def _extend(self, bound_ms: int) -> None:
         if not self._extending:
+            # The flag cannot stay set: if the window dies unanswered, this actor restarts with it.
             self._extending = True
             self._window.tell(ExtendWindow(self._hybrid.bound_ms, bound_ms, self._context.self))
 
@@ -132,7 +133,7 @@ class OracleTicks:
             raise self._refused(error) from error
 
     async def _ask(self, count: int) -> TickRange:
-        if self._oracle is None:
+        if self._oracle is None:  # kept until a call fails, because it does not follow a restart
             self._oracle = self._find(self._path)
         return await self._oracle.ask(Reserve(count), deadline_s=RESERVE_DEADLINE_S)
 
