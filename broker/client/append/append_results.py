@@ -24,6 +24,7 @@ async def result_of(vchannel: VChannelName, pending: PendingAppend[AnswerFuture]
     try:
         answer = await pending.waiter
     except asyncio.CancelledError:
+        # Not sent yet: the outbox drops it. In flight: its answer finds nobody waiting.
         pending.abandoned = True
         raise
     return Appended(
@@ -73,4 +74,5 @@ def abandon(offered: Iterable[Offered | TidemarkError]) -> None:
             it[1].abandoned = True
             it[1].waiter.cancel()
         elif not isinstance(it, TidemarkError):
+            # A ticket: its batch leaves the message out unless it was closed before.
             it.cancel()

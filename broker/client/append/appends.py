@@ -48,6 +48,7 @@ class Appends:
         resend: bool,
     ) -> None:
         self.compression = gathering.compression
+        # Producers arm deadlines with `call_at`, so these must be of the event loop's clock.
         self._now_s = asyncio.get_running_loop().time
 
         def single(name: PChannelName) -> Producer:
@@ -88,6 +89,7 @@ class Appends:
         check_batch(payloads, keys)
         given = [None if key is None else key_bytes(key) for key in keys or [None] * len(payloads)]
         producer = self._batches.of(header.vchannel)
+        # Before the wait for room, which counts towards the deadline.
         deadline_at_s = self._now_s() + header.deadline_s
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
@@ -141,6 +143,7 @@ class Appends:
         self, shards: Shards, messages: Iterable[Message], deadline_s: float
     ) -> list[Appended]:
         """Append all and wait for all; results in order. AppendsFailed when any failed."""
+        # All are checked before one is sent: an invalid message keeps the others out of the log.
         work = [prepare(it, shards.choose(it.key), deadline_s) for it in messages]
         offered: list[Offered | TidemarkError] = []
         try:
@@ -158,6 +161,7 @@ class Appends:
 
     async def finish(self, deadline_s: float) -> None:
         """Refuse further appends, and wait for the answers of those in flight."""
+        # All are closed before the first is waited for: they drain at the same time.
         producers = [*self._single.all(), *self._batches.all()]
         for producer in producers:
             producer.close()

@@ -51,6 +51,7 @@ def split_rows(
             form = _form(rows.schema)
         rows_at_once = _rows_at_once(rows, form.rows_max)
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        # When keys are spread evenly, each shard's share of a chunk is one batch.
         chunks = table.to_batches(max_chunksize=rows_at_once * len(shards.vchannels))
         parts = (part for chunk in chunks for part in _by_shard(chunk, shards, key))
         return _pieces(parts, rows_at_once, compression)
@@ -94,9 +95,12 @@ class _Form(NamedTuple):
     """How many rows a server takes in one batch: it counts the column names once for each row."""
 
 
+# Cached: programs append many small tables of few schemas.
 @lru_cache(maxsize=64)
 def _form(schema: Any) -> _Form:
     plain = not any(map(arrow().types.is_dictionary, schema.types))
+    # 6: the longest escape of a character in JSON. Names get a quarter of the limit, because values
+    # and the elements of lists count as well, and are not looked at here.
     names = sum([VALUE_TEXT_BYTES + 6 * len(field.name) for field in flat(schema)])
     return _Form(plain, max(1, min(ROWS_MAX, TEXT_BYTES_MAX // 4 // max(1, names))))
 
@@ -104,6 +108,7 @@ def _form(schema: Any) -> _Form:
 def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Iterator[Piece]:
     """Encode rows, halving them until each body fits: rows may differ in size."""
     body = encode_rows(part, compression)
+    # The server limits the size after unpacking.
     size = part.nbytes if compression else len(body)
     if size <= BODY_BYTES_MAX // 2:
         yield vchannel, part.num_rows, body
@@ -112,6 +117,7 @@ def _bodies(vchannel: VChannelName, part: Any, compression: str | None) -> Itera
         yield from _bodies(vchannel, part.slice(0, half), compression)
         yield from _bodies(vchannel, part.slice(half), compression)
     elif size <= BODY_BYTES_MAX - SCHEMA_BYTES_MAX:
+        # The body has the schema too, which `nbytes` does not count.
         yield vchannel, 1, body
     else:
         raise MessageTooLarge(f"one row of {size} bytes; a server takes at most {BODY_BYTES_MAX}")
@@ -128,6 +134,7 @@ def _check_key(table: Any, key: str) -> None:
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_integer(kind) or _is_text(kind)):
         raise BadTarget(f"column {key!r} is {kind}; a key must be integers, strings or binary")
+    # Keys are hashed as signed integers, as Milvus does; only uint64 has values beyond that.
     if types.is_uint64(kind) and (arrow().compute.max(table[key]).as_py() or 0) > _INT64_MAX:
         raise BadTarget(f"column {key!r} has values that do not fit a signed 64-bit integer")
 
@@ -150,6 +157,7 @@ def _by_shard(chunk: Any, shards: Shards, key: str | None) -> Iterator[tuple[VCh
     if index.null_count:
         turn = shards.vchannels.index(shards.choose(None))
         index = index.fill_null(turn)
+    # This sort is stable: the rows of a shard keep their order.
     ordered = chunk.take(pc.array_sort_indices(index))
     counts = pc.value_counts(index.sort())
     start = 0
@@ -170,6 +178,7 @@ def shard_indices(keys: Any, shards: int) -> Any:
     else:
         hashed = _hash_int64(keys)
     pc = pa.compute
+    # Arrow has no kernel for the remainder.
     return pc.subtract(hashed, pc.multiply(pc.divide(hashed, shards), shards)).cast(pa.int64())
 
 
@@ -177,12 +186,15 @@ def _hash_int64(keys: Any) -> Any:
     """`hash_int64` over an array: 32-bit arithmetic in unsigned words of 64 bits."""
     pa = arrow()
     pc = pa.compute
+    # `view` keeps the bits, so that negative keys hash as in Milvus; a cast would refuse them. The
+    # product of two 32-bit words fits 64 bits, and is cut back to 32 after each step.
     wide = keys.cast(pa.int64()).view(pa.uint64())
     state = pa.scalar(0, pa.uint64())
     for word in (_and(wide, _WORD), pc.shift_right(wide, _u64(32))):
         mixed = _times(_rotate(_times(word, 0xCC9E2D51), 15), 0x1B873593)
         state = _rotate(pc.bit_wise_xor(mixed, state), 13)
         state = _and(pc.add(_times(state, 5), _u64(0xE6546B64)), _WORD)
+    # Murmur3 ends by mixing in the length of the key, 8 bytes.
     state = pc.bit_wise_xor(state, _u64(8))
     state = _times(pc.bit_wise_xor(state, pc.shift_right(state, _u64(16))), 0x85EBCA6B)
     state = _times(pc.bit_wise_xor(state, pc.shift_right(state, _u64(13))), 0xC2B2AE35)

@@ -140,6 +140,7 @@ class BatchProducer(Producer):
     ) -> PendingAppend[AnswerFuture]:
         if self._closing:
             raise ClosedClient("the client is closed")
+        # Messages gathered earlier go first: bodies of a transaction keep their order.
         if header in self._open:
             self._close_batch(header)
         waiter: AnswerFuture = self._loop.create_future()
@@ -151,6 +152,7 @@ class BatchProducer(Producer):
             await super().run()
         finally:
             self._close_all()
+            # `super().run()` has cleared the outbox, but not the batches that were still open.
             for expired in self._outbox.clear():
                 error = ClosedClient("the client was closed before the append was sent")
                 self._fail(expired, error)
@@ -194,6 +196,7 @@ class BatchProducer(Producer):
 
     def _little_in_flight(self) -> bool:
         """Whether one more batch is sent at once."""
+        # Cheapest test first: `messages` walks through the outbox, but only while it is short.
         batches = len(self._outbox)
         if batches < IN_FLIGHT_FEW:
             return True
@@ -204,14 +207,17 @@ class BatchProducer(Producer):
         self._flushing = False
         while self._open and self._little_in_flight():
             self._close_batch(next(iter(self._open)))
+        # Sent from here if possible: waking the stream's task costs a turn of the event loop.
         if self._outbox.to_send and not (self._stream and self._stream.send_at_once()):
             self._work.set()
         for header, batch in self._open.items():
+            # Begun while little was in flight, so it has no timer yet.
             if batch.linger is None:
                 linger_s = self._gathering.linger_ms / 1000
                 batch.linger = self._loop.call_later(linger_s, self._lingered, header, batch)
 
     def _lingered(self, header: BatchHeader, batch: OutgoingBatch) -> None:
+        # The batch may have been closed meanwhile, and another one opened under its header.
         if self._open.get(header) is batch:
             self._close_batch(header)
             self._work.set()
@@ -232,6 +238,7 @@ class BatchProducer(Producer):
         gathered = len(batch.tickets)
         batch.drop_cancelled()
         tickets = batch.tickets
+        # Cancelled messages leave now; `_tickets_done` will not count them.
         self._tickets -= gathered - len(tickets)
         if not tickets:
             return

@@ -182,6 +182,8 @@ class Outbox(Generic[W]):
                 continue
             request_id += 1
             in_flight[request_id] = pending
+            # Numbered when first sent, not when offered: what is dropped before that leaves no gap
+            # in the numbers, which the server would refuse.
             if numbers is not None:
                 numbers.number(pending)
             taken.append((request_id, pending.message))
@@ -208,10 +210,12 @@ class Outbox(Generic[W]):
         if pending is None:
             return None
         verdict = append_verdict(code)
+        # Never reset: a later refusal says nothing about an earlier try that was not answered.
         pending.unanswered = pending.unanswered or may_be_written(code)
         if verdict is not RetryVerdict.SURFACE and (
             (resend and not pending.once) or not pending.unanswered
         ):
+            # Kept as the cause, should the deadline pass before another answer.
             pending.refusal = (code, cause)
             self._return(pending)
         return verdict, pending
@@ -234,6 +238,7 @@ class Outbox(Generic[W]):
     def expire(self, now_s: float) -> tuple[list[Expired[W]], float | None]:
         """Remove the appends whose deadline has passed; also the earliest deadline of the rest."""
         sent = [(key, it) for key, it in self._in_flight.items() if it.deadline_s <= now_s]
+        # Their answers may still come; `answered` returns None for them.
         for request_id, _ in sent:
             del self._in_flight[request_id]
         unsent = [it for it in (*self._returned, *self._queued) if it.deadline_s <= now_s]
@@ -263,8 +268,11 @@ class Outbox(Generic[W]):
         assert pending.number is not None, "it was sent"
         assert self._numbers is not None, "only numbered batches are refused so"
         name, sequence = pending.number
+        # Any other `expected` means that the server has forgotten the batch, or never knew it: the
+        # earlier try may be stored.
         if pending.unanswered and not 0 < expected <= sequence:
             return pending
+        # Under the old name the gap would stay and later batches be refused; a new one starts at 0.
         self._numbers.retire(name)
         pending.number = None
         self._return(pending)

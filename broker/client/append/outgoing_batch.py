@@ -74,6 +74,7 @@ class BatchTickets:
         try:
             places = message_results(self._vchannel, answer, len(self._tickets))
         except TidemarkError as error:
+            # An invalid answer is an error for each ticket; otherwise they would wait for ever.
             return self.set_exception(error)
         for ticket, place in zip(self._tickets, places, strict=True):
             if not ticket.done():
@@ -107,6 +108,7 @@ def encode_batch(
     key_sizes: tuple[int, ...] = ()
     key_body = b""
     if keys.count(None) < len(keys):
+        # 0 is "no key", so that an empty key (1) can be told from none.
         key_sizes = tuple([0 if key is None else len(key) + 1 for key in keys])
         key_body = b"".join([key for key in keys if key is not None])
     body: Sequence[bytes] = payloads
@@ -135,6 +137,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 def message_results(vchannel: VChannelName, answer: Produced, count: int) -> list[Appended]:
     """The result of each message of a batch: their ids and ticks follow one by one."""
     first, tick, confirmed = answer.message_id, answer.tick, answer.last_confirmed_id
+    # The log stores this for a whole batch: either each message confirms its own id, or none.
     itself, durability = confirmed == first, word_of(answer.durability)
     return [
         Appended(

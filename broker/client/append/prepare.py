@@ -17,8 +17,8 @@ from schemas.properties.keys import TXN
 BATCHED_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 BATCH_MESSAGES_MAX = 16_384
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
-"""A larger frame would end the stream, and with it the appends of all callers. The server's own
-limit for one message is lower."""
+"""Below the server's limit for a frame, 16 MiB: a frame far above that ends the stream, and with
+it the appends of all callers. The server's limit for one message is lower."""
 
 Prepared = tuple[Message, VChannelName, BatchHeader | bytes]
 """A message that was checked: with the header of its batch, or with its own encoding."""
@@ -65,6 +65,7 @@ def batch_header(
     return BatchHeader(vchannel, int(message.type), own, deadline_s, level)
 
 
+# A transaction's property is the same for every batch of it.
 @lru_cache(maxsize=1024)
 def _txn_property(txn: str) -> bytes:
     return encode_properties({TXN.key: txn})

@@ -131,6 +131,7 @@ class Producer(AnswerSink):
         """
         try:
             async with asyncio.timeout_at(deadline_at_s):
+                # Another caller may have taken the room between the wake-up and this line.
                 while self._room() <= 0:
                     turn: asyncio.Future[None] = self._loop.create_future()
                     self._for_room.append(turn)
@@ -154,6 +155,7 @@ class Producer(AnswerSink):
             while await self._wait_for_work():
                 await self._serve()
         finally:
+            # First of all: a caller that is woken below must find the producer closed.
             self._closing = True
             if self._timer is not None:
                 self._timer.cancel()
@@ -185,11 +187,13 @@ class Producer(AnswerSink):
             if self._closing:
                 stream.finish()  # `close` found no stream to finish
             connection = self._network.connection(location.address)
+            # `_until_moved` ends a stream whose node hangs: see there.
             await until_first(
                 lambda: stream.run(connection, open_s=self._network.open_s),
                 lambda: self._until_moved(location.channel),
             )
         except BadTarget as error:
+            # The name is no pchannel of this cluster: another try cannot succeed.
             for expired in self._outbox.clear():
                 self._fail(expired, error)
         except TidemarkError as error:
@@ -201,6 +205,7 @@ class Producer(AnswerSink):
             self._fail_unknown(pending)
         # Also after a stream that ended regularly: only a success on the next one resets it.
         self._backoff = self._backoff.failed()
+        # A new owner ends the pause. Without a location there is none: `locate` has waited.
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
@@ -211,6 +216,7 @@ class Producer(AnswerSink):
         A node that hangs does not close its streams, so the client must leave them.
         """
         await self._network.assignments.until_newer(channel)
+        # A former owner that is alive answers meanwhile, which leaves fewer appends in doubt.
         await anyio.sleep(MOVED_S)
 
     def _room(self) -> int:
@@ -226,6 +232,7 @@ class Producer(AnswerSink):
     # ---- answers of the stream ------------------------------------------------------------------
 
     def produced(self, answer: Produced) -> None:
+        # None when the append has expired meanwhile.
         pending = self._outbox.answered(answer.request_id)
         # A caller that was cancelled has cancelled its future.
         if pending is not None and not pending.waiter.done():
@@ -293,6 +300,7 @@ class Producer(AnswerSink):
 
     def _admit_waiters(self) -> None:
         """Wake callers that wait for room, first come first served; each checks again."""
+        # At the end all of them wake, to find the producer closed.
         room = len(self._for_room) if self._closing else self._room()
         while self._for_room and room > 0:
             turn = self._for_room.popleft()

@@ -139,6 +139,7 @@ class ProducerStream:
         Fast path: a lone append need not wait a turn of the event loop for the sending task.
         """
         stream = self._idle
+        # When `work` is set the sending task runs next; it may have unwritten bytes that go first.
         if stream is None or self._work.is_set() or self._aborted:
             return False
         if self._replace_because is not None or self._pause_s:
@@ -162,6 +163,7 @@ class ProducerStream:
             if self._unwritten:
                 framed, self._unwritten = self._unwritten, b""
                 await stream.write(framed, WRITE_S)
+            # Before anything is taken: what is still in the outbox is for the next stream.
             if self._replace_because is not None:
                 return await self._drain()
             if self._pause_s:
@@ -183,6 +185,7 @@ class ProducerStream:
 
     async def _drain(self) -> None:
         """Wait for the answers in flight, mostly refusals; send nothing more."""
+        # A refused append was not stored; one that is cut off without an answer may have been.
         with anyio.move_on_after(DRAIN_S):
             while self._outbox.in_flight:
                 self._work.clear()
@@ -213,12 +216,14 @@ class ProducerStream:
                 case Closed() | Created() | None:
                     pass
         answers.answers_done(progress=progress)
+        # Only for these: waking an idle sending task for each answer costs a turn of the loop.
         if self._finishing or self._replace_because is not None or self._pause_s:
             self._work.set()
 
     def _react(self, verdict: RetryVerdict, answer: ProduceFailed) -> None:
         match verdict:
             case RetryVerdict.AGAIN:
+                # Many refusals of one moment are one failure: the back-off grows once.
                 self._pause_s = self._pause_s or self._answers.pause_s()
             case RetryVerdict.REOPEN | RetryVerdict.REROUTE:
                 self._replace_because = answer.cause
@@ -264,6 +269,8 @@ class AppendCodec:
     def framed(self, requests: Requests) -> bytes:
         parts: list[bytes] = []
         for request_id, request in requests:
+            # Kept here when the append expires: its answer still comes and takes a place in the
+            # order.
             self._sent.append(request_id)
             stamp = self._stamp_of(request_id)
             parts += (frame_head(len(stamp) + len(request)), stamp, request)

@@ -83,6 +83,7 @@ class TxnAppends:
         """
         work = [prepare(each, vchannel, deadline_s, txn=txn) for each in messages]
         deadline_at_s = self._now_s() + deadline_s
+        # Gathered, so that tasks which append to the transaction one by one share batches.
         if len(work) == 1 and isinstance(work[0][2], BatchHeader):
             return [await self._gathered(work[0][0], work[0][2], deadline_at_s)]
         pieces = list(self._pieces(work))
@@ -144,6 +145,7 @@ class TxnAppends:
     ) -> tuple[VChannelName, PendingAppend[AnswerFuture]]:
         if isinstance(piece.how, bytes):
             single = self._single.of(vchannel)
+            # It has no number, so the server would store a repeat as another body.
             pending = await single.offer_when_room(piece.how, deadline_at_s, once=True)
         else:
             producer = self._batches.of(vchannel)

@@ -31,6 +31,7 @@ class AssignmentTable:
     def __init__(self) -> None:
         self._version = _BEFORE_ANY
         self._locations: dict[PChannelName, Location] = {}
+        # Each append to the wrong node is refused, but one report for each term is enough.
         self._reported: set[tuple[PChannelName, Term]] = set()
         self.control_host = PChannelName("")
 

@@ -33,6 +33,7 @@ class Assignments:
         self._table = AssignmentTable()
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._changed = anyio.Event()
+        # Bounded while the coordinator is away; a report is a hint, so the oldest may be lost.
         self._reports: deque[bytes] = deque(maxlen=REPORTS_MAX)
         self._report_waits = anyio.Event()
         self._last_error: TidemarkError | None = None
@@ -46,6 +47,7 @@ class Assignments:
             except TidemarkError as error:
                 self._last_error = error
                 self._backoff = self._backoff.failed()
+                # Wakes `ready`, which raises the error of the first attempt.
                 self._announce()
             await anyio.sleep(self._backoff.delay_s(self._spread.random()))
 
@@ -116,6 +118,7 @@ class Assignments:
             raise BadTarget(f"{name!r} is no channel of this cluster; its pchannels are {prefix}_N")
 
     async def _converse(self, stream: Conversation) -> None:
+        # Before the first report: those lost with the last stream may be made again.
         self._table.stream_opened()
         await until_first(lambda: self._read_tables(stream), lambda: self._send_reports(stream))
 
@@ -123,6 +126,7 @@ class Assignments:
         # The first table must arrive soon; later silence only means that nothing changed.
         for message in await stream.read(self._open_s):
             self._take(read_assignment(message))
+        # Only a table counts as success: a server that accepts streams may still have none.
         self._backoff = self._backoff.succeeded()
         while True:
             for message in await stream.read(None):
@@ -131,6 +135,7 @@ class Assignments:
     async def _send_reports(self, stream: Conversation) -> None:
         while True:
             await self._report_waits.wait()
+            # Replaced first, so that a report made during a write below is not missed.
             self._report_waits = anyio.Event()
             while self._reports:
                 await stream.write(self._reports.popleft(), WRITE_S)

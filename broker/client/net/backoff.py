@@ -34,5 +34,6 @@ class Backoff:
         assert 0 <= spread <= 1, spread
         if self.failures == 0:
             return 0.0
+        # The shift is bounded: a server may be away for thousands of attempts.
         doubled_ms = self.first_ms << min(self.failures - 1, 20)
         return min(doubled_ms, self.max_ms) / 1000 * (0.5 + spread / 2)

@@ -81,6 +81,7 @@ class Connection:
                 _keepalive_time=PING_EVERY_S,
                 _keepalive_timeout=PING_ANSWER_S,
                 _keepalive_permit_without_calls=True,
+                # 0: no limit. grpclib would stop to ping an idle stream after two.
                 _http2_max_pings_without_data=0,
                 _http2_min_sent_ping_interval_without_data=PING_EVERY_S,
             ),
@@ -90,6 +91,7 @@ class Connection:
         self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
     ) -> W:
         """One request, one response. Raises a TidemarkError for any failure."""
+        # Not in `converse`: pending appends may need a new stream while the client is being closed.
         self.lifetime.check()
         with _translated(self.address):
             async with (
@@ -122,6 +124,7 @@ class Connection:
         )
         with _translated(self.address):
             async with asyncio.timeout(deadline_s) as opened, opening as stream:
+                # The deadline is for the opening; each read and write on the stream has its own.
                 opened.reschedule(None)
                 yield Conversation(stream)
 
@@ -214,6 +217,7 @@ def _translation(error: Exception, address: str) -> TidemarkError | None:
             return ConnectionLost(f"{address}: {error}")
         case H2ProtocolError():
             return ConnectionLost(f"{address}: {type(error).__name__} {error}")
+        # Before OSError, of which it is a subclass.
         case TimeoutError():
             return DeadlineExceeded(f"{address} did not answer in time")
         case OSError():
@@ -233,6 +237,7 @@ def _ended(status: CallStatus) -> TidemarkError:
     if details is not None:
         return refusal(details.code, details.cause)
     match status.code:
+        # The server ends no stream regularly that the client still reads, unless it is closing.
         case Status.OK.value:
             return ConnectionLost("the server ended the stream")
         case Status.UNAVAILABLE.value | Status.CANCELLED.value:

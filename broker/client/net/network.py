@@ -23,6 +23,8 @@ class Network:
         self.open_s = open_s
         self.silence_s = silence_s
         self.spread = spread
+        # Not a seeded generator: with one seed two programs would share producer names, and the
+        # server would take batches of one for repeats.
         self.names: random.Random = random.SystemRandom()
         self.coordinator = self.connection(server)
         self.assignments = Assignments(self.coordinator, open_s=open_s, spread=spread)

@@ -27,6 +27,7 @@ class OneSlotQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
+        # `fast_acquire`: taking a free slot costs no turn of the event loop.
         self._slot = anyio.Semaphore(1, fast_acquire=True)
         self._changed = anyio.Event()
         self._ended = self._closed = False
@@ -56,6 +57,7 @@ class OneSlotQueue(Generic[T]):
             if self._closed:
                 raise QueueClosed
             if self._items:
+                # No await from here to the return, so a cancelled call cannot have taken an item.
                 item = self._items.popleft()
                 if not self._items:
                     self._slot.release()

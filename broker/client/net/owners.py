@@ -58,6 +58,7 @@ class Owners:
                         if not _may_have_moved(error):
                             raise
                         failure = error
+                        # Only these are asked about again: the answers of other nodes stay valid.
                         left += names
                         await self._moved(location, error, backoff)
                 backoff, open_channels = backoff.failed(), left
@@ -85,6 +86,7 @@ class Owners:
             if isinstance(error, ServerRefusal) and is_wrong_node(error.code):
                 self._network.assignments.report(location.channel, error)
         delay_s = backoff.failed().delay_s(self._network.spread.random())
+        # One is enough to wait for: all are looked up again after the delay at the latest.
         one = next(iter(locations.values()))
         await self._network.assignments.wait_change(one.channel, delay_s)
 

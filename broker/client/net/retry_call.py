@@ -24,6 +24,7 @@ async def retry_call(call: Callable[[float], Awaitable[T]], deadline_s: float) -
         left_s = until_s - anyio.current_time()
         try:
             return await call(max(left_s, 0.0))
+        # Although it is retriable: this attempt had all the time that was left.
         except DeadlineExceeded:
             raise
         except TidemarkError as error:

@@ -26,6 +26,7 @@ _APPEND: dict[StreamingCode, RetryVerdict] = {
     StreamingCode.INVALID_REQUEST_SEQ: RetryVerdict.REOPEN,
     StreamingCode.UNMATCHED_CHANNEL_TERM: RetryVerdict.REROUTE,
     StreamingCode.IGNORED_OPERATION: RetryVerdict.SURFACE,
+    # The server's state may pass, and nothing was stored: see `may_be_written`.
     StreamingCode.INNER: RetryVerdict.AGAIN,
     StreamingCode.INVALID_ARGUMENT: RetryVerdict.SURFACE,
     StreamingCode.TRANSACTION_EXPIRED: RetryVerdict.SURFACE,
@@ -40,6 +41,7 @@ _APPEND: dict[StreamingCode, RetryVerdict] = {
 
 _WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHED_CHANNEL_TERM})
 
+# A writer may be fenced, or die, between its write and the answer.
 _MAYBE_WRITTEN = frozenset({StreamingCode.CHANNEL_FENCED, StreamingCode.UNKNOWN})
 
 _FINAL_FOR_READERS = frozenset(

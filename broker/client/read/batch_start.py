@@ -67,6 +67,7 @@ def _begin(start: BatchStart, held: ChannelOffsets, names: Sequence[str]) -> Beg
         case "all":
             return Begin()
         case "latest":
+            # An id: a stream that is opened again at "latest" would skip what came in between.
             return Begin(id=held.next_id)
         case int():
             if not held.first_id <= start <= held.next_id:
@@ -75,9 +76,12 @@ def _begin(start: BatchStart, held: ChannelOffsets, names: Sequence[str]) -> Beg
         case ("tick", int(tick)):
             return Begin(tick=tick)
         case Cut(tick, ends):
+            # Vchannels of one pchannel share its ids and were cut at one tick: they end at one id.
             known = [ends[name] for name in names if name in ends]
             if not known:
+                # The cut is of other channels and says nothing about the ids of this one.
                 return Begin(tick=tick + 1)
+            # 0: not known. The server looks for the transactions that were open at the cut.
             return Begin(after=Position(known[0], tick, 0, 0))
     raise BadTarget(
         f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"

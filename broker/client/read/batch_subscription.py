@@ -79,7 +79,7 @@ class BatchSubscription:
         self._closed_tick = TimeTick(0)
 
     def accepts(self, first: bytes) -> bool:
-        return not first
+        return not first  # an empty message accepts the stream
 
     def request(self) -> bytes:
         return frame(bytes(self._request()))
@@ -91,6 +91,7 @@ class BatchSubscription:
         deliveries: Deliveries[MessageBatch],
         heard: Callable[[], None],
     ) -> None:
+        # Per stream: each one is opened with the full credit.
         owed_bytes = 0
         while True:
             if frames:
@@ -109,6 +110,8 @@ class BatchSubscription:
                 await deliveries.put(batches)
             if self.done:
                 return
+            # In quarters: fewer messages than one for each batch, while the server still has the
+            # rest.
             if owed_bytes >= CREDIT_BYTES // 4:
                 more = v1.ReadRequest(credit_bytes=owed_bytes)
                 await stream.write(frame(bytes(more)), WRITE_S)
@@ -150,6 +153,7 @@ class BatchSubscription:
 
     def _unseen(self, batch: ReadBatch) -> ReadBatch | None:
         tick, id = self._seen
+        # Messages of a transaction share one tick; all others have a tick each, which counts up.
         if batch.ids:
             seen = sum([(batch.tick, each) <= (tick, id) for each in batch.ids])
             last = batch.tick, batch.ids[-1]

@@ -103,6 +103,7 @@ class Decoder:
     def _take_message(
         self, consumed: Consumed, kind: int, messages: list[Received], *, in_txn: bool
     ) -> None:
+        # Before the repeats of broadcasts are dropped: they are behind the reader, too.
         new = self._progress.admit(
             MessageId(consumed.message_id),
             TimeTick(consumed.tick),

@@ -62,6 +62,7 @@ class Deliveries(Generic[B]):
 
     def close_tick(self, tick: TimeTick) -> None:
         """The source has no more messages up to `tick`: closed once all batches are taken."""
+        # With a batch still in the queue the tick waits for that to be acknowledged.
         behind = self if self._newest is None else self._newest
         behind.closed_tick = max(behind.closed_tick, tick)
 

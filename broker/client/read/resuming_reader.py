@@ -149,7 +149,9 @@ class ResumingReader(Generic[B]):
             raise error
 
     async def _pause(self, location: Location | None) -> None:
+        # After every stream; only something new from the server resets it.
         self._backoff = self._backoff.failed()
+        # A new owner ends the pause. Without a location there is none: `locate` has waited.
         if location is not None:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await self._network.assignments.wait_change(location.channel, delay_s)

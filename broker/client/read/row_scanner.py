@@ -38,6 +38,7 @@ class RowForm:
             )
         self.asked = tuple(names)
         """The columns to request. For none the server sends all, which are dropped here."""
+        # Nullable in any case: rows from before a column was added have null there.
         self._own = pa.schema([schema.field(name).with_nullable(True) for name in names])
         ours = [(VCHANNEL, pa.string()), (MESSAGE_ID, pa.int64()), (TIME_TICK, pa.int64())]
         self.schema = pa.schema([*self._own, *[pa.field(*it, nullable=False) for it in ours]])
@@ -84,6 +85,7 @@ class RowScanner:
     ) -> None:
         self._find_form = form
         self._form: RowForm | None = None
+        # Not that of `_batches`, which counts a batch as taken before its rows are decoded.
         self._closed_tick = TimeTick(0)
 
         async def subscriptions() -> Sequence[Source[MessageBatch]]:
@@ -123,6 +125,7 @@ class RowScanner:
     async def __anext__(self) -> Any:
         while True:
             batch = await anext(self._batches)
+            # Does not wait, since opening has found the form: a cancelled step loses no batch here.
             form = await self._shape()
             shaped = form.shaped([batch], [batch.rows()]) if batch.has_rows else None
             self._closed_tick = self._batches.closed_tick
@@ -144,6 +147,7 @@ class RowScanner:
                     batches.append(batch)
                     rows.append(batch.rows())
                     rows_min -= len(batch)
+                    # Constant time, where `nbytes` adds up slices.
                     bytes_min -= rows[-1].get_total_buffer_size()
         except (StopAsyncIteration, TidemarkError):
             if not batches:

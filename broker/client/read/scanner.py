@@ -39,9 +39,11 @@ class Reading(Generic[B]):
     ) -> None:
         self._plan = plan
         self._tasks = tasks
+        # Apart from this object: running tasks must not keep a scanner alive that was dropped.
         self._merge: _Merge[B] | None = None
         self._ended = anyio.Event()
         self._closed = False
+        # No task feeds the queue in a forked child: a step would wait for ever.
         self._pid = os.getpid()
 
     async def open(self) -> None:
@@ -98,6 +100,7 @@ class Reading(Generic[B]):
     async def close(self) -> None:
         """End the streams; raises nothing, and may be called again."""
         self._closed = True
+        # Here as well, because a scanner that was never opened has no task that sets it.
         self._ended.set()
         if self._merge is not None:
             self._merge.cancel()

@@ -54,12 +54,14 @@ async def plan(
     for name in shards.vchannels:
         await network.assignments.locate(pchannel_of(name), deadline_s=network.open_s)
     starts = {name: _start_of(name, shards, options.start) for name in shards.vchannels}
+    # The offsets are asked for only when a position depends on them. `str`: a Cut has no hash.
     bounded = options.until is not None or not {"all"}.issuperset(map(str, starts.values()))
     held = await offsets.describe(shards.vchannels) if bounded else {}
     subscriptions: list[Source[Batch]] = []
     for name in shards.vchannels:
         progress = await _progress(offsets, name, starts[name], held.get(name))
         end = _end(name, options.until, held.get(name))
+        # Nothing lies between: no stream is needed.
         if end is not None and _begin(progress) >= end.id:
             continue
         pchannel, vchannel = split(name)

@@ -53,6 +53,7 @@ class Subscription:
             if batch is not None:
                 heard()
                 await deliveries.put([batch])
+            # After the put, so that the tick is closed only once that batch was taken.
             deliveries.close_tick(self._decoder.closed_tick)
             if self._decoder.done:
                 return
@@ -60,9 +61,11 @@ class Subscription:
 
     async def judge(self, error: ServerRefusal, held: Held) -> None:
         policy, _ = self._progress.resume()
+        # Only a start by id can be out of range.
         if not isinstance(policy, StartFrom):
             raise error
         offsets = await held()
+        # What is held is not known now: try another stream.
         if offsets is None:
             return
         next_unseen_id = self._progress.done_id + 1

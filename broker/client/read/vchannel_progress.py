@@ -78,6 +78,8 @@ class VChannelProgress:
         if whole:
             self._settled_tick = tick
             self._last_confirmed_id = last_confirmed_id
+            # A message that confirms itself completes all ids up to its own. Otherwise a
+            # transaction is open, whose messages may lie from the last confirmed id on.
             done_id = id if id == last_confirmed_id else last_confirmed_id - 1
             self.done_id = MessageId(max(self.done_id, done_id))
         return True
@@ -88,6 +90,7 @@ class VChannelProgress:
             return False
         self.closed_tick = tick
         self.done_id = MessageId(max(self.done_id, last_confirmed_id - 1))
+        # A tick also settles ids of other vchannels, so that a new stream need not scan them again.
         if tick > self._settled_tick:
             self._settled_tick = tick
             self._last_confirmed_id = last_confirmed_id
