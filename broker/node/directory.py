@@ -11,7 +11,6 @@ from typing import assert_never
 
 from actors import (
     Actor,
-    ActorError,
     Context,
     Envelope,
     NoSuchActor,
@@ -40,13 +39,10 @@ from broker.model.channel import AccessMode, ChannelOffsets
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term
 from broker.node.channel_controller import (
-    CONTROLLER,
-    ControllerMessage,
     MoveTo,
     StartScanner,
-    channel_spec,
 )
-from broker.node.channel_tree import LOG
+from broker.node.controller_commands import ControllerCommands
 from broker.node.directory_messages import (
     AssignChannel,
     ChannelStatus,
@@ -94,14 +90,12 @@ class Directory(Actor[_Message]):
     """See the module."""
 
     _context: Context[_Message]
-    _node_path: str
+    _commands: ControllerCommands
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
         self._lifetimes: dict[PChannelName, ChannelLifetime] = {}
         self._waiting: dict[PChannelName, list[tuple[ServingState, _Envelope]]] = {}
-        self._moves: dict[PChannelName, tuple[MoveTo, int]] = {}
-        """The last command sent to each ChannelController, at its actor term, until it is done."""
         self._access: dict[PChannelName, AccessMode] = {}
         """The access mode each pchannel was served with last."""
         self._closing = False
@@ -109,7 +103,8 @@ class Directory(Actor[_Message]):
     async def started(self, context: Context[_Message]) -> None:
         """Receive channel events from now on, and read from `OpenChannels` what came before."""
         self._context = context
-        self._node_path = context.path.rpartition("/")[0]
+        node_path = context.path.rpartition("/")[0]
+        self._commands = ControllerCommands(f"{node_path}/{CHANNELS}", context.tree, self._node)
         self._node.open_channels.listener = context.self
         for each in self._node.open_channels.all():
             self._on_opened(each.channel.name, each.channel.term)
@@ -188,7 +183,7 @@ class Directory(Actor[_Message]):
             return
         self._lifetimes[name] = lifetime
         self._waiting.setdefault(name, []).append((stage, envelope))
-        refusal = await self._send_controller(name, move)
+        refusal = await self._commands.send(name, move)
         if refusal is not None:
             self._lifetimes[name] = failed(lifetime, stage.term, refusal)
         self._answer_waiting(name)
@@ -208,7 +203,7 @@ class Directory(Actor[_Message]):
             removal = ServingState(lifetime.expected.term, removed=True)
             if removal > lifetime.expected:
                 self._lifetimes[name] = replace(lifetime, expected=removal)
-                await self._send_controller(name, MoveTo(removal))
+                await self._commands.send(name, MoveTo(removal))
                 self._answer_waiting(name)
 
     async def _on_event(self, event: ChannelEvent | CheckSubtree | Terminated) -> None:
@@ -219,11 +214,11 @@ class Directory(Actor[_Message]):
                 await self._on_failure(name, term, refusal, final=final)
             case ChannelReleased(name, term):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
-                self._complete_move(name, ServingState(term, removed=True))
+                self._commands.complete(name, ServingState(term, removed=True))
                 self._answer_waiting(name)
                 self._node.observer.closed(self._node.node_id, name, term)
             case ControllerRestarted(name, actor_term):
-                await self._repeat_move(name, actor_term)
+                await self._commands.repeat(name, actor_term)
                 await self._check_subtree(name)
             case CheckSubtree(name):
                 await self._check_subtree(name)
@@ -243,20 +238,14 @@ class Directory(Actor[_Message]):
         Otherwise its supervisor would retry for ever. A later stage that is expected goes first.
         """
         lifetime = self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
-        self._complete_move(name, ServingState(term, removed=False))
+        self._commands.complete(name, ServingState(term, removed=False))
         self._answer_waiting(name)
         if not final:
             return
         self._node.observer.closed(self._node.node_id, name, term)
         removal = ServingState(term, removed=True)
         if removal >= lifetime.expected:
-            await self._send_controller(name, MoveTo(removal))
-
-    async def _repeat_move(self, name: PChannelName, actor_term: int) -> None:
-        """Send the current command again: the restarted ChannelController has lost it."""
-        move, told_term = self._moves.get(name, (None, actor_term))
-        if move is not None and told_term < actor_term:
-            await self._send_controller(name, move)
+            await self._commands.send(name, MoveTo(removal))
 
     async def _check_subtree(self, name: PChannelName) -> None:
         """Reopen a pchannel whose supervisor died: with it the log subtree is gone for good.
@@ -265,28 +254,23 @@ class Directory(Actor[_Message]):
         """
         lifetime, access = self._lifetime(name), self._access.get(name)
         served = lifetime.current == lifetime.expected and not lifetime.expected.removed
-        if access is None or not served or self._closing or name in self._moves:
+        if access is None or not served or self._closing or self._commands.moving(name):
             return
         try:
-            self._context.tree.find(f"{self._node_path}/{CHANNELS}/{name}/{LOG}")
+            self._commands.find_log(name)
         except NotRunning:
             pass  # its supervisor restarts it, or is about to stop it
         except NoSuchActor:
             again = MoveTo(lifetime.expected, access, again=True)
-            if await self._send_controller(name, again) is None:
+            if await self._commands.send(name, again) is None:
                 return
         else:
             return
         self._context.after(SUBTREE_CHECK_S, CheckSubtree(name))
 
-    def _complete_move(self, name: PChannelName, stage: ServingState) -> None:
-        move, _ = self._moves.get(name, (None, 0))
-        if move is not None and stage >= move.stage:
-            del self._moves[name]
-
     def _on_opened(self, name: PChannelName, term: Term) -> None:
         self._lifetimes[name] = opened(self._lifetime(name), term)
-        self._complete_move(name, ServingState(term, removed=False))
+        self._commands.complete(name, ServingState(term, removed=False))
         self._answer_waiting(name)
         found = self._node.open_channels.find(name)
         if found is not None and found.channel.term == term:
@@ -310,33 +294,6 @@ class Directory(Actor[_Message]):
     def _lifetime(self, name: PChannelName) -> ChannelLifetime:
         return self._lifetimes.get(name, NEVER_SEEN)
 
-    async def _send_controller(
-        self, name: PChannelName, message: ControllerMessage
-    ) -> Refusal | None:
-        """Tell the pchannel's ChannelController; start one if there is none."""
-        try:
-            controller = await self._controller(name)
-            controller.tell(message)
-            if isinstance(message, MoveTo):
-                self._moves[name] = message, controller.term
-        except ActorError as error:
-            return Refusal(
-                StreamingCode.INNER, f"{name} cannot be opened or closed now: {error}; retry"
-            )
-        return None
-
-    async def _controller(self, name: PChannelName) -> Ref[ControllerMessage]:
-        """Looked up each time: a restart of the `channels` supervisor removes it."""
-        channels, tree = f"{self._node_path}/{CHANNELS}", self._context.tree
-        path = f"{channels}/{name}/{CONTROLLER}"
-        try:
-            return tree.find(path)
-        except NotRunning:
-            raise
-        except NoSuchActor:
-            await tree.start_child(channels, channel_spec(name, self._node))
-            return tree.find(path)
-
     # ---- what is open -----------------------------------------------------------------------
 
     def _find(self, name: PChannelName, term: Term | None) -> OpenChannel | Refusal:
@@ -358,7 +315,7 @@ class Directory(Actor[_Message]):
             envelope.reply(cursor)
             return
         start = StartScanner(envelope, request, cursor, found.channel.term)
-        refusal = await self._send_controller(request.name, start)
+        refusal = await self._commands.send(request.name, start)
         if refusal is not None:
             envelope.reply(refusal)
 

@@ -28,13 +28,13 @@ from broker.core.segments.segment_assigner import SegmentAssigner
 from broker.core.txn.txn_view import staged_usage
 from broker.model.batch import ticks_of
 from broker.model.channel import AccessMode, PChannel
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused
 from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.node.append.channel_segments import ChannelSegments
 from broker.node.append.group_commit import GroupAcks, gather
-from broker.node.append.takeover import recover_channel
+from broker.node.append.owned_log import open_owned_log
 from broker.node.append.txn_reports import TxnReports
 from broker.node.append.write_permit import WritePermit
 from broker.node.appender_messages import (
@@ -189,40 +189,30 @@ class Appender(Actor[_Message]):
         return {"state": REFUSING, "cause": closed.cause}
 
     async def _open(self, term: Term) -> None:
-        channels = self._node.open_channels
-        log.debug("opening")
-        # Before anything else: if the lease ends while the log opens, the permit stays invalid.
-        self._permit = WritePermit(self._name, self._node, self._context.clock)
-        await channels.release(self._name)
-        self._log = await self._node.wal.open(self._name, term)
-        channels.hold(self._name, self._log)
-        bounds = self._log.bounds()
-        log.debug("log opened")
-        recovered = await recover_channel(self._name, self._log, self._node)
-        log.debug("recovered")
+        channel = PChannel(self._name, term, self._access)
+        owned = await open_owned_log(channel, self._node, self._context.clock)
+        recovered = owned.recovered
+        self._log, self._permit = owned.log, owned.permit
         self._known = WriterState(recovered.transactions, recovered.producers)
         self._snapshot = SnapshotProgress(recovered.saved)
-        oldest_id = recovered.transactions.oldest_begin_id
-        end = LogEnd(term, bounds.next_id, bounds.last_tick, oldest_id)
-        first = await self._first(end)
-        log.debug("first tick written")
-        self._end = end_after(first, end)
+        self._end = end_after(owned.first, owned.end)
         tick = self._end.last_tick
         # Keepalives start anew: while nobody owned the log, clients could not renew them.
         self._known.transactions.renew(tick)
-        if bounds.first_id == bounds.next_id:
+        if owned.empty:
             self._snapshot.log_start_tick = tick
         self._txn_reports = TxnReports(self._context, self._known.transactions)
         self._mvcc = MvccTicks(tick)
         random = self._context.random
         self._segments = ChannelSegments(recovered.segments, self._node.headers, random)
         closed = closed_tick(tick, self._end)
-        self._tail = Tail(end.next_id, closed, self._limits, channels.memory)
-        self._tail.push(first, closed, self._context.clock.monotonic_s())
+        self._tail = Tail(owned.end.next_id, closed, self._limits, self._node.open_channels.memory)
+        self._tail.push(owned.first, closed, self._context.clock.monotonic_s())
         self._start_timers()
-        channels.publish(
+        # Last: from here on other actors and streams find the channel, in a state that is whole.
+        self._node.open_channels.publish(
             OpenChannel(
-                channel=PChannel(self._name, term, self._access),
+                channel=channel,
                 log=self._log,
                 tail=self._tail,
                 appender=self._context.self,
@@ -233,24 +223,6 @@ class Appender(Actor[_Message]):
                 segments=self._segments.table,
             )
         )
-
-    async def _first(self, end: LogEnd) -> Sequence[Record]:
-        """Write the first tick of this term; nothing when read-only."""
-        if self._access is AccessMode.READ_ONLY:
-            return ()
-        # The last owner may have announced ticks that no record holds. Ticks reserved after this
-        # point are larger than any of them, so no closed tick is broken.
-        self._node.ticks.drop()
-        tick = await self._permit.take(1, end.last_tick)
-        if tick <= end.last_tick:
-            cause = (
-                f"{self._name}: the oracle gave tick {tick}, but the log already holds"
-                f" {end.last_tick}; the oracle's metadata is older than this log"
-            )
-            raise Refused(StreamingCode.INNER, cause)
-        first = (time_tick_record(tick, end),)
-        await self._log.append(first)
-        return first
 
     def _start_timers(self) -> None:
         if self._access is AccessMode.READ_ONLY:
