@@ -104,6 +104,7 @@ class ChannelController(Actor[ControllerMessage]):
         """Execute the last move of the batch (it overtakes the others), then start Scanners."""
         moves = [each.message for each in batch if isinstance(each.message, MoveTo)]
         if moves:
+            # Before the Scanners of this batch: started earlier they would end with the log.
             await self._move(moves[-1])
         for envelope in batch:
             match envelope.message:
@@ -117,6 +118,8 @@ class ChannelController(Actor[ControllerMessage]):
     async def _move(self, move: MoveTo) -> None:
         stage = move.stage
         try:
+            # Before an assignment, too: the log must be closed at its old term before it opens
+            # again.
             await self._close()
             if stage.removed:
                 self._node.open_channels.report(ChannelReleased(self._name, stage.term))
@@ -148,6 +151,7 @@ class ChannelController(Actor[ControllerMessage]):
         try:
             await opened.appender.ask(FinishTxns(), deadline_s=self._node.limits.txn_finish_s)
         except ActorError:
+            # At the deadline: what is still open continues with the next owner.
             return
 
     async def _start_scanner(self, start: StartScanner) -> None:
@@ -201,6 +205,7 @@ def channel_spec(name: PChannelName, node: NodeRuntime) -> SupervisorSpec:
     controller = ChildSpec(
         name=CONTROLLER,
         build=lambda: ChannelController(name, node),
+        # A batch, so that the newest move overtakes those that wait before it.
         mailbox=MailboxSpec(batch_max=64),
     )
     return SupervisorSpec(name=name, children=(controller,), restarts_max=RESTARTS_MAX)

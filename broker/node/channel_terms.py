@@ -31,6 +31,7 @@ class ChannelTerms:
         try:
             await self._take_next()
         except Refused as error:
+            # The coordinator has a newer assignment: retrying here would take the channel back.
             overtaken = error.refusal.code is StreamingCode.IGNORED_OPERATION
             raise self._failed(error, final=overtaken) from error
         return self._newest

@@ -60,14 +60,17 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
             overflow=Overflow.FAIL,  # back-pressure: the producer is refused, never blocked
             batch_max=node.limits.backlog_batches_max,  # everything waiting is one group
         ),
+        # When fenced it stops itself, and must not come back.
         restart=Restart.TRANSIENT,
         terms=ChannelTerms(channel, node, used=again),
         start_deadline_s=OPEN_DEADLINE_S,
+        # Failed starts are retried without limit: a full disk may last for hours.
         patient=True,
     )
     time_tick = ChildSpec(
         name="time_tick",
         build=lambda: TimeTickHeartbeat(name, node),
+        # Only timers come here, so the next one makes up for one that was shed.
         mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
     )
     scanners = SupervisorSpec(name=SCANNERS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000)
@@ -77,18 +80,22 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
     txn_monitor = ChildSpec(
         name=TXN_MONITOR,
         build=lambda: TxnMonitor(name, node),
+        # Reports may be lost: it sees that some were shed, and asks for all transactions.
         mailbox=MailboxSpec(bound=1024, overflow=Overflow.SHED, batch_max=1024),
     )
     recovery = ChildSpec(
         name="recovery",
         build=lambda: Recovery(name, node),
         mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
+        # It stops itself when a newer owner has claimed the snapshot.
         restart=Restart.TRANSIENT,
+        # Longer than the last save may take, so that the save ends by its own limit.
         stop_deadline_s=node.limits.snapshot_flush_s + 1.0,
     )
     return SupervisorSpec(
         name=LOG,
         strategy=Strategy.REST_FOR_ONE,
+        # In this order: whatever stands behind the Appender restarts with it, at its new term.
         children=(appender, time_tick, scanners, transactions, txn_monitor, recovery),
         restarts_max=LOG_RESTARTS_MAX,
         backoff=Backoff(first_s=0.05, max_s=5.0),

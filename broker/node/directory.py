@@ -121,6 +121,8 @@ class Directory(Actor[_Message]):
                         name, MoveTo(ServingState(term, removed=True)), envelope
                     )
                 case OpenScanner() as request:
+                    # Replied to by the ChannelController: starting an actor takes time, and others
+                    # wait here.
                     await self._open_scanner(request, envelope)
                 case (
                     ChannelOpened()
@@ -186,6 +188,7 @@ class Directory(Actor[_Message]):
         refusal = await self._commands.send(name, move)
         if refusal is not None:
             self._lifetimes[name] = failed(lifetime, stage.term, refusal)
+        # In any case: this request may have overtaken earlier ones, which are answered now.
         self._answer_waiting(name)
 
     def _admission_refusal(self, name: PChannelName) -> Refusal | None:
@@ -224,6 +227,8 @@ class Directory(Actor[_Message]):
                 await self._check_subtree(name)
             case Terminated(path, dead_term):
                 name = PChannelName(path.split("/")[-3])  # channel[name]/log/appender
+                # At once, so that nobody is sent to the dead Appender; its next term publishes
+                # itself.
                 self._node.open_channels.withdraw(name, Term(dead_term))
                 self._node.observer.closed(self._node.node_id, name, Term(dead_term))
                 await self._check_subtree(name)
@@ -273,6 +278,7 @@ class Directory(Actor[_Message]):
         self._commands.complete(name, ServingState(term, removed=False))
         self._answer_waiting(name)
         found = self._node.open_channels.find(name)
+        # The event may be old: the channel may have closed, or opened at a newer term, since then.
         if found is not None and found.channel.term == term:
             self._access[name] = found.channel.access
             # An Appender that is killed reports nothing itself.
@@ -302,6 +308,7 @@ class Directory(Actor[_Message]):
         refusal = call_refusal(name, term, serving, closing=self._closing)
         if refusal is not None:
             return refusal
+        # `call_refusal` refuses a channel that does not serve.
         assert found is not None
         return found
 

@@ -44,6 +44,8 @@ class MemoryWatch(Actor[LookAtMemory]):
         total_bytes, process_bytes = memory.total_bytes(), memory.process_bytes()
         found = memory_pressure(growing_bytes, process_bytes, total_bytes, limits.pressure)
         now_s = self._context.clock.monotonic_s()
+        # Only this reason pauses: sealing lowers the growing bytes at once, but the memory of the
+        # process only later.
         if found is None or (found[0] is SealReason.NODE_MEMORY and now_s < self._quiet_until_s):
             return
         why, growing_bytes_max = found

@@ -85,6 +85,7 @@ class Scanner(Actor[_Message]):
     async def started(self, context: Context[_Message]) -> None:
         """Bind to the channel's current term: the next term starts its own Scanners."""
         channel = self._node.open_channels.find(self._name)
+        # The channel was withdrawn while this actor started.
         if channel is None:
             context.stop()
             return
@@ -133,6 +134,7 @@ class Scanner(Actor[_Message]):
         waiting = self._waiting
         if waiting is None:
             return
+        # Nobody reads the answer to a Pull whose caller has left, so no log is read for it.
         answer = await self._answer(waiting) if waiting.envelope.wanted() else _NO_DELIVERY
         if answer is None:
             # No await since the tail was found at its end, so no wake-up is missed.
@@ -154,6 +156,8 @@ class Scanner(Actor[_Message]):
         if waiting.cursor.next_id > tail.next_id:
             return self._beyond_end(waiting.cursor)
         assembler = self._assembler
+        # Not where the last answer ended: a new consumer, or a Pull repeated because its answer was
+        # lost.
         if assembler is None or assembler.next_id != waiting.cursor.next_id:
             prepared = await self._prepared(waiting)
             if isinstance(prepared, Refusal):
@@ -165,6 +169,8 @@ class Scanner(Actor[_Message]):
                 return records
             picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max, assembler)
             waiting.cursor = picked.cursor
+            # Good messages before the contradiction are delivered first; the next Pull meets it
+            # again.
             if picked.broken and not picked.items:
                 return self._inconsistent(picked)
             if picked.cursor.next_id == tail.next_id:
@@ -196,6 +202,7 @@ class Scanner(Actor[_Message]):
             if isinstance(records, Refusal):
                 return records
             catch_up(records, waiting.cursor, assembler)
+        # Bodies are absorbed by whole records, so this may lie past the cursor.
         waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
         return assembler
 
@@ -234,6 +241,7 @@ class Scanner(Actor[_Message]):
         tick = announce(self._channel.tail.closed, picked.cursor, self._selection)
         if tick is not None:
             assert self._assembler is not None
+            # The consumer will hold this tick for closed: a later record below it is a violation.
             self._assembler.seen_tick = max(self._assembler.seen_tick, tick.tick)
             return Delivery(picked.items, tick, replace(picked.cursor, tick=tick.tick))
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
@@ -247,6 +255,7 @@ class Scanner(Actor[_Message]):
 
     async def _records(self, from_id: MessageId, bytes_max: int) -> Sequence[Record] | Refusal:
         """Records from the tail, the cache or the log; never beyond the tail's end."""
+        # Memory first: readers at the tail share its records and cost the disk nothing.
         records = self._channel.tail.read(from_id)
         if records is not None:
             return records
@@ -258,6 +267,7 @@ class Scanner(Actor[_Message]):
             found = await self._channel.log.read(from_id, read_bytes)
         except WalError as error:
             return refusal_of(error)
+        # Not empty: every caller asks below the tail's end, where all is durable.
         end = self._channel.tail.next_id  # the log may hold a group that is not yet published
         return found if found[-1].next_id <= end else [r for r in found if r.next_id <= end]
 

@@ -116,6 +116,7 @@ class Appender(Actor[_Message]):
             final = isinstance(error, Fenced)  # a newer owner exists: restarting cannot help
             self._fail(term, refusal_of(error), final=final)
             if not final:
+                # The supervisor starts this actor again, without limit, at the next term.
                 raise
             context.stop()
 
@@ -137,11 +138,17 @@ class Appender(Actor[_Message]):
                     self._segments.seal(request, self._end.last_tick)
                 case request:
                     self._txn_reports.handle(request, envelope, self._end.last_tick)
+        # All CloseTicks of the batch share one tick. It must lie above every append that came with
+        # them, so it is taken for the last group.
         await self._commit_all(appends, closes=bool(closes))
         for envelope in closes:
+            # The newest closed tick, even if no tick was to be had now: a caller that needs a newer
+            # one asks again.
             envelope.reply(self._admission.closed or self._tail.closed.tick)
         refusing = self._admission.closed is not None
         if closes and not refusing:
+            # Progress of transactions goes out once a tick, not with each group: it only feeds
+            # leases, which are counted in ticks.
             self._txn_reports.publish(tick_closed=True)
         self._txn_reports.reply_finished(refusing=refusing)
 
@@ -163,6 +170,7 @@ class Appender(Actor[_Message]):
     def statistics(self) -> Mapping[str, int | float | str]:
         """Counts and positions for metrics and `tidemark actors`; empty until the log is open."""
         serving = self._node.open_channels.find(self._name)
+        # May be called at any time: until the log is open, the fields read below are not set.
         if serving is None:
             return {}
         staged = staged_usage(self._known.transactions.views())
@@ -237,10 +245,15 @@ class Appender(Actor[_Message]):
         messages = acks.messages()
         if self._admission.closed is not None:
             acks.finish([self._admission.closed] * len(messages))
+            # No tick closes while appends are refused, so nothing else would wake readers for their
+            # empty answers. The heartbeat's CloseTick comes through here.
             self._tail.wake_all()
             return
         assigner = self._segments.assigner_for(messages)
         due = self._known.transactions.rollbacks_due(messages)
+        # All ticks of the group in one reservation, before the decision: `sequence` is pure and
+        # cannot wait for more. Refused messages use none, so this is an upper bound; the rest is
+        # skipped.
         count = sum(map(ticks_of, messages)) + due + closes
         count += 0 if assigner is None else assigner.ticks_needed
         try:
@@ -260,6 +273,7 @@ class Appender(Actor[_Message]):
             acks.finish(unknown_outcomes(refusal, sequenced.outcomes))
             return
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
+            # No record carries this tick, so readers learn of it from memory only.
             self._announce(tick)
         acks.finish(sequenced.outcomes)
         self._txn_reports.publish()
@@ -268,6 +282,7 @@ class Appender(Actor[_Message]):
         self, messages: Sequence[NewMessage], first_tick: TimeTick, assigner: SegmentAssigner | None
     ) -> Sequenced:
         if assigner is not None:
+            # The first ticks become ids of new segments: ticks are unique in the whole cluster.
             first_tick = assigner.begin(first_tick)
         end, admission = self._end, self._admission
         return sequence(messages, first_tick, end, admission, self._known, assigner)
@@ -290,6 +305,8 @@ class Appender(Actor[_Message]):
         """Make the records durable, then readable."""
         if not records:
             return
+        # Acknowledges `memory` appends: their ids and ticks are final, and they ask for nothing
+        # durable.
         when_written = acks.sequenced(sequenced.outcomes)
         clock = self._context.clock
         began_s = clock.monotonic_s()
@@ -320,6 +337,7 @@ class Appender(Actor[_Message]):
 
     def _announce(self, tick: TimeTick) -> None:
         """Close a tick in memory only."""
+        # Nothing is stored, but the next message must get a larger tick than readers were promised.
         self._end = replace(self._end, last_tick=tick)
         self._tail.close(closed_tick(tick, self._end), self._context.clock.monotonic_s())
 
@@ -333,6 +351,7 @@ class Appender(Actor[_Message]):
         self._admission = replace(self._admission, closed=refusal)
         if isinstance(error, Fenced):
             self._fail(self._end.term, refusal, final=True)
+            # No restart: only the newer owner may write now.
             self._context.stop()
         else:
             log.warning("appends are refused, reads go on: %s", refusal.cause)
@@ -347,12 +366,15 @@ class Appender(Actor[_Message]):
 
     async def _probe(self) -> None:
         if await self._node.wal.writable():
+            # Restarting is the only way to a new term, and the new term reads back what the disk
+            # holds.
             raise StorageCameBack(f"{self._name}: the storage takes writes again")
         self._context.after(self._limits.probe_s, PROBE)
 
     async def _truncate(self) -> None:
         """Drop old segments. A failure is logged; appends continue unless the log is fenced."""
         saved = self._snapshot.checkpoint
+        # Without a snapshot a restart replays the whole log, so all of it is needed.
         if self._admission.closed is not None or saved is None:
             return
         now_ms = self._context.clock.wall_ms()

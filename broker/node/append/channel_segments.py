@@ -22,6 +22,7 @@ class ChannelSegments:
     def __init__(self, table: SegmentTable, headers: Headers, random: Random) -> None:
         self.table = table
         self._headers = headers
+        # Endless: `random` never returns the sentinel None.
         self._chances: Iterator[float] = iter(random.random, None)
 
     def assigner_for(self, messages: Sequence[NewMessage]) -> SegmentAssigner | None:

@@ -65,6 +65,7 @@ class GroupAcks:
             self._reply(outcomes, (Durability.MEMORY,))
         if Durability.OS in levels:
             return lambda: self._reply(outcomes, (Durability.OS,))
+        # Nobody asked for `os`: the log may then write and sync in one system call.
         return None
 
     def durable(self, outcomes: Sequence[AppendOutcome]) -> None:

@@ -64,6 +64,7 @@ def append_then(
     try:
         located.appender.ask_then(batch, settle, deadline_s=deadline_s)
     except ActorError as error:
+        # Only errors known at once are raised, and `settle` is never called for those.
         settle(error)
 
 
@@ -72,6 +73,7 @@ def _admitted(
 ) -> AppendBatch | Refusal:
     """The request to the Appender, with its bytes counted in. The Appender counts them out."""
     ticks = sum(map(ticks_of, messages))
+    # A batch takes its ticks in one reservation, so a larger one could never be stored.
     if not 0 < ticks <= BATCH_MESSAGES_MAX:
         return _too_many(ticks)
     size_bytes = sum([message.size for message in messages])
@@ -89,6 +91,8 @@ def _refusal(located: Located, batch: AppendBatch, error: Exception) -> Refusal:
             located.backlog.release(batch.size_bytes)
             return _too_much(located)
         case StaleTerm():
+            # That term had ended before the batch was queued. Its backlog ended with it, so there
+            # is nothing to count out.
             return Refusal(StreamingCode.ON_SHUTDOWN, _gone(located, "nothing was stored"))
         case ActorDied():
             return Refusal(StreamingCode.UNKNOWN, _gone(located, UNKNOWN_OUTCOME))

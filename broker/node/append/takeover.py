@@ -58,6 +58,8 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
         transactions=transactions,
         segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
+        # Without a checkpoint the whole log was replayed: save one, or the next restart does it
+        # again.
         saved=known if known.tick else await _saved(name, claim, replay),
     )
 

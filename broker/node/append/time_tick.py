@@ -32,6 +32,8 @@ class TimeTickHeartbeat(Actor[Heartbeat]):
         self._node = node
         self._seen = TimeTick(0)
         self._missed = 0
+        # While no tick closes, only this actor wakes readers, which must answer within
+        # `pull_wait_s`.
         self._missed_max = max(1, round(node.limits.pull_wait_s / node.limits.tick_interval_s))
 
     async def started(self, context: Context[Heartbeat]) -> None:
@@ -42,6 +44,7 @@ class TimeTickHeartbeat(Actor[Heartbeat]):
 
     async def receive(self, batch: Sequence[Envelope[Heartbeat]]) -> None:
         """Ask for a tick. When none was closed for long, wake readers for their empty answers."""
+        # By identity, because all Heartbeats are equal.
         if any(envelope.message is FIRST_HEARTBEAT for envelope in batch):
             self._context.every(self._node.limits.tick_interval_s, Heartbeat())
         opened = self._node.open_channels.find(self._name)

@@ -41,6 +41,8 @@ class TxnReports:
             case ShowTxns():
                 envelope.reply(self._transactions.views())
             case ExpireTxns():
+                # Marks them only. The Appender commits after each batch of requests, which writes
+                # their rollbacks in this same turn.
                 self._transactions.expire(last_tick)
             case FinishTxns():
                 self._transactions.closing = True
@@ -62,6 +64,7 @@ class TxnReports:
         if not (turned or moved):
             return
         try:
+            # By path each time: the TxnMonitor may have restarted since the last report.
             self._writer.tree.find(self._monitor_path).tell(TxnsChanged(turned, moved))
         except ActorError:
             self._unreported = turned[-UNREPORTED_MAX:]

@@ -49,6 +49,7 @@ class ClusterJoin:
     def _is_final(self, refusal: Refusal, waited_s: float) -> bool:
         match refusal.code:
             case StreamingCode.INVALID_ARGUMENT:
+                # A wrong setting, which no retry can fix.
                 return True
             case StreamingCode.RESOURCE_ACQUIRED:
                 return waited_s >= self._in_use_s

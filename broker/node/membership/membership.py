@@ -83,6 +83,7 @@ class Membership(Actor[MembershipMessage]):
             match envelope.message:
                 case Retire():
                     self._stopping = True
+                    # Not with the next heartbeat: the channels should start to move now.
                     await self._renew()
                     envelope.reply(self._lease is not None and self._lease.moving)
                 case SendHeartbeat():
@@ -150,6 +151,7 @@ class Membership(Actor[MembershipMessage]):
                 "the coordinator ended this node's session: closing all channels", node=self._node
             )
             self._lease, self._lost = None, True
+            # First: closing takes a while, and the channels may already have other owners.
             self._write_lease.end()
             self._close_channels()
         elif not self._join.joined_once:
@@ -188,6 +190,7 @@ class Membership(Actor[MembershipMessage]):
             longest_s = RETRY_S_MAX
             if self._lease is not None:
                 longest_s = min(longest_s, self._lease.lease_s / RETRIES_PER_LEASE)
+            # Spread out: after a restart of the coordinator all nodes retry at once.
             return min(pause_s, longest_s) * self._context.random.uniform(0.5, 1.0)
         return self._lease.lease_s / RENEWALS_PER_LEASE
 

@@ -148,11 +148,15 @@ class _Walk:
                 self._note_sets(head)
                 if not goes_on:
                     return
+                # Records before the span are free: `_start` has limited how many there are.
                 left -= head.last_tick > self._after
             next_id = heads[-1].next_id
+            # Over the budget, but not before one tick of the span is counted: a caller that
+            # continues from there must advance.
             spent = left <= 0 or anyio.current_time() > deadline_s
             if (spent and self._measuring.exact > self._after) or self._is_full:
                 return
+            # Heads in the tail come without a wait, so nothing else here lets others run.
             await anyio.lowlevel.checkpoint()
 
     @property
@@ -179,6 +183,7 @@ class _Walk:
             batch = self._headers.batch_mark(head.body)
             if batch is not None:
                 place = f"{head.vchannel}/{head.txn.id}"
+                # Negative: ids of batches and of broadcasts are numbered apart and must not meet.
                 self._note(-1 - batch.id, batch, place, head.base_tick)
 
     def _is_in_span(self, tick: TimeTick) -> bool:

@@ -178,6 +178,7 @@ class Recovery(Actor[RecoveryMessage]):
                 "skipping damaged records, what they said is lost to the snapshot: %s", damage
             )
             before = replay.next_id < closed.last_confirmed_id
+            # From the last confirmed id on, every transaction still open is seen from its begin.
             replay.next_id = closed.last_confirmed_id if before else self._opened.tail.next_id
         return ()
 

@@ -79,6 +79,7 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
             notes.warning(
                 "skipping damaged records, what they said is lost to the snapshot: %s", damage
             )
+            # Behind `needed` every open transaction is whole; before it only the snapshot loses.
             if replay.next_id < needed:
                 replay.next_id = needed
             else:
@@ -131,6 +132,7 @@ async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
     try:
         (newest,) = (await log.read(MessageId(bounds.next_id - 1), 1))[-1:]
     except Corrupt:
+        # The newest record does not tell, so transactions are looked for in the whole log.
         return bounds.first_id
     return max(bounds.first_id, newest.last_confirmed_id)
 

@@ -62,6 +62,7 @@ class OpenChannel:
             name=self.channel.name,
             term=self.channel.term,
             first_id=bounds.first_id,
+            # Not the log's: a group is readable only once it is published.
             next_id=self.tail.next_id,
             closed_tick=self.tail.closed.tick,
             size_bytes=bounds.size_bytes,
@@ -140,6 +141,8 @@ class OpenChannels:
         serving = self._serving.get(name)
         if serving is not None and serving.channel.term <= term:
             serving.tail.release()
+            # An append would else be refused for lack of room, and retried here, not at the new
+            # owner.
             serving.backlog.retire()
             serving.closed.set()
             del self._serving[name]

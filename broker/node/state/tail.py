@@ -52,6 +52,7 @@ class Tail:
         self._limits = limits
         self._memory = memory
         self._window = TailWindow(next_id)
+        # A dict as an ordered set: Scanners are woken in the order in which they came.
         self._waiting: dict[str, dict[Ref[ScannerMessage], None]] = {}
         memory.windows.append(self._window)
 

@@ -82,5 +82,6 @@ class TickCache:
         if reserved.first < self._next:
             cause = f"the oracle went backwards, from tick {self._next} to {reserved.first}"
             raise Refused(StreamingCode.INNER, cause)
+        # Aged from before the request: the oracle may have read its clock at any time since.
         self._next, self._reserved_s = reserved.first, now_s
         self._left = reserved.count if drops == self._drops else 0

@@ -97,10 +97,13 @@ class Transaction(Actor[TransactionMessage]):
         if opened is not None:
             left_ms = self._left_ms(opened)
             if left_ms <= 0 or not self._confirmed:
+                # Progress is reported at ticks and may be lost, so the view may be older than the
+                # transaction.
                 await self._confirm(opened)
                 left_ms = self._left_ms(opened)
             if left_ms <= 0:
                 self._request_expiry(opened)
+        # Not before the next tick: nothing else can end a lease.
         delay_s = max(left_ms / 1000, self._node.limits.tick_interval_s)
         self._context.after(delay_s, CHECK_LEASE)
 

@@ -90,6 +90,8 @@ class TxnMonitor(Actor[TxnMonitorMessage]):
                     lost = True
                 case _:
                     assert_never(envelope.message)
+        # Those that ended before their begin was seen get an actor, too, which `_end` stops: every
+        # transaction is seen in the tree, however short.
         short = [view for txn_id, view in ended.items() if txn_id not in self._resynced_ended]
         await self._start([*begun.values(), *short])
         for txn_id, view in moved.items():
@@ -181,4 +183,5 @@ def transaction_spec(name: PChannelName, view: TxnView, node: NodeRuntime) -> Ch
     )
 
 
+# Shedding costs nothing: the actor asks the Appender before it acts on a view.
 _MAILBOX = MailboxSpec(bound=64, overflow=Overflow.SHED, batch_max=64)
