@@ -54,6 +54,7 @@ def hold_node(root: Path, node_id: int) -> Iterator[DataFolder]:
 def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
     try:
         _make(root)
+        # O_CLOEXEC: a child process that inherited the lock would keep it when this one has died.
         lock = os.open(root / lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
@@ -63,6 +64,7 @@ def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
         _check_layout(root)
         yield
     finally:
+        # The file stays: were it removed, two processes could lock two files of this name.
         os.close(lock)
 
 
@@ -106,7 +108,7 @@ def _write_durably(path: Path, text: str) -> None:
     with draft.open("w") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        os.fsync(file.fileno())  # before it gets its name, which must not lead to an empty file
     draft.replace(path)
     _sync(path.parent)
 

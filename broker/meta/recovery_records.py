@@ -36,6 +36,7 @@ from broker.model.snapshot import (
 from broker.model.txn import TxnContext
 
 VERSION = 1
+# Stored by its place in this tuple: add at the end only.
 _ENDS = (TxnEnd.COMMITTED, TxnEnd.ROLLED_BACK, TxnEnd.EXPIRED)
 _END_NUMBERS = {end: number for number, end in enumerate(_ENDS)}
 _FINISHED_COLUMNS = (

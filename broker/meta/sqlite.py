@@ -51,6 +51,7 @@ class SqliteMetaStore:
         Raises UnknownSchema for another schema version; MetaError when it is no metadata file, is
         damaged, or cannot be opened. Nothing stays open after an error.
         """
+        # Shielded: a cancelled opening would leave the file and aiosqlite's thread behind.
         with anyio.CancelScope(shield=True), _as_meta_error(path):
             file = await SqliteFile.open(path, busy_timeout_ms)
         store = cls(path, file)
@@ -77,6 +78,7 @@ class SqliteMetaStore:
     ) -> int:
         """The caller that gets the lock first also writes for those that wait behind it."""
         write = Write(dict(puts), tuple(deletes), dict(expect or {}))
+        # Queued before the wait for the lock: whoever has it next writes this one, too.
         self._writes.append(write)
         try:
             async with self._turn():
@@ -140,6 +142,7 @@ class SqliteMetaStore:
 
     async def _prepare(self) -> None:
         if not await self._file.is_ours():
+            # Once for each file: SQLite stores the journal mode in it.
             await self._use_journal()
             await self._file.create()
 
@@ -154,7 +157,7 @@ class SqliteMetaStore:
 
 def _refuse(writes: Sequence[Write], error: Exception) -> None:
     for write in writes:
-        write.refused = write.refused or error
+        write.refused = write.refused or error  # its own refusal says more
 
 
 @contextmanager

@@ -74,6 +74,7 @@ class SqliteFile:
 
     async def entries(self, prefix: str) -> list[tuple[str, MetaEntry]]:
         """Entries with this prefix in key order, from one snapshot."""
+        # A range of keys instead of LIKE, whose wildcards a prefix may have; it uses the index.
         end = _end_of_prefix(prefix)
         query = "SELECT key, value, revision FROM entries WHERE key >= ? "
         query += "ORDER BY key" if end is None else "AND key < ? ORDER BY key"
@@ -117,6 +118,7 @@ class SqliteFile:
             done: Future[T] = Future()
             number = next(self._numbers)
             self._pending[number] = lambda: _settle(done, steps)
+            # Reads no table, so it locks nothing: the steps begin and end their own transaction.
             await self._connection.execute_fetchall(f"SELECT {RUN}(?)", (number,))
             return done.result()
 
@@ -136,6 +138,7 @@ class SqliteFile:
             try:
                 return await call()
             except sqlite3.OperationalError as error:
+                # No pause here: each attempt has waited a few milliseconds in SQLite already.
                 if not is_busy(error) or anyio.current_time() >= until_s:
                     raise
 
@@ -149,6 +152,7 @@ def _settle(done: "Future[T]", steps: Callable[[], T]) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """A connection that any thread may use, one at a time."""
+    # No isolation level: Python would begin transactions itself, and without the write lock.
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
@@ -158,6 +162,6 @@ def _end_of_prefix(prefix: str) -> str | None:
     if not stem:
         return None
     following = ord(stem[-1]) + 1
-    if following in _SURROGATES:
+    if following in _SURROGATES:  # these cannot be stored: they have no form in UTF-8
         following = _SURROGATES.stop
     return stem[:-1] + chr(following)

@@ -87,6 +87,7 @@ def create(connection: sqlite3.Connection, path: Path) -> None:
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
     """Whether another process holds the lock."""
+    # The low byte is the primary code: SQLITE_BUSY has extended codes for its causes.
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
@@ -129,12 +130,14 @@ def _try(connection: sqlite3.Connection, write: Write) -> None:
 
 
 def _apply(connection: sqlite3.Connection, write: Write) -> int:
+    # In the order of keys, because the port promises the first conflict in that order.
     for key, expected in sorted(write.expect.items()):
         found = entry(connection, key)
         actual = 0 if found is None else found.revision
         if actual != expected:
             raise Conflict(key, expected, actual)
     revision = int(connection.execute(_NEXT_REVISION).fetchone()[0])
+    # Deletes first: a key that is also put is stored, as by the store in memory.
     connection.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in write.deletes])
     connection.executemany(
         "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)",
@@ -149,6 +152,7 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
         if found == SCHEMA_VERSION:
             return True
         raise UnknownSchema(str(path), found, SCHEMA_VERSION)
+    # 0 only in a file that never had a table: anything else belongs to another program.
     if _pragma(connection, "schema_version") != 0:
         raise MetaError(f"{path}: this is an SQLite file, but not Tidemark's metadata")
     return False

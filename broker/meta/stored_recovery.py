@@ -93,6 +93,7 @@ class StoredClaim:
         head = replace(self._head, checkpoint=change.checkpoint)
         puts = list(_puts(self._keys, change).items())
         renewed = {key for key, _ in puts}
+        # Damaged parts go with the first save: a replay of the log has restored what they had.
         deletes = [key for key in self._unreadable if key not in renewed]
         deletes += _deletes(self._keys, change)
         try:
@@ -140,6 +141,7 @@ class _Found:
         vchannels = self._read(values, keys.vchannels, decode_vchannel)
         segments = self._read(values, keys.segments, decode_segment)
         self.snapshot = Snapshot(
+            # With a part missing only a replay of the whole log gives a complete state.
             checkpoint=None if self.damage else head.checkpoint,
             vchannels=tuple(vchannels),
             segments=tuple(segments),

@@ -6,6 +6,7 @@ from typing import TypeVar
 from broker.ports.meta import Conflict, MetaError
 
 ATTEMPTS_MAX = 8
+"""Most records have one writer, so that conflicts come from a restart or a second process."""
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """The schemas of collections, for checking appended rows.
 
-Implemented by `broker/coordinator/stored_row_schemas.py` over the metadata store.
+Implemented by `broker/coordinator/catalog/stored_row_schemas.py` over the metadata store.
 """
 
 from typing import Protocol

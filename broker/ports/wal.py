@@ -1,4 +1,4 @@
-"""A log as actors see it. Implemented by `broker/wal/segmented` and `broker/wal/memory`."""
+"""A log as actors see it. Implemented by `broker/wal/segmented` and `broker/wal/memory_wal.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

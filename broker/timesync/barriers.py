@@ -106,6 +106,8 @@ class Barriers(Actor[BarrierMessage]):
             case Join() as join:
                 envelope.reply(self._join(join))
             case ReportTick() as report:
+                # Before the first poll nothing tells a tick of the future from a good one: the
+                # report waits, so that peers are not refused at each start of the coordinator.
                 if (
                     report.tick
                     and not self._horizon
@@ -144,6 +146,7 @@ class Barriers(Actor[BarrierMessage]):
         self._check_join(join)
         if sum(map(len, self._groups.values())) >= PEERS_MAX:
             raise Refused(StreamingCode.INNER, f"there are {PEERS_MAX} peers already; the limit")
+        # A random id: leases that an earlier incarnation of this actor gave out are void here.
         lease = PeerLease(self._context.random.getrandbits(62), join.lease_s, self._now_s())
         group = self._groups.get(join.barrier)
         if group is None:
@@ -223,7 +226,7 @@ class Barriers(Actor[BarrierMessage]):
         news = None if group is None else group.after(after, now_s)
         if news is not None:
             envelope.reply(news)
-        else:
+        else:  # also for a barrier without a peer yet: watchers may come first
             self._watchers.keep(envelope, barrier, after, now_s)
 
     def _tell(self, group: Group) -> None:

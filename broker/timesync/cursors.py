@@ -96,6 +96,7 @@ class Cursors(Actor[CursorMessage]):
         return await retry_conflicts(f"cursor {name!r}", attempt)
 
     async def _check_closed(self, after: NamedCursor) -> None:
+        # Poll only if needed: most moves are to ticks that are known to be closed already.
         if future_refusal(after.channels, after.tick, self._closed) is not None:
             await self._refresh_closed()
             _check(future_refusal(after.channels, after.tick, self._closed))
@@ -119,7 +120,7 @@ class Cursors(Actor[CursorMessage]):
         try:
             seen = await self._source.closed_ticks()
         except Refused:
-            return
+            return  # what was closed at an earlier poll still is
         for name, tick in seen.items():
             self._closed[name] = max(tick, self._closed.get(name, tick))
 

@@ -15,6 +15,7 @@ from broker.model.ids import TimeTick
 from broker.timesync.messages import PassedTicks
 
 HISTORY_MAX = 1024
+"""Passed ticks that are kept for watchers; one that is further behind misses the oldest."""
 REMOVED_MAX = 64
 """Removed peers whose names are remembered."""
 
@@ -95,6 +96,7 @@ class Group:
             self.leave(peer, now_s)
             self._removed[peer] = None
             self.removals += 1
+        # A dict keeps the order of insertion: the first key is the oldest removal.
         while len(self._removed) > REMOVED_MAX:
             del self._removed[next(iter(self._removed))]
         return overdue

@@ -57,4 +57,5 @@ class TickProducer(Actor[TickProducerMessage]):
         soft.tell(horizon)
         tick = await soft.ask(FeedTicks(ticks), deadline_s=FEED_S)
         assert isinstance(tick, int)
+        # A restarted barrier begins at 0 again; the tick that is shown must not fall.
         self._tick = TimeTick(max(self._tick, tick))

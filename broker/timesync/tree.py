@@ -63,6 +63,7 @@ def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
                     f"{path}/{HARD_BARRIER}",
                     parts.timing.poll_s,
                 ),
+                # Timers that fire during a slow poll may be lost: one poll serves them all.
                 MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
         ),
