@@ -108,6 +108,7 @@ class MessageBatch:
         if came.form == STORED:
             return [_key(tags) for tags in self.tags]
         if self.has_rows:
+            # The key of a row is one of its columns.
             return [None] * len(self)
         keys = BatchKeys(came.key_sizes, came.keys).split(len(came.sizes))
         return keys[came.first : came.end]
@@ -180,6 +181,7 @@ class MessageBatch:
 
 def _unpacked(came: ReadBatch) -> bytes:
     size = sum(came.sizes)
+    # Before anything is unpacked: a few bytes may claim any size.
     if size > BODY_BYTES_MAX:
         raise ProtocolBroken(
             f"a batch says it has {size} bytes unpacked; at most {BODY_BYTES_MAX} are accepted"
@@ -193,6 +195,7 @@ def _unpacked(came: ReadBatch) -> bytes:
 def _read_stored(stored: bytes) -> tuple[bytes, dict[str, str]]:
     payload, tags = b"", {}
     for tag, first, stop in fields(stored, 0, len(stored)):
+        # Fields 2 and 3 of Milvus's ImmutableMessage, the form in which single messages are stored.
         if tag == 0x12:
             payload = stored[first:stop]
         elif tag == 0x1A:

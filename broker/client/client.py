@@ -122,6 +122,7 @@ class Client:
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
         been written, MessageTooLarge, or the server's refusal.
         """
+        # `known` first: to await `resolve` for each message costs more than the look-up.
         shards = self._targets.known(target) or await self._targets.resolve(target)
         message = Message(payload, key, properties, **kind)
         return await self._appends.one(
@@ -331,7 +332,6 @@ class Client:
         """
         names = self._targets.names(target)
         only = Only(tuple([int(it) for it in types]))
-
         sources = partial(self._batch_sources, names, (start, until), only)
         return BatchScanner(sources, self._tasks)
 

@@ -64,6 +64,7 @@ async def connect(
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised below, with no group round it
             failure = error
         finally:
+            # `_inside` sleeps until it is cancelled: the block would never end.
             client.abort()
     if failure is not None:
         raise failure

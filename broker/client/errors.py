@@ -106,6 +106,7 @@ class ServerRefusal(TidemarkError):
         super().__init__(f"{self.code.name}: {cause}" if cause else self.code.name)
 
     def __reduce__(self) -> tuple[type["ServerRefusal"], tuple[str, StreamingCode]]:
+        # By default the whole text would be passed as the cause when it is unpickled.
         return type(self), (self.cause, self.code)
 
 

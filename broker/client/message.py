@@ -161,6 +161,7 @@ def key_bytes(key: Key) -> bytes:
         return key
     if isinstance(key, str):
         return key.encode()
+    # The bytes that the shard's hash is made of.
     return key.to_bytes(8, "little", signed=True)
 
 

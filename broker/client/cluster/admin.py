@@ -43,6 +43,7 @@ class Admin:
         found = await self._server.health()
         for node_id, answer in (await self._ask_nodes(found.node_id, ServerAdmin.health)).items():
             if isinstance(answer, Health):
+                # The coordinator and the node may both report a channel; it is listed once.
                 known = {it.name for it in found.troubles}
                 troubles = [it for it in answer.troubles if it.name not in known]
                 damages, unlisted = answer.damages, answer.damages_unlisted
@@ -98,6 +99,7 @@ class Admin:
             node = (await self._nodes(0)).get(node_id)
             if node is not None:
                 return await node.kill(inside, term)
+        # Of a node that is gone, too: the server refuses a path that has no actor.
         return await self._server.kill(path, term)
 
     async def pause_consumption(self) -> None:

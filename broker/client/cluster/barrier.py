@@ -97,6 +97,7 @@ class Peer:
         """
 
         async def attempt() -> TimeTick:
+            # Joining again would take the place back from the other program, and so on in turns.
             if self._replaced is not None:
                 raise self._replaced
             return await self._report(max(self._tick, tick))
@@ -120,6 +121,7 @@ class Peer:
             try:
                 passed = await self._calls.report(self._member, self._lease_id, tick)
             except InvalidRequestSequence:
+                # The lease has ended, or the server has restarted: it does not store barriers.
                 await self._join()
                 self.rejoined += 1
                 passed = await self._calls.report(self._member, self._lease_id, tick)
@@ -137,6 +139,7 @@ class Peer:
             while self._replaced is None:
                 await anyio.sleep(self._lease_s / RENEWALS)
                 try:
+                    # With the newest tick, so that the renewal changes nothing but the lease.
                     await self._report(self._tick)
                 except TidemarkError:
                     continue  # the next renewal repairs it, or the next report raises it
@@ -149,6 +152,7 @@ class Peer:
     async def __aexit__(self, *_: object) -> None:
         """Leave the barrier; if the server cannot be reached, the lease expires."""
         self._renewing.cancel()
+        # Shielded: a cancelled program that does not leave holds the others up for its whole lease.
         with anyio.move_on_after(LEAVE_S, shield=True):
             try:
                 await self._calls.leave(self._member, self._lease_id, deadline_s=LEAVE_S)

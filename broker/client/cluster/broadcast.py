@@ -109,6 +109,7 @@ class Broadcasts:
         InvalidArgument for a target that is not a vchannel, one named twice, or none.
         """
         names = self._targets.names(targets)
+        # Not `resolve_all`, which drops repeats: a target named twice is to be refused.
         vchannels = [it for name in names for it in (await self._targets.resolve(name)).vchannels]
         key = IdempotencyKey(CLUSTER_DOMAIN, 0, idempotency_key or f"client-{uuid4().hex}")
         fields: dict[str, Any] = {name: it for name, it in options.items() if name != "ack_sync_up"}

@@ -106,6 +106,7 @@ class Measuring:
     async def _further(self, measured: MeasuredSpan, limits: MeasureLimits) -> MeasuredSpan:
         """What lies beyond `measured.exact`, from the owners of the channels that end there."""
         least = measured.exact
+        # The others are known further already; a choice needs all channels up to one tick.
         behind = [name for name, it in measured.channels.items() if it.exact == least]
         channels = list(measured.channels)
         share = STEPS_PER_LIMIT * len(channels)
@@ -117,8 +118,10 @@ class Measuring:
                 until_tick=measured.until,
                 rows_max=limits.rows,
                 bytes_max=limits.bytes,
+                # Rounded up: 0 would mean steps of any size.
                 step_rows=-(-limits.rows // share),
                 step_bytes=-(-limits.bytes // share),
+                # All of them: a broadcast may have its other copies on channels of another node.
                 together=channels,
             )
             node = ServiceCalls(connection, "tidemark.v1.Log", deadline_s=self._deadline_s)

@@ -37,6 +37,7 @@ class Offsets:
         found = {
             name: _offsets(it)
             for names, answers in await self._owners.ask(wanted, ask)
+            # The server answers in the order of the request.
             for name, it in zip(names, answers, strict=True)
         }
         return {name: found[name] for name in wanted}

@@ -71,6 +71,7 @@ class Targets:
         """The vchannels of a collection, or a channel by its own name. Raises NoSuchCollection."""
         found = self.known(name)
         if found is None:
+            # Two tasks may look it up at once; their answers are the same.
             found = self._known[name] = await self._look_up(name)
         return found
 

@@ -79,12 +79,15 @@ class Watch:
         backoff = Backoff()
         while True:
             try:
+                # Without `aclosing` the stream stays open until the generator is collected.
                 async with aclosing(self._stream(self._seen)) as ticks:
                     async for tick in ticks:
                         backoff = backoff.succeeded()
+                        # A new stream may repeat the newest tick.
                         if tick > self._seen:
                             self._seen = tick
                             await self._ready.put([tick])
+                            # Read on only when the tick was taken: later ones wait at the server.
                             await self._ready.until_empty()
             except TidemarkError as error:
                 if isinstance(error, ServerRefusal) and not error.retriable:

@@ -99,6 +99,8 @@ async def _try_whole(txn: Txn, messages: Sequence[Message]) -> list[Appended] | 
     except TransactionExpired:
         return None
     except OutcomeUnknown:
+        # The outcome of a body: the commit was refused here, so nothing will be read and all may be
+        # tried again. Otherwise the commit may have succeeded.
         if not txn.cannot_commit:
             raise
         return None

@@ -116,6 +116,7 @@ class BatchCommits:
         return [
             AppCommits(
                 it.app,
+                # A negative number on the wire means none: batches begin at 0.
                 None if it.batch < 0 else it.batch,
                 it.done_ms,
                 None if it.under_way < 0 else it.under_way,

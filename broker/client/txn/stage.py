@@ -166,6 +166,7 @@ class Stage:
         """
         self._check_open()
         for txn in self._txns:
+            # All are checked before one is sealed: after an error all can still be rolled back.
             txn.check_whole()
         for txn in self._txns:
             txn.seal()
@@ -177,6 +178,7 @@ class Stage:
     async def discard(self) -> None:
         """Abort what was written; what cannot be reached now expires."""
         self._ended = True
+        # Shielded: what a cancelled writer leaves takes room on its pchannels until it expires.
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 for txn in self._txns:
@@ -192,10 +194,12 @@ class Stage:
     async def txn_for(self, vchannel: VChannelName, size: int) -> Txn:
         """The transaction that the next `size` bytes on this vchannel belong to."""
         self._check_open()
+        # Two tasks that find no transaction would otherwise begin one each.
         async with self._beginning.setdefault(vchannel, anyio.Lock()):
             txn, held = self._filling.get(vchannel, (None, 0))
             if txn is None or held + size > TXN_BYTES:
                 txn, held = await self._begin(vchannel), 0
+            # Counted before it is sent, so that tasks do not all fill the same room.
             self._filling[vchannel] = (txn, held + size)
             return txn
 

@@ -41,6 +41,7 @@ Resolve = Callable[[], Awaitable[VChannelName]]
 ROLLBACK_S = 5.0
 """A rollback that is not answered by then is left to the keepalive."""
 
+# Milvus's messages of transactions have version 2.
 _VERSION = 2
 
 T = TypeVar("T")
@@ -194,6 +195,7 @@ class Txn:
         not and never will be.
         """
         if self._unknown is not None:
+            # Whether it holds that message is unknown, so nothing of it may be read.
             await self.rollback()
             raise self._unknown
         return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
@@ -273,10 +275,12 @@ class Txn:
 
     async def _end(self, kind: MessageType, deadline_s: float) -> Appended:
         name = self._open_name()
+        # A rollback need not wait for them: nothing of it will be read.
         if self._under_way and kind == MessageType.COMMIT_TXN:
             raise BadTransaction(
                 f"{self._under_way} appends are not answered yet; await them first"
             )
+        # Before the wait: nothing may be appended behind the commit.
         self._ended = True
         self._committing = kind == MessageType.COMMIT_TXN
         end = Message(b"", type=kind, version=_VERSION)
