@@ -192,12 +192,14 @@ class Settings(BaseSettings):
 
 def as_environment(settings: Settings) -> dict[str, str]:
     """The settings as environment variables of another process."""
+    # None has no form as a variable; every setting that may be None has it as its default.
     return {f"TIDEMARK_{name.upper()}": str(it) for name, it in settings if it is not None}
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
     """Environment variables that begin like settings, but are not settings."""
     prefix = "TIDEMARK_"
+    # TIDEMARK_SERVER is read by the commands that call a server.
     known = {f"{prefix}{name.upper()}" for name in Settings.model_fields} | {f"{prefix}SERVER"}
     return sorted(name for name in names if name.startswith(prefix) and name not in known)
 

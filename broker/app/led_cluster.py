@@ -63,6 +63,7 @@ async def _founded(
     Waits while the store takes no writes (a full disk), as the parts above it do. Raises
     CannotStart.
     """
+    # Writes only if the cluster is new or grows, so a full disk does not end a normal start here.
     try:
         await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
     except Refused as refused:
@@ -76,7 +77,7 @@ async def _founded(
         except Refused as refused:
             raise CannotStart(refused.refusal.cause) from refused
         except MetaError as error:
-            if not reported:
+            if not reported:  # once: it may wait for hours
                 log.warning("waiting for the metadata to take writes", error=str(error))
             reported = True
             await anyio.sleep(RETRY_S)

@@ -53,6 +53,7 @@ class LateCalls(logging.Filter):
             record.msg, record.args = "a call was cancelled because its deadline passed", ()
             record.exc_info, record.exc_text = None, None
             record.levelno, record.levelname = logging.INFO, "INFO"
+            # The logger has checked the old level; the new one may be below its own.
             return logging.getLogger(record.name).isEnabledFor(logging.INFO)
         return True
 

@@ -46,6 +46,7 @@ async def metrics_served(sources: Sources, port: int | None) -> AsyncIterator[st
         yield ""
         return
     try:
+        # Entered by hand, so that an OSError of the block is not taken for one of listening.
         serving = exposed(sources, port)
         chosen = await serving.__aenter__()
     except OSError as error:

@@ -79,6 +79,7 @@ def _run(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signal.signal(signal.SIGTERM, _exit_at_once)  # until the event loop handles it
     try:
+        # The port first: if it is taken, nothing has been made in the data folder yet.
         with bind(settings.listen) as bound, hold_folder(settings) as folder:
             uvloop.run(_serve(settings, role(settings, folder, bound), leashed=leashed))
     except DataFolderError as error:
@@ -111,7 +112,7 @@ async def _serve(
             sys.stdout.write(
                 f"tidemark ready listen={broker.address} data={settings.data_dir}{metrics}\n"
             )
-            sys.stdout.flush()
+            sys.stdout.flush()  # into a pipe it is block-buffered, and somebody waits for the line
             await broker.until_ended()
 
 

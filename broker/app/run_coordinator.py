@@ -155,6 +155,7 @@ class _CoordinatorParts:
         """Stop the nodes, all at once; none waits for others to take its channels over."""
         if not self._settings.nodes:
             return
+        # Before they stop: otherwise the first ones would hand off channels to the last ones.
         self._tell_registrar(CloseCluster())
         self._fleet.hang_up()
         with anyio.move_on_after(self._settings.drain_s * FLEET_SHARE):
@@ -197,12 +198,14 @@ class _CoordinatorParts:
             known = await self.lookup.proxies.assigner.ask(ListPChannels())
         except ActorError:
             return {}
+        # A channel that is served read-only refuses appends, so its node is no use here.
         written = [it for it in known if it.state is ASSIGNED and it.access is READ_WRITE]
         nodes = {it.name: self._nodes.find(it.node) for it in written}
         return {name: node for name, node in nodes.items() if node is not None}
 
     def _remote_node(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:
         host, port = split_address(address)
+        # Names the process that is meant: another one may listen at this address by now.
         meant = {"cluster": self._settings.cluster, "server-id": str(node_id)}
         return RemoteNode(node_id, address, Calls(host, port, meant), absent)
 
@@ -212,12 +215,13 @@ class _CoordinatorParts:
         host, _ = split_address(settings.listen)
         return settings.model_copy(
             update={
+                # Each binds a free port and registers the address that it got.
                 "listen": f"[{host}]:0" if ":" in host else f"{host}:0",
                 "advertise": "",
                 "nodes": 0,
                 "metrics_port": None,
                 "coordinator": self.address,
-                "drain_s": settings.drain_s * FLEET_SHARE,
+                "drain_s": settings.drain_s * FLEET_SHARE,  # they stop within the time of this one
             }
         )
 

@@ -173,6 +173,7 @@ class _NodeParts:
                     await opened.closed.wait()
             except ActorError as error:
                 log.warning("stopping without handing off channels", error=str(error))
+        # Not earlier: until its channels have moved, clients need this node.
         refuse_new_callers(self.lookup)
 
     def _node_runtime(self, folder: DataFolder) -> NodeRuntime:
@@ -188,6 +189,7 @@ class _NodeParts:
             self._node_id,
             self.address,
             pid=os.getpid(),
+            # Beside the pid, because in containers a process and its successor may have the same.
             incarnation=secrets.token_hex(8),
             cluster_id=self._identity,
         )

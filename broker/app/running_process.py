@@ -121,6 +121,8 @@ async def running(
             async with metrics_served(parts.sources(system, edge), settings.metrics_port) as url:
                 yield Broker(parts.address, system, edge, url, led)
         finally:
+            # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The
+            # port closes last: the coordinator calls a node on it to move its channels away.
             with anyio.CancelScope(shield=True):
                 await parts.hand_off(system)
                 await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
@@ -177,7 +179,7 @@ async def wait_until_open(
     with anyio.move_on_after(OPEN_S_MAX):
         while True:
             table = await _next_table(lookup, seen)
-            check()
+            check()  # after each answer, at least once a second: the table may never change
             if table is not None:
                 seen, open_now = table.version, serving(table)
             if open_now == pchannels:
@@ -202,6 +204,6 @@ async def _next_table(lookup: ActorLookup, seen: AssignmentVersion | None) -> As
     try:
         return await lookup.proxies.assigner.ask(NextAssignment(seen))
     except ActorError as error:
-        lookup.find(ROOT)
+        lookup.find(ROOT)  # raises when the tree has ended: waiting would then be useless
         log.warning("still starting", waits_for=str(error))
         return None

@@ -89,9 +89,8 @@ async def exposed(sources: Sources, port: int) -> AsyncIterator[int]:
             writer.transport.abort()
             return
         busy.add(writer)
-        writer.transport.set_write_buffer_limits(
-            high=0
-        )  # so that drain() returns when everything was sent
+        # So that drain() returns only when everything was handed to the kernel.
+        writer.transport.set_write_buffer_limits(high=0)
         try:
             async with asyncio.timeout(REQUEST_S_MAX):
                 await _answer(reader, writer, exposition)
@@ -99,6 +98,7 @@ async def exposed(sources: Sources, port: int) -> AsyncIterator[int]:
             pass  # the peer has gone, or does not speak HTTP
         finally:
             busy.discard(writer)
+            # A peer that does not read: close() would keep the connection until it does.
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
             else:
@@ -116,6 +116,7 @@ async def exposed(sources: Sources, port: int) -> AsyncIterator[int]:
 async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exposition: Exposition
 ) -> None:
+    # Any bytes decode as Latin-1, so rubbish fails at the split below and nowhere else.
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     request, *lines = head.split("\r\n")
     method, path, _ = request.split(" ", 2)

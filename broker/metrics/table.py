@@ -69,7 +69,7 @@ def _number(extra: Extra, key: str) -> float:
 def _silent(view: View) -> Iterator[Sample]:
     for kind in ("soft_barrier", "hard_barrier"):
         for _, extra in view.extras(kind):
-            names = str(extra.get("silent", ""))
+            names = str(extra.get("silent", ""))  # a text of at most 20 names, for people
             yield (kind,), names.count(",") + 1 if names else 0
 
 

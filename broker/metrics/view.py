@@ -55,9 +55,11 @@ class ActorCounts:
         for path, entry in now.items():
             name, before = kind(path), self._seen.get(path)
             same = before is not None and before.term == entry.term
+            # A new incarnation counts from 0 again.
             known = before if before is not None and same else ActorStatistics(path, 0, "", "")
             self.shed[name] += max(0, entry.shed - known.shed)
             self.handled[name] += max(0, entry.handled - known.handled)
+            # Restarts are counted by path, over incarnations: compare with any earlier entry.
             self.restarts[name] += max(0, entry.restarts - (before.restarts if before else 0))
         self._seen = now
 
