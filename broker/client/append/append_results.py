@@ -37,7 +37,7 @@ async def result_of(vchannel: VChannelName, pending: PendingAppend[AnswerFuture]
 
 
 async def outcome_of(offered: Offered | TidemarkError) -> Appended | TidemarkError:
-    """The same, with an error as a value."""
+    """As `result_of`, but an error is returned instead of raised."""
     if isinstance(offered, TidemarkError):
         return offered
     try:

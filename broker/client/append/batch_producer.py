@@ -29,13 +29,14 @@ from schemas.packing import codec_named
 MESSAGES_MAX = 4096
 """In one batch that is gathered; a server takes more."""
 IN_FLIGHT_FEW = 2
-"""Batches in flight from which on an open one waits for more messages: the server works on one
-while the next arrives, and a third would only wait there."""
+"""With so many batches in flight an open one waits for more messages: the server works on one
+while the next arrives, and a third would only queue there."""
 IN_FLIGHT_SMALL = 4
 MESSAGES_FEW = 64
 """While no more messages than these are in flight, up to `IN_FLIGHT_SMALL` batches may be: at a low
 rate the cost of another batch is less than the wait."""
 MESSAGE_OVERHEAD_BYTES = 256
+"""Counted for each message in addition to its payload."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def is_plain(message: Message) -> bool:
     """Whether it may be in a batch: it means nothing to the log itself."""
     return (
         message.type in BATCHED_TYPES
+        # The log stores version 1 and no header for each message of a batch.
         and message.version == 1
         and not message.header
         and not message.barrier_time_tick

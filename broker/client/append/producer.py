@@ -108,7 +108,7 @@ class Producer(AnswerSink):
     async def offer_when_room(
         self, message: bytes, deadline_at_s: float, *, once: bool = False
     ) -> PendingAppend[AnswerFuture]:
-        """The same, after waiting for room. Raises DeadlineExceeded."""
+        """As `offer`, after waiting for room. Raises DeadlineExceeded."""
         if not self.has_room:
             await self.wait_for_room(deadline_at_s)
         return self.offer(message, deadline_at_s, once=once)

@@ -41,6 +41,8 @@ WRITE_BYTES_MAX = 256 * 1024
 so it should be little."""
 
 WRITE_S = 30.0
+"""A server that keeps its flow-control window shut for so long is taken for lost."""
+
 DRAIN_S = 2.0
 """How long answers are waited for on a stream that is to be replaced."""
 

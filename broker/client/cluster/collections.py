@@ -88,6 +88,7 @@ class Collections:
             )
         except (ChannelNotExist, InvalidArgument) as error:
             raise NoSuchCollection(error.cause, error.code) from None
+        # A collection made anew under this name has other vchannels.
         self.targets.forget(name)
 
 

@@ -50,7 +50,10 @@ CONNECTION_WINDOW_BYTES = 2**31 - 1
 PING_EVERY_S = 10.0
 PING_ANSWER_S = 20.0
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
+"""Of one message; a longer one ends the stream."""
+
 STALL_S = 15.0
+"""The longest pause inside a message that has partly arrived."""
 
 NO_METADATA: Mapping[str, str] = {}
 
@@ -122,6 +125,7 @@ class Connection:
             limit_bytes=RESPONSE_BYTES_MAX,
             stall_s=STALL_S,
         )
+        # Around the caller's block as well, because reads and writes on the stream fail there.
         with _translated(self.address):
             async with asyncio.timeout(deadline_s) as opened, opening as stream:
                 # The deadline is for the opening; each read and write on the stream has its own.

@@ -41,6 +41,7 @@ PRODUCE_CLOSE = frame(bytes(streaming.ProduceRequest(close=streaming.CloseProduc
 
 def producer_metadata(channel: PChannel, node: NodeId) -> dict[str, str]:
     """The metadata that opens a Produce or Append stream."""
+    # Base64 by hand: gRPC encodes binary metadata only under names that end in `-bin`.
     create = streaming.CreateProducerRequest(pchannel=_pchannel_info(channel))
     return {"create-producer": b64encode(bytes(create)).decode(), "serverid": str(node)}
 

@@ -88,7 +88,8 @@ class Decoder:
         kind = int(tags.get("_t", "0"))
         in_txn = "_tx" in tags and kind != MessageType.COMMIT_TXN
         end = self._wanted.end
-        # A transaction belongs to the range that holds its commit.
+        # A transaction belongs to the range that holds its commit; a tick that is not stored has no
+        # id of its own.
         if end is not None and not in_txn and consumed.message_id >= end.id and "_np" not in tags:
             self.done = True
             return

@@ -69,6 +69,7 @@ class Deliveries(Generic[B]):
     def acknowledged(self, unacked: UnackedBatch[B]) -> None:
         """The program has taken this batch, and all that were put before it."""
         self.closed_tick = max(self.closed_tick, unacked.closed_tick)
+        # Otherwise a later batch is in the queue, and ticks that are closed now wait for that one.
         if self._newest is unacked:
             self._newest = None
 

@@ -49,7 +49,8 @@ class VChannelProgress:
     def restart(self) -> None:
         """Resume from the first message there is, with the ticks that are still missing.
 
-        For when retention removed the id to resume from, but nothing that was not delivered.
+        For the case that retention removed the id to resume from, but only messages that were
+        delivered before.
         """
         self._policy = FromAll()
         self._floor_tick = TimeTick(self._settled_tick + 1)

@@ -234,6 +234,7 @@ class Txn:
         if error is None:
             await self.commit()
             return
+        # Shielded, so that a cancelled program does not leave it open until it expires.
         with anyio.CancelScope(shield=True):
             try:
                 await self.rollback()
@@ -246,6 +247,7 @@ class Txn:
         name, within_s = self._open_name(), deadline_s or self._deadline_s
         bodies = self._appends.of_txns.bodies(self._vchannel, messages, name, within_s)
         results = await self._sent(len(messages), bodies)
+        # These errors were returned, not raised, so `_sent` has not seen them.
         self._doubt(results)
         return results
 
