@@ -130,6 +130,7 @@ def _look(path: Path, only: str = "") -> _Folder:
 
 def _rows(folder: _Folder) -> Iterator[Row]:
     yield from folder.damages
+    # Recovery and the walk below meet the same damage; report it once.
     reported = {(row.file, row.offset) for row in folder.damages}
     for segment in folder.segments:
         for row in _segment_rows(folder, segment):
@@ -143,6 +144,7 @@ def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     file = folder.files.open(name)
     try:
         for stored in records_in(file, name, segment, lambda d: damages.append(_damaged(d))):
+            # Damage met on the way to this record lies before it.
             yield from damages
             damages.clear()
             record = stored.record

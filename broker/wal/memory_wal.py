@@ -29,6 +29,7 @@ from broker.ports.wal import (
 )
 from broker.wal.append_check import check_append
 
+# The fixed part of a stored record, so that sizes are those of the segmented log.
 _RECORD_OVERHEAD_BYTES = 68
 
 
@@ -127,6 +128,7 @@ class MemoryWal:
         if stored.term >= term:
             raise Fenced(channel, term, stored.term)
         stored.term = term
+        # As the segmented log does, so that retention drops the same.
         stored.seal()
         return MemoryLog(self, channel, term, stored)
 
@@ -142,6 +144,7 @@ class MemoryLog:
         self._final: WalError | None = None
         self._closed = False
         self._groups = 0
+        # What this owner knows to be durable: a fenced one never sees its successor's records.
         self._bounds = stored.bounds()
 
     @property

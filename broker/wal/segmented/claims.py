@@ -69,9 +69,11 @@ class Claim:
 
     def _remove_older(self) -> None:
         names = self._files.list(self._folder)
+        # Listed again: a newer owner may have claimed the log between our first look and our claim.
         newest = newest_term(names)
         if newest > self.term:
             raise Fenced(self.channel, self.term, newest)
+        # Not synced: a power cut may bring these names back, but ours is durable and higher.
         for name in names:
             if 0 < _claimed_term(name) < self.term:
                 _remove(self._files, f"{self._folder}/{name}")

@@ -93,6 +93,7 @@ class SparseIndex:
 
 def _little_endian(column: "array[int]") -> bytes:
     if sys.byteorder == "big":
+        # A copy: `byteswap` works in place, and readers may look things up meanwhile.
         column = column[:]
         column.byteswap()
     return column.tobytes()

@@ -42,6 +42,7 @@ class SegmentedLog:
     ) -> Awaitable[None]:
         self._refuse_closed()
         if when_written is not None:
+            # The writer calls it on its thread; acknowledgements belong to the event loop.
             when_written = partial(_call_back, asyncio.get_running_loop(), when_written)
         return self._worker.run(partial(self._writer.append, records, when_written))
 
@@ -64,9 +65,12 @@ class SegmentedLog:
         self._refuse_closed()
         self._claim.check()  # a fenced owner must not remove files of the log's new owner
         if retention.age_ms_max:
+            # Before segments are chosen: only sealed ones can be dropped.
             await self._worker.run(partial(self._writer.seal_old, retention.age_ms_max, now_ms))
         gone = self._writer.drop_segments(before_id, retention, now_ms)
         if gone:
+            # They have left the view already, so no new read finds them. A running one keeps its
+            # open file, or is told that they were removed.
             self._reader.forget(gone)
             try:
                 await to_thread.run_sync(remove_segments, self._place, gone)
@@ -111,6 +115,7 @@ def _call_back(loop: asyncio.AbstractEventLoop, when_written: Callable[[], None]
 def remove_segments(place: LogPlace, gone: Sequence[LogSegment]) -> None:
     """Remove segments, after the mark of the new first id is durable: a crash leaves no gap."""
     files, folder, mark = place.files, place.folder, mark_name(gone[-1].next_id)
+    # Its name is all that it says, as with claims: created whole or not at all.
     files.open(f"{folder}/{mark}", create=True).close()
     files.sync_folder(folder)
     for segment in gone:

@@ -79,6 +79,7 @@ class LogRecovery:
         mark = self._mark()
         header = self._header(max(found))
         chain = [self._tail(header)]
+        # Segments below the mark were truncated; a crash may have left their files.
         while header.previous is not None and chain[-1].base_id > mark:
             link, above = header.previous, header
             if link.name in found:
@@ -86,6 +87,8 @@ class LogRecovery:
                 chain.append(_sealed(link, header.salt, above))
             else:
                 self._report(Corrupt(self._path(link.name), 0, "the segment file is missing"))
+                # Damage is skipped, or `_report` would have raised: continue with the next older
+                # file.
                 before = self._newest_before(above.name)
                 if before is None:
                     break
@@ -96,6 +99,7 @@ class LogRecovery:
 
     def _tail(self, header: SegmentHeader) -> LogSegment:
         """A segment that no later header seals: its end is in its index, or found by a scan."""
+        # An index is stored when its segment is sealed, so it names the end and no scan is needed.
         indexed = self._stored_index(header)
         if indexed is not None:
             self._refuse_short(indexed)
@@ -135,6 +139,7 @@ class LogRecovery:
         below = self._tail(self._header(before)) if before else None
         file = self._files.open(self._path(name))
         try:
+            # Only the header has the salt; the checksum of the first record gives it back.
             salt = salt_of(Window(file, self._path(name), file.size(), HEADER_BYTES), HEADER_BYTES)
         except BadRecord:
             salt = 0

@@ -21,6 +21,7 @@ class OsFile:
     """One file descriptor, closed at the latest when the object is collected."""
 
     def __init__(self, path: Path, flags: int) -> None:
+        # First: `__del__` runs even when the open fails.
         self._descriptor = -1
         self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
@@ -42,6 +43,7 @@ class OsFile:
         written = write(self._descriptor, parts, offset)
         if offset + written == end:
             return end
+        # A short write, such as on a disk that is nearly full: rare, so a copy is cheap enough.
         rest = memoryview(b"".join(parts))
         while offset + written < end:
             more = write(self._descriptor, (rest[written:],), offset + written)
@@ -70,6 +72,7 @@ class OsFile:
 
     def allocate(self, size: int) -> None:
         if sys.platform == "linux":
+            # Reserves blocks, so a full disk shows here and not in the middle of an append.
             os.posix_fallocate(self._descriptor, 0, size)
         else:
             os.ftruncate(self._descriptor, size)
@@ -128,6 +131,7 @@ class OsFiles:
     def replace(self, path: str, data: bytes) -> None:
         target = self.root / path
         temporary = target.with_name(target.name + ".new")
+        # A crash may have left one, and the name must be free for O_EXCL.
         temporary.unlink(missing_ok=True)
         file = OsFile(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:

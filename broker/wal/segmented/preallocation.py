@@ -54,8 +54,10 @@ class Preallocator:
         """
         waiting, self._waiting = self._waiting, None
         self._hurry.set()
+        # If it can still be cancelled it had not begun, and there is no file.
         if waiting is not None and not waiting.cancel():
             try:
+                # May be smaller than asked: an empty segment takes a larger group and grows.
                 return waiting.result()
             except OSError:
                 pass  # there may be space by now; else the line below raises

@@ -59,6 +59,7 @@ class Reader:
             start = max(from_id, segment.base_id)
             read = partial(self._read_segment, segment, start, bytes_max)
             records = self._with_file(segment, read)
+            # Empty only if the rest of the segment is damaged and skipped: the next one follows.
             if records:
                 return records
         return []
@@ -128,12 +129,14 @@ class Reader:
         self, segment: LogSegment, from_id: MessageId, bytes_max: int, file: File
     ) -> Sequence[Record]:
         offset = self._places.find((segment.name, from_id))
+        # Without a known place the read starts at an index entry, up to one spacing too early.
         slack = FRAME_BYTES + (0 if offset else self._spacing)
         window = Window(file, self._path(segment.name), segment.end, bytes_max + slack)
         if offset is None:
             offset = self._start_of(window, segment, from_id)
         records, left = list[Record](), bytes_max
         while offset < segment.end:
+            # The length is not verified yet. If it is damaged this read ends early, no more.
             if records and length_at(window, offset) > left:
                 break
             try:
@@ -170,11 +173,13 @@ class Reader:
                 raise BadRecord(offset, f"id {stored.record.base_id} where {expected} belongs")
             return stored
         except BadRecord as bad:
+            # Raises, unless damage is to be skipped.
             self._on_damage(Corrupt(window.path, bad.offset, bad.reason))
             return next_record(window, offset + 1, segment.salt, expected)
 
     def _seek_segment(self, segment: LogSegment, tick: TimeTick, file: File) -> MessageId:
         window = Window(file, self._path(segment.name), segment.end, self._spacing)
+        # Checksums are not verified for a position; reading the record there does that.
         start = self._index(segment).offset_of_tick(tick)
         for _, frame in frames_from(window, start, segment.end):
             if frame.base_tick + frame.messages > tick:
@@ -239,6 +244,7 @@ class Reader:
     def _file(self, name: SegmentName) -> File:
         file = self._open.find(name)
         if file is None:
+            # Two threads may open it at once. The file that is not cached closes after its read.
             file = self._place.files.open(self._path(name))
             self._open.put(name, file)
         return file

@@ -68,6 +68,7 @@ _MARKS = {
 _IN_TXN = (VERSION_IN_TXN, VERSION_BATCH_IN_TXN)
 _OF_BATCHES = (VERSION_BATCH, VERSION_BATCH_IN_TXN)
 _CODECS = frozenset(Codec)
+# Magic number and version as one key: one look-up for every record that is read.
 _VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
 
 
@@ -149,6 +150,7 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         fields += _encode_batch(record.batch)
     checksum = crc32c_extend(crc32c(fields), body) ^ salt ^ _MARKS[version]
     length = _PREFIX.size + len(fields) + len(body)
+    # Two parts: a large body goes to the disk without a copy.
     return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
 
 
@@ -193,6 +195,7 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
     version = _VERSIONS.get(buffer[at : at + 8], 0)
     if len(buffer) - at < FRAME_BYTES or not version:
         _refuse_newer(window, offset, salt)
+        # Not a record: this raises the precise reason, which the fast path above does not work out.
         frame_at(window, offset)
     _, _, length, checksum, term, base_id, base_tick, confirmed, group_id, count, kind, name = (
         _FRAME.unpack_from(buffer, at)

@@ -108,6 +108,7 @@ def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored |
         buffer, at = window.span(offset, size)
         found = buffer.find(MAGIC, at, at + size)
         if found < 0:
+            # Keeps the last bytes: the magic number may lie across two chunks.
             offset += max(size - len(MAGIC) + 1, 1)
             continue
         offset += found - at

@@ -33,6 +33,7 @@ _CHANNEL_BYTES_MAX = HEADER_BYTES - _PREFIX.size - _FIELDS.size
 class SegmentName:
     """Unique: a term has one owner, which never starts two segments at one id."""
 
+    # First, because names compare in this order: the largest is the newest owner's segment.
     term: Term
     base_id: MessageId
 
@@ -105,6 +106,7 @@ class SegmentHeader:
         magic, version, checksum = _PREFIX.unpack_from(data)
         if magic != _MAGIC:
             raise Corrupt(file, 0, "not a segment file: the magic number does not match")
+        # Before the checksum, so that a newer format is never reported as damage.
         if version != VERSION:
             raise UnknownFormat(file, version, VERSION)
         rest = data[_PREFIX.size : HEADER_BYTES]

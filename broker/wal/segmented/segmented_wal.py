@@ -62,6 +62,7 @@ class SegmentedWal:
 
     @property
     def name(self) -> str:
+        # One of the names that Milvus clients know; its message ids are integers, as ours are.
         return "rocksmq"
 
     async def open(self, channel: PChannelName, term: Term) -> SegmentedLog:
@@ -107,6 +108,7 @@ class SegmentedWal:
         try:
             # If a newer owner came meanwhile, its scan may have missed our new segment.
             claim.check()
+            # After the check: a fenced owner must remove nothing.
             self._clean(place, found)
         except BaseException:
             active.file.close()
@@ -151,6 +153,7 @@ class SegmentedWal:
             return False
         try:
             self._files.remove(name)  # before the writes: a killed process leaves no file behind
+            # As much as an opening needs: where a byte fits, a segment may not.
             file.allocate(self._settings.first_segment_bytes)
             file.write_durable(0, (_PROBE.encode(),))
         except OSError:

@@ -134,6 +134,7 @@ class Writer:
     ) -> tuple[LogSegment, ...]:
         """Take segments that retention allows to drop out of the view, oldest first; the caller
         removes their files."""
+        # An append may publish a view on the writing thread meanwhile.
         with self._view_lock:
             now = self.view
             gone, left_bytes = 0, now.sealed_bytes + now.active.size_bytes
@@ -143,6 +144,7 @@ class Writer:
                 )
                 too_big = 0 < retention.bytes_max < left_bytes
                 if segment.next_id > before_id or not (too_old or too_big):
+                    # Only from the front: a gap in the middle would be damage.
                     break
                 gone, left_bytes = gone + 1, left_bytes - segment.size_bytes
             kept = now.sealed[gone:]
@@ -179,6 +181,7 @@ class Writer:
         failed, self._final = self._final, self._final or LogClosed(self._claim.channel)
         try:
             self._preallocator.discard()
+            # Only in good order: the next owner takes the end from this index without a scan.
             if failed is None:
                 self._claim.check()
                 self._seal(self._active, self.view.active)
@@ -199,10 +202,13 @@ class Writer:
         if active.end + size > self._active.capacity and active.size_bytes:
             capacity = max(self._next_capacity(), HEADER_BYTES + size)
             old, sealed = self._roll(self._preallocator.take(capacity))
+            # In the background: this group must not wait for another file.
             self._place.background.submit(self._seal_and_close, old, sealed)
+            # Again: checksums contain the salt of the segment.
             parts = self._encode(records)
         file, end = self._active.file, self.view.active.end
         if when_written is None:
+            # One system call writes and syncs; an early acknowledgement needs two.
             file.write_durable(end, parts)
         else:
             file.write(end, parts)
