@@ -183,6 +183,7 @@ class _CoordinatorParts:
 
     async def _until_taken_over(self) -> None:
         """Wait until every channel is served, or until no node is left to serve one."""
+        # Starting a process takes a processor for a second, which the new owners need first.
         seen = None
         while self._nodes.accepting() and not self._fleet.closing:
             try:
@@ -198,7 +199,7 @@ class _CoordinatorParts:
             known = await self.lookup.proxies.assigner.ask(ListPChannels())
         except ActorError:
             return {}
-        # A channel that is served read-only refuses appends, so its node is no use here.
+        # A channel that is served read-only refuses appends, so its node is left out.
         written = [it for it in known if it.state is ASSIGNED and it.access is READ_WRITE]
         nodes = {it.name: self._nodes.find(it.node) for it in written}
         return {name: node for name, node in nodes.items() if node is not None}

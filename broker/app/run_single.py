@@ -82,6 +82,7 @@ class _BrokerParts:
         self._broadcasts = BroadcastMeters()
         self._staged_txns = NodeStagedTxns(self._owners)
         self._runtime = self._node_runtime()
+        # This node gets no lease, which would tell it that consumption is paused.
         self._runtime.pause.on |= paused
 
     def spec(self) -> SupervisorSpec:

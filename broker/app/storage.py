@@ -54,4 +54,4 @@ def unreadable_log(log_folder: Path, unreadable: Unreadable) -> str:
 def _log_damage(damages: DamageRegistry, damage: Corrupt) -> None:
     if damages.met(damage):
         place = {"file": damage.file, "offset": damage.offset, "why": damage.reason}
-        log.error("damaged record met", **place, skipped=damages.skipped)
+        log.error("damaged record found", **place, skipped=damages.skipped)

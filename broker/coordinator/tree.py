@@ -108,7 +108,7 @@ def _cut_lock(parts: CoordinatorParts) -> ChildSpec:
     """Before the parties: when it restarts they do too, and report what is inside the lock."""
     parties = (*((BROADCASTS,) if parts.broadcast else ()), *((COMMITS,) if parts.commits else ()))
     mailbox = MailboxSpec(bound=16_384, batch_max=1024)
-    return ChildSpec(CUT_LOCK, lambda: CutLock(parties), mailbox)
+    return ChildSpec(CUT_LOCK, lambda: CutLock(parties), mailbox)  # not patient: needs no store
 
 
 def _of_many_channels(parts: CoordinatorParts, path: str) -> tuple[SupervisorSpec, ...]:

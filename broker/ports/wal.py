@@ -135,7 +135,7 @@ class Log(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close files, after a running append. Idempotent. Later calls raise Closed."""
+        """Close files, after a running append. Idempotent. Later calls raise LogClosed."""
         ...
 
     def statistics(self) -> Mapping[str, int | float]:

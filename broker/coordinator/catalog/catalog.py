@@ -113,6 +113,8 @@ class Catalog(Actor[CatalogMessage]):
             wanted.name, CollectionId(number), vchannels, self._clock.wall_ms(), wanted.schema
         )
         key = collection_key(wanted.name)
+        # The counter is also what makes two creations conflict: the second is placed anew, by loads
+        # that count the first.
         await self._store.write(
             {key: encode_collection(collection), COLLECTION_ID_KEY: encode_number(number + 1)},
             expect={key: 0, COLLECTION_ID_KEY: counter.revision if counter else 0},

@@ -304,6 +304,7 @@ def _answer(
     commit: BatchCommit, known: AppRecord, ended: CommitAttempt | None
 ) -> BatchCommitted | Refused:
     if known.done is None or known.done.batch != commit.batch:
+        # Without `ended` the task has restarted after the end; then the reason is not known.
         refusal = ended and ended.refusal
         cause = f"nothing of batch {commit.batch} of app {commit.app!r} is committed"
         return _refused(refusal or Refusal(StreamingCode.INNER, cause))

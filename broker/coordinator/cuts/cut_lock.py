@@ -105,11 +105,13 @@ class CutLock(Actor[CutLockMessage]):
         changes = self._rules.advance(self._now_s())
         for id_, waited_for in changes.timed_out.items():
             self._in_vain += 1
-            names = ", ".join(f"{it.party} {it.name}" for it in waited_for) or "the start"
+            # Nobody in particular: after a start some party has not said yet who is inside.
+            names = ", ".join(f"{it.party} {it.name}" for it in waited_for) or "a restart to finish"
             cause = f"the cut waited {WAIT_S} s for {names}; try again"
             self._taking.pop(id_).fail(Refused(StreamingCode.INNER, cause))
         for id_ in changes.granted:
             self._grant(id_)
+        # Not only those admitted now: one that is inside and asks again is answered, too.
         for entry in [it for it in self._acquiring if self._rules.is_inside(it)]:
             for caller in self._acquiring.pop(entry):
                 caller.reply(None)

@@ -120,6 +120,7 @@ class Registrar(Actor[RegistrarMessage]):
             case LeaveCluster(node, session):
                 await self._leave(node, session)
                 envelope.reply(None)
+            # By session: a successor may have registered since the call to this process failed.
             case NodeAbsent(node, session):
                 await self._absent(lambda it: (it.node, it.session) == (node, session))
             case ProcessEnded(node, pid):

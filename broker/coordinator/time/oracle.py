@@ -100,6 +100,7 @@ class Oracle(Actor[OracleMessage]):
 
     def _serve_waiting(self) -> None:
         """In order of arrival; a request that does not fit waits for the next window."""
+        # Emptied first: `_reserve` puts requests that do not fit back into it.
         waiting, self._waiting = self._waiting, []
         for count, envelope in waiting:
             self._reserve(count, envelope)
