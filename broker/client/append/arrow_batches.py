@@ -178,7 +178,7 @@ def shard_indices(keys: Any, shards: int) -> Any:
     else:
         hashed = _hash_int64(keys)
     pc = pa.compute
-    # Arrow has no kernel for the remainder.
+    # Not `modulo`: the oldest Arrow that we support, 18, does not have it.
     return pc.subtract(hashed, pc.multiply(pc.divide(hashed, shards), shards)).cast(pa.int64())
 
 

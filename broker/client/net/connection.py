@@ -84,7 +84,8 @@ class Connection:
                 _keepalive_time=PING_EVERY_S,
                 _keepalive_timeout=PING_ANSWER_S,
                 _keepalive_permit_without_calls=True,
-                # 0: no limit. grpclib would stop to ping an idle stream after two.
+                # 0: no limit. By default grpclib stops after two, and a dead peer would stay
+                # unnoticed.
                 _http2_max_pings_without_data=0,
                 _http2_min_sent_ping_interval_without_data=PING_EVERY_S,
             ),
