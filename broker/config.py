@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     listen: str = "127.0.0.1:19531"
     """HOST:PORT to listen on; port 0 takes a free one. There is no TLS: keep it on loopback."""
     advertise: str = ""
-    """HOST:PORT that clients are told to connect to; empty: the address listened on."""
+    """HOST:PORT that clients connect to; empty: the address listened on."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""
@@ -133,10 +133,10 @@ class Settings(BaseSettings):
     """Milliseconds after which a transaction is rolled back, whatever its keepalive: an open one
     holds back retention and lengthens recovery."""
     txn_keepalive_ms: Positive = 10_000
-    """Milliseconds after its newest message when a transaction expires that asks for no keepalive
-    of its own."""
+    """Keepalive, in milliseconds, of a transaction that asks for none: it expires this long after
+    its newest message."""
     txn_keepalive_ms_max: Positive = 600_000
-    """Milliseconds of the longest keepalive; who asks for more gets this."""
+    """The longest keepalive in milliseconds; a transaction that asks for more gets this."""
     stage_idle_ms: Positive = 600_000
     """Milliseconds without a message or a commit after which staged rows are rolled back."""
     stage_age_ms_max: Positive = 3_600_000

@@ -31,7 +31,7 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class LedCluster:
-    """The cluster of a data folder, led by this process. `address`: what clients are told."""
+    """The cluster of a data folder, led by this process. `address`: where clients connect."""
 
     store: LedStore
     pchannels: tuple[PChannelName, ...]

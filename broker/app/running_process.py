@@ -40,7 +40,7 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running process. `address`: what clients are told to use. `metrics`: a URL, or ""."""
+    """A running process. `address`: where clients connect. `metrics`: a URL, or ""."""
 
     address: str
     system: System

@@ -33,7 +33,7 @@ class Retries:
         """Count a failure and log it."""
         self.failures += 1
         self.error = error
-        # Single failures are normal while nodes restart; at debug level they do not alarm anybody.
+        # Single failures are normal while nodes restart, so they are no warnings.
         tell = log.warning if self.failures >= self._warn_after else log.debug
         tell(self._what, **self._named, attempt=self.failures, error=error)
 

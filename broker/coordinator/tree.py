@@ -1,6 +1,6 @@
 """The supervision tree of the coordinator.
 
-The strategy is rest_for_one: an actor stands after those it depends on, and restarts with them.
+The strategy is rest_for_one: an actor starts after those it depends on, and restarts with them.
 """
 
 from collections.abc import Sequence

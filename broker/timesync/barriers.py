@@ -1,6 +1,6 @@
 """Keeps barriers by name: members, leases, reports, and the watchers of passed ticks.
 
-Nothing is stored: after a restart peers are told to join again, and a watcher never sees a tick
+Nothing is stored: after a restart peers have to join again, and a watcher never sees a tick
 that is not above the last one it saw.
 """
 

@@ -211,7 +211,7 @@ class Assigner(Actor[AssignerMessage]):
 
     def _expire_watches(self) -> None:
         now_s = self._context.clock.monotonic_s()
-        # All wait equally long, so the oldest stands in front.
+        # All wait equally long, so the first one expires first.
         while self._watches and self._watches[0].until_s <= now_s:
             self._watches.popleft().envelope.reply(None)
 

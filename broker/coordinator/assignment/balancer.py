@@ -78,7 +78,7 @@ class Balancer(Actor[BalancerMessage]):
 
     async def started(self, context: Context[BalancerMessage]) -> None:
         self._context = context
-        # Kept: this actor stands after the Assigner in the tree and restarts with it.
+        # A reference may be kept: this actor starts after the Assigner and restarts with it.
         self._assigner: Ref[AssignerMessage] = context.tree.find(self._assigner_path)
         self._plan(SETTLE_S)
 
@@ -109,7 +109,7 @@ class Balancer(Actor[BalancerMessage]):
         if update.allow_rebalance is not None:
             self._rules = replace(self._rules, allow_rebalance=update.allow_rebalance)
         self._nodes.freeze(update.freeze, update.defreeze)
-        # Its reconcilers move channels off a node that no longer accepts any.
+        # The news reaches the reconcilers, which move channels off nodes that accept none.
         self._assigner.tell(NodesChanged())
         self._plan(0.0)
 

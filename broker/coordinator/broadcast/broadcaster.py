@@ -193,7 +193,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 # Before the first copy: a crash leaves no copy that no record explains.
                 revision = await self._parts.records.create(tasks) if tasks else 0
             except Conflict:
-                raise  # another Broadcaster is at work: the next incarnation gets ids of its own
+                raise  # another Broadcaster is at work: the next incarnation takes new ids
             except MetaError as error:
                 # Nothing was recorded and nothing appended, so the callers may simply try again.
                 self._refuse(admitted, str(error))
@@ -309,8 +309,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
             for ticket in self._order.release(running.order):
                 self._send(self._ordered[ticket].task.name, MayFinish())
         if running.ticket is not None:
-            # The tombstone is durable by now: a crash from here on cannot run the callback after
-            # that of a conflicting broadcast which these keys now admit.
+            # Only now: the tombstone is durable, so no crash can run this callback again, after
+            # that of a broadcast which now gets the keys.
             freed = self._locks.release(running.ticket)
             self._granted += [ticket for ticket in freed if ticket in self._waiting]
 
