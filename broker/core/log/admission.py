@@ -83,6 +83,7 @@ def _type_refusal(kind: int) -> Refusal:
 
 
 def _never(cause: str) -> Refusal:
+    # The only code on which no Milvus client retries at once.
     return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
 

@@ -103,6 +103,7 @@ class Assembler:
 
     def _unknown(self, part: TxnPart, record: Record) -> str | None:
         if part.begin_id < self.since_id:
+            # Bodies alone show nothing: only a commit tells that their loss matters.
             if self.partial or record.kind != MessageType.COMMIT_TXN:
                 return None
             return (

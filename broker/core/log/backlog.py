@@ -18,6 +18,7 @@ class Backlog:
 
         Each True must be followed by one `release` of the same size.
         """
+        # An empty one takes any batch: a batch above the limit would else be refused for ever.
         if self.bytes_waiting > 0 and self.bytes_waiting + size_bytes > self.bytes_max:
             return False
         self.bytes_waiting += size_bytes

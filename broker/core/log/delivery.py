@@ -163,7 +163,9 @@ class _Delivery:
     def take(self, record: Record) -> bool:
         """Deliver what fits of a record; False if that is not all of it."""
         items = self._items
+        # Ids and ticks grow by one per message, so each of the two says where the rest begins.
         first = max(0, self._next_id - record.base_id, self._floor - record.base_tick + 1)
+        # At least one message, however large: else the consumer could never advance.
         if self._selection.whole:
             count, used = whole_record(record, first, self._room, one_at_least=not items)
         else:

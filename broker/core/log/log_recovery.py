@@ -102,6 +102,7 @@ class RecoveryState:
         else:
             wrong = self._observe_plain(record)
         if not known:
+            # The last confirmed id: a replay from there sees every open transaction from its begin.
             self.checkpoint = WalCheckpoint(_confirmed_by(record), record.last_tick)
             self.dirty += 1
         self.wrong += len(wrong)
@@ -133,6 +134,7 @@ class RecoveryState:
             gone_vchannels=tuple(
                 [each for each in gone.vchannels if each not in objects.vchannels]
             ),
+            # One that was created again since is in the change as an object; do not remove it.
             gone_segments=tuple([it for it in gone.segments if it not in objects.segments]),
             finished=self.finished.all() if self.finished.changed else None,
             producers=self._changed_producers(),
@@ -154,6 +156,7 @@ class RecoveryState:
         self._gone.vchannels += [each.name for each in snapshot.vchannels]
         self._gone.segments += [each.id for each in snapshot.segments]
         self.finished.changed = True
+        # Unlike any tick, so that the next change replaces the stored ones, even by none.
         self._saved_producers_tick = TimeTick(-1)
 
     # ---- observing --------------------------------------------------------------------------
@@ -188,6 +191,7 @@ class RecoveryState:
             return [] if pending is None else self._gather(record, pending)
         if record.kind == PREPARE_TXN:
             return []
+        # Below the checkpoint, too: it skips by its own tick what it knows.
         self.finished.learn(record)
         effects = self._pending.pop(txn_id, {})
         if known or record.kind != MessageType.COMMIT_TXN:

@@ -47,6 +47,7 @@ class MvccTicks:
             self._floor = tick
             self._newest.clear()
             return
+        # Removed and inserted again, so that the first key has the oldest data.
         self._newest.pop(vchannel, None)
         self._newest[vchannel] = tick
         if len(self._newest) > self._vchannels_max:

@@ -118,6 +118,7 @@ class GroupSequences:
         if same is not None:
             return same[0] if same[1] == count else _other_batch(part, same[1], count)
         expected = self._next.get(part.producer)
+        # Not numbered after a batch of this group: only the log can know it.
         if expected is None or part.sequence < expected:
             return self._producers.look_up(part, count)
         return None if part.sequence == expected else _gap(part, expected)

@@ -22,6 +22,8 @@ def start_position(policy: DeliverPolicy, offsets: ChannelOffsets) -> ReadPositi
     """The position of the first read; UNRECOVERABLE below the range, INVALID_ARGUMENT above it."""
     match policy:
         case FromAll():
+            # Partial: transactions of which retention removed a part are skipped, not refused,
+            # because this consumer asks for whatever is left.
             return ReadPosition(offsets.first_id, partial=True)
         case FromLatest():
             return ReadPosition(offsets.next_id, offsets.closed_tick)
@@ -39,6 +41,7 @@ def _within(wanted: MessageId, offsets: ChannelOffsets) -> ReadPosition | Refusa
         cause = f"message id {wanted} is not written yet: {range_text}"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     if wanted >= offsets.first_id:
+        # The first id that is left is where FromAll starts, and is treated alike.
         return ReadPosition(wanted, partial=wanted == offsets.first_id)
     if offsets.first_id == FIRST_MESSAGE_ID:  # nothing was ever removed
         return ReadPosition(FIRST_MESSAGE_ID)

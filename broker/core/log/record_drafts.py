@@ -54,6 +54,7 @@ def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
     """The rollback records of transactions that the log itself ends."""
     drafts = [RecordDraft(session.vchannel, MessageType.ROLLBACK_TXN, session) for session in dead]
     for draft in drafts:
+        # The empty body is the mark: a rollback that a client asked for has one.
         draft.bodies.append(b"")
     return drafts
 
@@ -80,6 +81,7 @@ def place_drafts(
     for draft in drafts:
         if draft.kind == MessageType.BEGIN_TXN:
             begin = messages[draft.indexes[0]]
+            # Not earlier: the tick of the begin, known only here, becomes the transaction's id.
             draft.session = transactions.begun(begin, end.next_id, next_tick)
         record = _record(draft, next_tick, end)
         records.append(record)
@@ -92,6 +94,7 @@ def place_drafts(
         else:
             _answer_in_txn(draft.session, draft, record, outcomes)
             _update(transactions, draft.session, record)
+            # At each record, because the last confirmed id of the next one depends on it.
             end = replace(end, open_txn_id=transactions.oldest_begin_id)
     return tuple(records), end
 
@@ -114,6 +117,8 @@ def _record(draft: RecordDraft, tick: TimeTick, end: LogEnd) -> Record:
 
 def _answer(draft: RecordDraft, record: Record, outcomes: list[Appended | Refusal | None]) -> None:
     next_id, next_tick, confirmed = record.base_id, record.base_tick, record.last_confirmed_id
+    # The record holds one last confirmed id, that of its first message. While no transaction is
+    # open, each message behind it confirms itself.
     confirms_itself = confirmed == next_id
     for index in draft.indexes:
         outcomes[index] = Appended(next_id, next_tick, next_id if confirms_itself else confirmed)

@@ -241,6 +241,7 @@ class _Step:
         if before.state is not SegmentState.GROWING:
             self._complain(f"has rows for segment {segment_id}, which was flushed earlier")
             return
+        # Effects of one transaction share a tick: the first must not hide the next from `_new_to`.
         self._touched.add(segment_id)
         self._objects.put_segment(
             replace(

@@ -85,6 +85,7 @@ def sequence(
         *group.begins,
     ]
     records, end = place_drafts(drafts, first_tick, end, state, messages, group.outcomes)
+    # After the placing, because the message that is repeated may be in this group.
     for index, session in group.repeats:
         group.outcomes[index] = session.answer_to(messages[index])
         assert group.outcomes[index] is not None, messages[index]
@@ -172,6 +173,7 @@ class _Group:
         draft = RecordDraft(batch.vchannel, batch.type, session)
         draft.batch = batch
         draft.indexes.append(index)
+        # Later messages must not join a record that lies before this batch.
         self._growing.pop(batch.vchannel, None)
         self.drafts.append(draft)
 
@@ -191,6 +193,7 @@ class _Group:
             self.begins.append(draft)
         else:
             session = self._transactions.find(message.txn.id)
+            # Bodies of transactions that interleave gather in one record for each transaction.
             key = message.txn.id if message.type in BODY_TYPES else message.vchannel
             self._place_with(key, index, message, session)
 
@@ -232,6 +235,7 @@ class _Group:
     ) -> bytes:
         placed = assigner.place(index, message, None if session is None else session.context.id)
         if placed.before is not None:
+            # Rows of the new segment must not join a record that lies before its CreateSegment.
             self._growing.clear()
             self.drafts.append(internal_draft(placed.before))
         return placed.body

@@ -151,6 +151,7 @@ def commit_problem(commit: BatchCommit) -> str:
 
 def answer_at_once(known: AppRecord, commit: BatchCommit) -> BatchCommitted | Refusal | None:
     """The immediate answer to a commit request; None: start it, or join the attempt in progress."""
+    # An app commits its batches one after the other, by number: a smaller one is a late repeat.
     if known.done is not None and commit.batch <= known.done.batch:
         return known.outcome(already=True)
     attempt = known.attempt
@@ -227,6 +228,7 @@ def _with_votes(
     attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
 ) -> CommitAttempt:
     for txn, outcome in outcomes.items():
+        # One such vote decides, whatever the others say: nothing can make this one a yes.
         if isinstance(outcome, Refusal) and outcome.code in FINAL:
             where = f"transaction {txn.txn_id} of {txn.vchannel}"
             cause = f"nothing of batch {attempt.commit.batch} is committed: {where} refused"
@@ -253,6 +255,7 @@ def _with_commits(
         elif outcome.code in FINAL:
             lost.append(txn)
         else:
+            # Sent again until it has an answer: the decision is final, so it cannot be undone.
             continue
         unanswered.discard(txn)
     return replace(
@@ -265,6 +268,7 @@ def _with_commits(
 
 
 def _aborting(attempt: CommitAttempt, refusal: Refusal) -> CommitAttempt:
+    # All of them: a transaction whose vote was lost may be prepared.
     unanswered = frozenset(attempt.commit.txns)
     return replace(attempt, state=CommitState.ABORTING, unanswered=unanswered, refusal=refusal)
 

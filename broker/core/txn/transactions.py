@@ -63,7 +63,7 @@ class Transactions:
         self._stage_of = stage_of
         self.closing = False
         """Refuse new transactions; open ones continue."""
-        self._open: dict[TxnId, TxnSession] = {}
+        self._open: dict[TxnId, TxnSession] = {}  # in the order of their begins
         self._prepared: dict[TxnId, TxnSession] = {}
         self._ended: dict[TxnId, TxnSession] = {}
         self._expired: list[TxnSession] = []
@@ -71,7 +71,7 @@ class Transactions:
         self._begun_or_ended: dict[TxnId, TxnSession] = {}
         self._grown: dict[TxnId, TxnSession] = {}
         self._open_bytes = 0
-        self._beginning = 0
+        self._beginning = 0  # begins admitted but not yet placed: they count for `open_max`
 
     # ---- what is known ----------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ class Transactions:
 
     def renew(self, tick: TimeTick) -> None:
         """Restart every lease at `tick`: clients could not reach the log before."""
-        self._placed.clear()
+        self._placed.clear()  # replayed ends are durable already
         for session in self._open.values():
             session.last_tick = tick
 

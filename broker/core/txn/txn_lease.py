@@ -17,6 +17,7 @@ def tick_after(tick: TimeTick, ms: int) -> int:
 
 def lease_end(context: TxnContext, last_tick: TimeTick, age_ms_max: int) -> int:
     """The first tick after the lease of a transaction whose newest message is at `last_tick`."""
+    # The id of a transaction is the tick of its begin.
     oldest = tick_after(TimeTick(context.id), age_ms_max)
     if context.keepalive_ms < 0:
         return oldest
