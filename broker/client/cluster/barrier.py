@@ -103,7 +103,8 @@ class Peer:
             return await self._report(max(self._tick, tick))
 
         def may_retry(error: TidemarkError) -> bool:
-            return error.retriable and self._replaced is None
+            # Replaced meanwhile: the next attempt raises that, not this error.
+            return error.retriable and error is not self._replaced
 
         try:
             return await retried(attempt, deadline_s, may_retry=may_retry)
