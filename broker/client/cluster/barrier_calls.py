@@ -33,7 +33,7 @@ class BarrierCalls:
 
     def check_usable(self) -> None:
         """Raise ClosedClient or ForkedClient when no call can be made."""
-        self._connection.lifetime.check()
+        self._calls.check_usable()
 
     async def join(self, member: BarrierMember, lease_s: float, interval_ms: int) -> int:
         """Join; returns the id of the lease."""

@@ -13,6 +13,7 @@ from broker.client.cluster.service import ServiceCalls
 from broker.client.cluster.targets import Targets
 from broker.client.errors import (
     BadTarget,
+    ClosedClient,
     DeadlineExceeded,
     InvalidArgument,
     OutcomeUnknown,
@@ -104,9 +105,10 @@ class Broadcasts:
         returns the same answer, while the broker remembers it (the newest 8,192 of the last day).
         Without one the client makes up a key, so that its own retries are not a second broadcast.
 
-        Raises OutcomeUnknown at the deadline: it may still take effect; call again with the same
-        key. Unrecoverable when it is too large, or cannot continue until an operator decides.
-        InvalidArgument for a target that is not a vchannel, one named twice, or none.
+        Raises OutcomeUnknown at the deadline, or when the client is closed meanwhile: it may still
+        take effect; call again with the same key. Unrecoverable when it is too large, or cannot
+        continue until an operator decides. InvalidArgument for a target that is not a vchannel,
+        one named twice, or none.
         """
         names = self._targets.names(targets)
         # Not `resolve_all`, which drops repeats: a target named twice is to be refused.
@@ -130,11 +132,13 @@ class Broadcasts:
                 "Broadcast", request, streaming.BroadcastResponse, deadline_s=left_s
             )
 
+        self._milvus.check_usable()
         try:
             answer = await retry_call(start, deadline_s)
-        except DeadlineExceeded as error:
+        except (ClosedClient, DeadlineExceeded) as error:
+            # Closed now, not before the call: the broker may have got the request.
             raise OutcomeUnknown(
-                f"no answer within {deadline_s} s: the broadcast may still take effect; call again"
+                f"no answer: the broadcast may still take effect; call again"
                 f" with idempotency_key={key.client_key!r} ({error})"
             ) from error
         results = {name: _appended(name, it) for name, it in answer.results.items()}

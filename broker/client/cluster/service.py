@@ -21,6 +21,10 @@ class ServiceCalls:
         """HOST:PORT of the server."""
         return self._connection.address
 
+    def check_usable(self) -> None:
+        """Raise ClosedClient or ForkedClient when no call can be made."""
+        self._connection.lifetime.check()
+
     async def ask(
         self,
         method: str,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.client.cluster.service import ServiceCalls
-from broker.client.errors import DeadlineExceeded, InvalidArgument, OutcomeUnknown
+from broker.client.errors import ClosedClient, DeadlineExceeded, InvalidArgument, OutcomeUnknown
 from broker.client.net.connection import Connection
 from broker.client.net.retry_call import retry_call
 from broker.client.txn.stage import StagedPart
@@ -71,10 +71,10 @@ class BatchCommits:
         with `already` set, and what the parts hold is aborted. So a batch that was staged again
         after a crash is simply committed again. Without parts an empty batch is committed.
 
-        Raises OutcomeUnknown at the deadline: it may still take effect; call again with the same
-        parts. TransactionExpired or InvalidTransactionState when a part has ended before: nothing
-        is committed; stage the batch again. InvalidArgument for parts of another batch.
-        Unrecoverable when a damaged log has lost some of it.
+        Raises OutcomeUnknown at the deadline, or when the client is closed meanwhile: it may still
+        take effect; call again with the same parts. TransactionExpired or InvalidTransactionState
+        when a part has ended before: nothing is committed; stage the batch again. InvalidArgument
+        for parts of another batch. Unrecoverable when a damaged log has lost some of it.
         """
         request = v1.CommitBatchRequest(app=app, batch=batch, txns=_txns(app, batch, parts))
 
@@ -83,12 +83,14 @@ class BatchCommits:
                 "Commit", request, v1.CommitBatchResponse, deadline_s=left_s
             )
 
+        self._calls.check_usable()
         try:
             done = await retry_call(ask, deadline_s)
-        except DeadlineExceeded as error:
+        except (ClosedClient, DeadlineExceeded) as error:
+            # Closed now, not before the call: the broker may have got the request.
             raise OutcomeUnknown(
-                f"no answer within {deadline_s} s: batch {batch} of app {app!r} may still take"
-                f" effect; commit it again with the same parts ({error})"
+                f"no answer: batch {batch} of app {app!r} may still take effect; commit it again"
+                f" with the same parts ({error})"
             ) from error
         ticks = {it.vchannel: it.time_tick for it in done.ticks}
         return BatchCommitted(app, done.batch, done.already, ticks, done.left_out)

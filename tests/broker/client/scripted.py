@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import accumulate, pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import anyio
 from grpclib.const import Cardinality, Handler, Status
@@ -43,6 +43,8 @@ PCHANNEL = "by-dev-rootcoord-dml_0"
 VCHANNEL = f"{PCHANNEL}_1v0"
 HANDLER = "/milvus.proto.streaming.StreamingNodeHandlerService/"
 DISCOVER = "/milvus.proto.streaming.StreamingCoordAssignmentService/AssignmentDiscover"
+COMMIT = "/tidemark.v1.Commits/Commit"
+BROADCAST = "/milvus.proto.streaming.StreamingCoordBroadcastService/Broadcast"
 FIRST_TICK = 1000
 GUARD_S = 60.0
 TXN = TxnContext(7, 10_000)
@@ -101,6 +103,8 @@ class ScriptedBroker:
         self.reports: list[tuple[str, int]] = []
         self.opened_terms: list[int] = []
         self.consumers_open = 0
+        self.hanging = 0
+        """Commits and broadcasts that were asked for; they are never answered."""
         self._changed = anyio.Event()
         self._version = 0
 
@@ -117,7 +121,16 @@ class ScriptedBroker:
         } | {
             "/tidemark.v1.Log/Describe": Handler(
                 self._describe, Cardinality.UNARY_UNARY, v1.DescribeRequest, v1.DescribeResponse
-            )
+            ),
+            COMMIT: Handler(
+                self._hang, Cardinality.UNARY_UNARY, v1.CommitBatchRequest, v1.CommitBatchResponse
+            ),
+            BROADCAST: Handler(
+                self._hang,
+                Cardinality.UNARY_UNARY,
+                streaming.BroadcastRequest,
+                streaming.BroadcastResponse,
+            ),
         }
 
     def store(self, body: bytes, vchannel: str = VCHANNEL) -> Stored:
@@ -322,6 +335,12 @@ class ScriptedBroker:
             last_id = max(len(self.log), 1)
             await stream.write_batch([consume_time_tick(last_id, tick, last_id, 2, False, 1)])
             await changed.wait()
+
+    async def _hang(self, call: "Stream[Any, Any]") -> None:
+        await call.recv_message()
+        self.hanging += 1
+        self.announce()
+        await anyio.sleep_forever()
 
     async def _describe(self, call: "Stream[v1.DescribeRequest, v1.DescribeResponse]") -> None:
         request = await call.recv_message()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 import pytest
 
-from broker.client import Client, ClosedClient, Message, connect
+from broker.client import Client, ClosedClient, Message, OutcomeUnknown, connect
 from broker.client.errors import ForkedClient
 from broker.client.lifetime import ClientLifetime
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
@@ -59,6 +59,26 @@ async def test_every_call_on_a_closed_client_is_refused(broker: ScriptedBroker) 
             log.barrier("q").watch()
         with pytest.raises(ClosedClient):
             await anext(waiting)
+
+
+UNANSWERED: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "commit": lambda log: log.commit_batch("app", 1, []),
+    "broadcast": lambda log: log.broadcast.append(VCHANNEL, b"a"),
+}
+
+
+@pytest.mark.parametrize("name", UNANSWERED)
+async def test_closing_the_client_leaves_the_outcome_of_an_unanswered_call_open(
+    name: str, broker: ScriptedBroker
+) -> None:
+    async def unanswered(log: Client) -> None:
+        with pytest.raises(OutcomeUnknown, match="may still take effect"):
+            await UNANSWERED[name](log)
+
+    async with connect(broker.address) as log, anyio.create_task_group() as tasks:
+        tasks.start_soon(unanswered, log)
+        await broker.until(lambda: broker.hanging == 1)
+        await log.aclose()
 
 
 def test_a_forked_process_is_told_which_process_connected() -> None:
