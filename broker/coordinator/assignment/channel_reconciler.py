@@ -296,7 +296,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         """Close it at an earlier owner. Refused when that one has a lease and may still serve."""
         node = self._nodes.find(owner.node)
         if node is None:
-            return
+            return  # without a lease it has stopped by its own clock
         try:
             await self._within(
                 self._timing.remove_deadline_s, lambda: node.remove(self._name, owner.term)

@@ -91,6 +91,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         )
         recorded = self._first if context.term == 1 else None
         recorded = recorded or await self._parts.records.read(self._app)
+        # No record: an abort has ended, of an app that never committed a batch.
         recorded = recorded or RecordedApp(AppRecord(self._app))
         self._began_s = context.clock.monotonic_s()
         self._recorded = recorded
@@ -187,6 +188,7 @@ class CommitTask(Actor[CommitTaskMessage]):
         """Record the end of the attempt: the batch as done, or nothing after an abort."""
         attempt = self._attempt
         if attempt.lost:
+            # The decision stands: the rest is committed, and the answer says what is missing.
             log.error(
                 "part of a committed batch is lost: its log is damaged",
                 app=self._app,

@@ -213,6 +213,7 @@ class Committer(Actor[CommitterMessage]):
 
     async def _restore_cut_lock(self) -> None:
         """Report commits that may be half visible: no cut is granted before they are complete."""
+        # One that still prepares makes nothing visible, and its task acquires the lock anew.
         attempts = [it.recorded.known.attempt for it in self._under_way.values()]
         entries = {
             it.commit.app: it.vchannels
