@@ -227,7 +227,7 @@ class Scanner(Actor[_Message]):
             self._meter.tick_violations += 1
         else:
             self._meter.count_mismatches += 1
-        cause = f"{self._name} cannot be read on: {picked.broken}"
+        cause = f"{self._name} cannot be read beyond this: {picked.broken}"
         log.error("%s", cause)
         return Refusal(StreamingCode.UNRECOVERABLE, cause)
 

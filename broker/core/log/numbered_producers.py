@@ -169,7 +169,8 @@ def _ill_formed(part: ProducerPart) -> Refusal | None:
         cause = f"producer {part.producer!r}: sequence {part.sequence} is below 0"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     if len(part.producer) > PRODUCER_LENGTH_MAX:
-        cause = f"a producer's name has {len(part.producer)} characters, {PRODUCER_LENGTH_MAX} may"
+        length = len(part.producer)
+        cause = f"a producer's name has {length} characters; the limit is {PRODUCER_LENGTH_MAX}"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     return None
 

@@ -228,7 +228,7 @@ def _with_votes(
     attempt: CommitAttempt, outcomes: Mapping[StagedTxn, Appended | Refusal]
 ) -> CommitAttempt:
     for txn, outcome in outcomes.items():
-        # One such vote decides, whatever the others say: nothing can make this one a yes.
+        # One such vote decides, whatever the others are: no retry turns it into a vote to commit.
         if isinstance(outcome, Refusal) and outcome.code in FINAL:
             where = f"transaction {txn.txn_id} of {txn.vchannel}"
             cause = f"nothing of batch {attempt.commit.batch} is committed: {where} refused"

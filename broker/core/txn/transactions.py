@@ -263,16 +263,16 @@ class Transactions:
 
     def _admit_begin(self, vchannel: str, keepalive_ms: int) -> Refusal | None:
         if is_physical(vchannel):
-            return _bad(f"a transaction is on one vchannel, and {vchannel!r} is none")
+            return _bad(f"a transaction needs a vchannel, not {vchannel!r}")
         if keepalive_ms < 0:
             return _bad(f"a keepalive of {keepalive_ms} ms; it must be 0 (the default) or more")
         if self.closing:
             return Refusal(
                 StreamingCode.TRANSACTION_EXPIRED,
-                "the channel is being closed: no transaction begins any more",
+                "the channel is being closed: no new transaction can begin",
             )
         if len(self._open) + self._beginning >= self.limits.open_max:
-            cause = f"{len(self._open)} transactions are open, at most {self.limits.open_max} may"
+            cause = f"{len(self._open)} transactions are open, the limit is {self.limits.open_max}"
             return Refusal(StreamingCode.INNER, f"{cause}; try again later")
         self._beginning += 1
         return None

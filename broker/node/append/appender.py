@@ -142,7 +142,7 @@ class Appender(Actor[_Message]):
         # them, so it is taken for the last group.
         await self._commit_all(appends, closes=bool(closes))
         for envelope in closes:
-            # The newest closed tick, even if no tick was to be had now: a caller that needs a newer
+            # The newest closed tick, even if no tick was available now: a caller that needs a newer
             # one asks again.
             envelope.reply(self._admission.closed or self._tail.closed.tick)
         refusing = self._admission.closed is not None
@@ -354,7 +354,7 @@ class Appender(Actor[_Message]):
             # No restart: only the newer owner may write now.
             self._context.stop()
         else:
-            log.warning("appends are refused, reads go on: %s", refusal.cause)
+            log.warning("appends are refused, reads continue: %s", refusal.cause)
             # Restarting before the disk recovers would only burn terms.
             self._context.after(self._limits.probe_s, PROBE)
         return refusal

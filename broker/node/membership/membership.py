@@ -47,7 +47,7 @@ MembershipMessage = SendHeartbeat | Retire
 
 
 class Membership(Actor[MembershipMessage]):
-    """See the module. `join`: told about the first lease or refusal."""
+    """See the module. `join`: notified of the first lease or refusal."""
 
     _context: Context[MembershipMessage]
 

@@ -25,7 +25,7 @@ from broker.node.directory_messages import Located
 
 CHANNELS_MAX: Final = 4096
 CUT_S: Final = 8.0
-"""For a whole cut: a channel that closes no tick for this long has a fault of its own."""
+"""For a whole cut: a channel that closes no tick for this long is faulty itself."""
 
 REOPEN_PAUSE_S: Final = 0.05
 RETRY_PAUSE_S: Final = 0.02
@@ -119,9 +119,9 @@ def _request_ticks(places: Sequence[Located], tick: TimeTick) -> None:
 async def close_up_to(place: Located, tick: TimeTick) -> None:
     """Wait until the channel is closed up to `tick`, asking its Appender to close ticks meanwhile.
 
-    Raises Refused: INVALID_ARGUMENT for a tick from the future, INNER when no newer ticks are to be
-    had, and the refusal of an Appender that has stopped writing; ActorDied and StaleTerm when the
-    Appender ends meanwhile.
+    Raises Refused: INVALID_ARGUMENT for a tick from the future, INNER when no newer tick can be
+    closed, and the refusal of an Appender that has stopped writing; ActorDied and StaleTerm when
+    the Appender ends meanwhile.
     """
     tries, before = 0, place.view.offsets().closed_tick
     while place.view.offsets().closed_tick < tick:
@@ -134,7 +134,7 @@ async def close_up_to(place: Located, tick: TimeTick) -> None:
             raise Refused(answer.code, answer.cause)
         tries += 1
         if tries == TRIES_MAX and answer == before:
-            # No progress at all: the oracle is away, which says nothing about the wanted tick.
+            # No progress at all: the oracle does not answer, so the wanted tick may be a valid one.
             cause = f"{place.channel.name} closes no tick above {answer} now; try again"
             raise Refused(StreamingCode.INNER, cause)
         if tries == TRIES_MAX and answer < tick:

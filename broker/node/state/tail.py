@@ -32,7 +32,7 @@ class TailMemory:
         return sum([window.size_bytes for window in self.windows])
 
     def make_room(self) -> None:
-        """Evict until the limit holds, or only the newest group of each tail is left."""
+        """Evict until the limit holds, or the largest tail holds only its newest group."""
         excess = self.size_bytes - self.bytes_max
         while excess > 0:
             largest = max(self.windows, key=lambda window: window.size_bytes)

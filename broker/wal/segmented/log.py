@@ -70,7 +70,7 @@ class SegmentedLog:
         gone = self._writer.drop_segments(before_id, retention, now_ms)
         if gone:
             # They have left the view already, so no new read finds them. A running one keeps its
-            # open file, or is told that they were removed.
+            # open file, or gets OutOfRange.
             self._reader.forget(gone)
             try:
                 await to_thread.run_sync(remove_segments, self._place, gone)

@@ -44,7 +44,7 @@ class Preallocator:
             try:
                 self._waiting = self._background.submit(self._make, self._next_path(), capacity)
             except RuntimeError:
-                pass  # the process is exiting; `take` allocates by itself
+                pass  # the process is exiting; `take` allocates a file then
 
     def take(self, capacity_min: int) -> PreallocatedFile:
         """The prepared file, or a new one when there is none or preparing failed.

@@ -89,7 +89,7 @@ def test_a_full_disk_logs_one_warning_at_its_begin_and_one_at_its_end(
     run_seeded(13, scenario)
     refuses, is_back = [it for it in caplog.records if it.levelname != "INFO"]
     assert refuses.getMessage() == (
-        f"appends are refused, reads go on: storage refused: {PCHANNEL}: injected fault"
+        f"appends are refused, reads continue: storage refused: {PCHANNEL}: injected fault"
     )
     assert is_back.getMessage().endswith(f"{PCHANNEL}: the storage takes writes again")
     assert {it.levelname for it in (refuses, is_back)} == {"WARNING"}
