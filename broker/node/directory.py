@@ -195,6 +195,7 @@ class Directory(Actor[_Message]):
         """Why this node does not take the pchannel. The name comes from outside: check it."""
         if self._closing:
             return self._shutting_down()
+        # Whoever reaches the port may assign any name, and names are never forgotten here.
         if name not in self._lifetimes and len(self._lifetimes) >= PCHANNELS_MAX:
             cause = f"{name}: this node has {PCHANNELS_MAX} pchannels already, the limit"
             return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)

@@ -86,6 +86,8 @@ class RecoveryState:
         self._pending: dict[TxnId, _Pending] = {}
         self._saved_producers_tick = self.producers.tick
         self._gone = _Removals()
+        # The snapshot may still hold ended objects: they leave the store with the change after the
+        # one that ended them, and a crash may come between.
         self._bury(self.checkpoint)
 
     def observe(self, record: Record) -> list[str]:

@@ -92,6 +92,7 @@ class NumberedProducers:
         self._runs[run.producer] = runs  # popped and inserted again: in order of last activity
 
     def _forget(self, tick: TimeTick) -> None:
+        # By ticks and not by a clock: a replay forgets the same, whenever it runs.
         silent = tick - (self._limits.silent_ms_max << TICK_LOGICAL_BITS)
         while self._runs:
             oldest = next(iter(self._runs))

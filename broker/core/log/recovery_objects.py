@@ -165,6 +165,8 @@ class _Step:
             changed = self._changed(before, effect)
             if changed is not before:
                 self._objects.put_vchannel(replace(changed, tick=self._tick))
+        # Not only if the vchannel is behind: a snapshot written in part may have the vchannel with
+        # this effect and the segments without it. Each segment skips by its own tick.
         ours = self._objects.segments_on(self._name)
         match effect:
             case CollectionDropped():

@@ -52,6 +52,7 @@ class FinishedTxns:
     def _forget(self) -> None:
         while self._ended:
             oldest = next(iter(self._ended.values()))
+            # By ticks and not by a clock: a replay forgets the same, whenever it runs.
             lasts = oldest.outcome.tick + (self._limits.finished_ms << TICK_LOGICAL_BITS)
             if self.tick < lasts and len(self._ended) <= self._limits.finished_max:
                 return

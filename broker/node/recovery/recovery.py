@@ -211,6 +211,7 @@ class Recovery(Actor[RecoveryMessage]):
         self._saves += 1
         self._saved_s = self._context.clock.monotonic_s()
         state.saved(change)
+        # Only once it is stored: from here on retention may drop what lies before it.
         self._opened.snapshot.checkpoint = change.checkpoint
 
     def _save_failed(self, error: MetaError) -> None:

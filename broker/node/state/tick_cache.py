@@ -43,8 +43,10 @@ class TickCache:
             return self._given(count)
         failures = self._failures
         async with self._refilling:
+            # A refill failed while this caller waited for the lock. Without this, callers would
+            # wait for the timeout of the oracle one after the other.
             if self._refusal is not None and failures != self._failures:
-                raise Refused(self._refusal.code, self._refusal.cause)  # just failed
+                raise Refused(self._refusal.code, self._refusal.cause)
             if not self._has(count, now_s, above):
                 await self._refill(max(count, RESERVED_COUNT), now_s)
             # `drop` was called while the oracle answered: those ticks may be too small.

@@ -56,6 +56,7 @@ class Transaction(Actor[TransactionMessage]):
     async def started(self, context: Context[TransactionMessage]) -> None:
         """Set a timer for the end of the lease, not moved by each message; soon after a restart."""
         self._context = context
+        # A restarted actor has the view of its first start, which is old by now.
         self._confirmed = context.term == 1
         if self._confirmed:
             left_ms = lease_left_ms(self._view, self._view.last_tick, self._age_ms_max)

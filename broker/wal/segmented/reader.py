@@ -221,6 +221,7 @@ class Reader:
         except FileNotFoundError:
             data = b""
         decoded = SparseIndex.decode(data, segment.name, segment.salt, self._spacing)
+        # The header behind a segment decides where it ends; an index for another end is wrong.
         if decoded is not None and decoded[1].end == segment.end:
             return decoded[0]
         return self._rebuild_index(segment)

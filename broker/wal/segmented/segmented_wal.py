@@ -104,6 +104,7 @@ class SegmentedWal:
             self._files, place.folder, f"{claim.term:010d}", self._background
         )
         spare = preallocator.take(self._settings.first_segment_bytes)
+        # Its header seals what was recovered, so every later owner finds the same.
         active, fresh = start_segment(place, spare, claim, _end_of(found), found.link)
         try:
             # If a newer owner came meanwhile, its scan may have missed our new segment.
