@@ -80,6 +80,9 @@ class OutOfRange(TidemarkError):
         self.first_id = first_id
         self.next_id = next_id
 
+    def __reduce__(self) -> tuple[type["OutOfRange"], tuple[str, int, int, int]]:
+        return type(self), (self.channel, self.requested_id, self.first_id, self.next_id)
+
 
 class AppendsFailed(TidemarkError):
     """Some messages of one call were not acknowledged; `results` has each result or error in order.
@@ -93,6 +96,9 @@ class AppendsFailed(TidemarkError):
         assert failures, "nothing failed"
         self.retriable = all(it.retriable for it in failures)
         super().__init__(f"{len(failures)} of {len(results)} messages failed; first: {failures[0]}")
+
+    def __reduce__(self) -> tuple[type["AppendsFailed"], tuple[Sequence[object]]]:
+        return type(self), (self.results,)
 
 
 class ServerRefusal(TidemarkError):

@@ -93,7 +93,11 @@ class BatchProducer(Producer):
         if self._closing:
             raise ClosedClient("the client is closed")
         payload = message.payload
-        size = len(payload) + MESSAGE_OVERHEAD_BYTES
+        if type(payload) is not bytes:
+            # The batch is encoded later: what the caller changes meanwhile must not be stored.
+            payload = bytes(payload)
+        key = None if message.key is None else key_bytes(message.key)
+        size = len(payload) + MESSAGE_OVERHEAD_BYTES + (0 if key is None else len(key))
         batch = self._open.get(header)
         if batch is not None and (
             batch.size_bytes + size > self._gathering.bytes_max
@@ -106,7 +110,7 @@ class BatchProducer(Producer):
             batch = self._begin(header)
         ticket: Ticket = self._loop.create_future()
         batch.payloads.append(payload)
-        batch.keys.append(None if message.key is None else key_bytes(message.key))
+        batch.keys.append(key)
         batch.tickets.append(ticket)
         self._tickets += 1
         batch.size_bytes += size

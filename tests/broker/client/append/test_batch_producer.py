@@ -41,6 +41,24 @@ async def test_an_invalid_answer_fails_each_append_of_the_batch_with_its_own_err
     assert len({id(it) for it in errors}) == 3
 
 
+async def test_a_batch_counts_the_bytes_of_its_keys_too() -> None:
+    limited = Gathering(bytes_max=100_000, linger_ms=60_000)
+    async with scripted_broker() as broker, connect(broker.address, gathering=limited) as log:
+        messages = [Message(b"it", key=b"k" * 20_000) for _ in range(20)]
+        await asyncio.gather(*[await log.append_soon(VCHANNEL, it) for it in messages])
+    assert max(len(batch) for batch in broker.numbers.values()) <= 100_000 // 20_000
+
+
+async def test_what_the_caller_changes_after_the_call_is_not_stored() -> None:
+    payload = bytearray(b"before")
+    async with scripted_broker() as broker, connect(broker.address) as log:
+        given = Message(payload)  # type: ignore[arg-type]  # it is taken at run time
+        ticket = await log.append_soon(VCHANNEL, given)
+        payload[:] = b"change"
+        await ticket
+    assert [stored.body[-6:] for stored in broker.log] == [b"before"]
+
+
 async def _stored(broker: ScriptedBroker, at_once: int, each: int) -> list[int]:
     """The sizes of the batches of so many messages at a time, two times more than go at once."""
     tickets: list[Ticket] = []
