@@ -72,5 +72,6 @@ def _library(codec: int) -> ModuleType:
         return import_module(_MODULES[codec])
     except ImportError:
         raise BadPacking(
-            f"{_NAMES[codec]} is not installed here; install tidemark[compression]"
+            f"{_NAMES[codec]} is not installed here;"
+            " install Tidemark with it: pip install '.[compression]'"
         ) from None

@@ -1,4 +1,4 @@
-"""The client that a program holds: what programs do all day, and the parts for everything else.
+"""The `Client`: the everyday calls are its methods, and all other calls are on its attributes.
 
 Next: broker/client/append/appends.py
 Next: broker/client/cluster/cuts.py
@@ -61,7 +61,7 @@ class Client:
             landed = await log.append("trains", b"IC 5 is late", key=b"IC 5")
 
     A target is the name of a collection or of a channel. Every method raises ClosedClient after
-    `aclose`, ForkedClient in a forked process, and what `broker.client.errors` has. The parts:
+    `aclose`, ForkedClient in a forked process, and the errors of `broker.client.errors`. Parts:
     `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches), `offsets`
     (positions in channels) and `admin` (health, channels, actors).
     """
@@ -89,7 +89,7 @@ class Client:
         self.broadcast = Broadcasts(coordinator, self._targets, deadline_s=call_s)
         self.commits = BatchCommits(coordinator, deadline_s=call_s)
         self.admin = Admin(network, deadline_s=call_s)
-        # What programs call all day stands here directly: `log.cut(...)`, `log.commit_batch(...)`.
+        # Everyday calls of the parts are methods of the client too: `log.cut(...)`.
         self.cut = Cuts(coordinator, owners, self._targets, deadline_s=call_s).cut
         self.measure = Measuring(owners, self._targets, deadline_s=call_s).measure
         self.barrier = self.barriers.named
@@ -137,7 +137,7 @@ class Client:
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> Ticket:
-        """Take in one message as soon as there is room; `await ticket` is its result or error.
+        """Queue one message once there is room; `await ticket` returns its result or raises.
 
         Cancelling a ticket before its batch was sent withdraws the message.
         """
@@ -179,7 +179,7 @@ class Client:
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
-        """Append the rows of a `pyarrow` RecordBatch or Table. Needs `tidemark[arrow]`.
+        """Append the rows of a `pyarrow` RecordBatch or Table. Needs the extra `arrow`.
 
         The column `key` (integers, strings or bytes) chooses the shard of each row, as the key of
         `append` does; without it batches take turns. Rows of one shard keep their order. Large

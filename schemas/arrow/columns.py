@@ -38,7 +38,9 @@ def arrow() -> Any:
         import_module("pyarrow.compute")
         return import_module("pyarrow")
     except ImportError:
-        raise NoArrow("Arrow needs pyarrow, which is not here; install tidemark[arrow]") from None
+        raise NoArrow(
+            "pyarrow is not installed here; install Tidemark with it: pip install '.[arrow]'"
+        ) from None
 
 
 def arrow_is_loaded() -> bool:

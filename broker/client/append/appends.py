@@ -1,8 +1,8 @@
 """Appends messages and batches: chooses the producer, waits for the answers.
 
 Each pchannel that is appended to has up to two producers: one that gathers plain messages into
-batches, and one that sends single messages as Milvus does, for the steps of transactions and for
-all else that means something to the log itself.
+batches, and one that sends single messages over Milvus's Produce: the begin, commit and rollback of
+transactions, and messages whose type, version or header the log interprets.
 
 Next: broker/client/append/batch_producer.py
 """

@@ -45,8 +45,8 @@ class Gathering:
 
     A batch is closed when the next message would take it over `bytes_max`, and `linger_ms` after
     its first message at the latest; at once when little is in flight.
-    `compression`: "lz4" or "zstd", for bodies of `pack_bytes_min` and more; needs
-    `tidemark[compression]`.
+    `compression`: "lz4" or "zstd", for bodies of `pack_bytes_min` and more; needs the extra
+    `compression`.
     """
 
     bytes_max: int = 256 * 1024
@@ -83,7 +83,7 @@ class BatchProducer(Producer):
         self._limits = limits
         self._open: dict[BatchHeader, OutgoingBatch] = {}
         self._tickets = 0
-        """Of all messages that came one by one and have no answer yet."""
+        """Number of messages that were appended singly and have no answer yet."""
         self._flushing = False
         outbox: Outbox[Waiter] = Outbox(limits, SequenceNumbers(new_name))
         super().__init__(name, network, outbox, resend=resend)
@@ -172,7 +172,7 @@ class BatchProducer(Producer):
         if self._open:
             self._flush()
         elif self._outbox.to_send:
-            self._work.set()  # the answer made place for one more in flight
+            self._work.set()  # the answer made room for one more in flight
 
     @property
     def has_room(self) -> bool:
@@ -185,7 +185,7 @@ class BatchProducer(Producer):
         )
 
     def _room(self) -> int:
-        """A message that came alone counts as one, a batch that came as one by its bytes only."""
+        """Single messages count by number and by bytes, whole batches by bytes only."""
         return min(super()._room(), self._limits.appends_max - self._tickets)
 
     def _begin(self, header: BatchHeader) -> OutgoingBatch:

@@ -41,7 +41,7 @@ def prepare(
 
 
 def is_plain(message: Message) -> bool:
-    """Whether it may be in a batch: it means nothing to the log itself."""
+    """Whether it may be in a batch: the log does not interpret it."""
     return (
         message.type in BATCHED_TYPES
         # The log stores version 1 and no header for each message of a batch.

@@ -1,8 +1,8 @@
 """One pchannel's producer: keeps a stream open, and each append alive until its answer.
 
-It reopens the stream and completes the futures of the callers; what to send, to repeat and to fail
-is decided in `outbox.py`. Callers wait on futures, and one timer serves all deadlines: a task or a
-cancel scope for each append would cost more than the append.
+It reopens the stream and completes the futures of the callers; `outbox.py` decides what to send,
+what to send again and what to fail. Callers wait on futures, and one timer serves all deadlines: a
+task or a cancel scope for each append would cost more than the append.
 
 Next: broker/client/append/producer_stream.py
 """
@@ -44,10 +44,10 @@ from broker.model.ids import PChannelName, VChannelName
 from schemas.wire import Produced, ProduceFailed
 
 SILENCE_S = 5.0
-"""A stream on which an append expired, and nothing came for so long, is aborted."""
+"""A stream is aborted when an append on it expired and no answer came for this long."""
 
 MOVED_S = 2.0
-"""How long answers and refusals are waited for from an owner that has been replaced."""
+"""How long to wait for answers and refusals of an owner that has been replaced."""
 
 AnswerFuture = asyncio.Future[Produced]
 
@@ -65,7 +65,7 @@ class Waiter(Protocol):
 class Producer(AnswerSink):
     """Appends to one pchannel. `run` must run in a task for as long as anything is offered.
 
-    Sends single messages over Milvus's Produce, or numbered batches, as the outbox has it.
+    Sends numbered batches if the outbox has sequence numbers, else single messages over Produce.
     """
 
     def __init__(

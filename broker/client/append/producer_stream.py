@@ -37,14 +37,14 @@ from schemas.wire import (
 APPEND = "/tidemark.v1.Log/Append"
 
 WRITE_BYTES_MAX = 256 * 1024
-"""Taken for one write. What is taken counts as in flight and cannot be taken back by its caller,
-so it should be little."""
+"""Taken from the outbox for one write. What is taken counts as in flight, so its caller can no
+longer withdraw it: take little."""
 
 WRITE_S = 30.0
 """A server that keeps its flow-control window shut for so long is taken for lost."""
 
 DRAIN_S = 2.0
-"""How long answers are waited for on a stream that is to be replaced."""
+"""How long a stream that is to be replaced waits for its answers."""
 
 CLOSE_S = 0.5
 """How long the server may take to end the stream after the goodbye."""
@@ -86,7 +86,7 @@ class StreamCodec(Protocol):
 
 
 class ProducerStream:
-    """Use once: `run`, and `finish` or `abort` from outside.
+    """Runs once, by `run`; other tasks end it with `finish` or `abort`.
 
     Set `work` after putting something into the outbox.
     """
@@ -112,9 +112,9 @@ class ProducerStream:
         self._unwritten = b""
 
     async def run(self, connection: Connection, *, open_s: float) -> None:
-        """From the handshake to the end; returns when it was finished or is to be replaced.
+        """Run from the handshake to the end; return when finished, or to be replaced.
 
-        Raises any other reason for the end. Appends without an answer are in the outbox then.
+        Raises when the stream ends otherwise. Appends without an answer are in the outbox then.
         """
         metadata = producer_metadata(self._location.channel, self._location.node)
         path = self._codec.path

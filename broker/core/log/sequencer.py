@@ -63,7 +63,7 @@ def sequence(
 ) -> Sequenced:
     """Sequence a group with the ticks `first_tick`, `first_tick + 1`, …, one for each message.
 
-    A batch takes as many as it has messages, and its outcome is that of its first one.
+    A batch takes one tick for each of its messages; its outcome is that of its first message.
 
     The caller reserves `transactions.rollbacks_due(messages)` ticks more, and with an `assigner`
     its `records_due` as well. A message whose barrier tick is not below `first_tick` is refused:

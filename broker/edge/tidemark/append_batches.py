@@ -1,8 +1,8 @@
 """Serve one Append stream of `tidemark.v1.Log`: batches in, answers out in the same order.
 
-`broker/edge/rpc/append_flow.py` has the back-pressure and the end of the stream. Only bodies that
-are packed or hold rows are looked into, to check them. What was handed to the Appender is neither
-retried nor cancelled here.
+`broker/edge/rpc/append_flow.py` has the back-pressure and the end of the stream. Only
+compressed bodies and Arrow rows are decoded, to check them. What was handed to the Appender is
+neither retried nor cancelled here.
 
 Next: broker/edge/rpc/append_flow.py
 """
@@ -34,7 +34,7 @@ GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
 async def serve_append(
     call: Call, directory: Proxy, rows_admission: RowsAdmission, limits: EdgeLimits
 ) -> None:
-    """Serve one stream from its handshake to its end. Refused as `open_append_flow` refuses."""
+    """Serve one stream from its handshake to its end. Raises as `open_append_flow` does."""
     async with open_append_flow(call, directory, limits, b"") as flow:
         await AppendStream(call.stream, flow, rows_admission, limits).run()
 

@@ -78,7 +78,7 @@ class StorageCameBack(PlannedRestart):
 
 
 class Appender(Actor[_Message]):
-    """See the module."""
+    """The single writer of one pchannel."""
 
     _context: Context[_Message]
     _log: Log
@@ -103,7 +103,7 @@ class Appender(Actor[_Message]):
         if access is AccessMode.READ_ONLY:
             self._admission = replace(self._admission, closed=read_only_refusal(name))
         self._backlog = Backlog(node.limits.backlog_bytes_max)
-        self._tick_due = False  # data was stored since the last stored tick record
+        self._tick_due = False  # whether data was stored since the last stored tick record
         self._groups = self._messages = 0
 
     async def started(self, context: Context[_Message]) -> None:
@@ -262,7 +262,7 @@ class Appender(Actor[_Message]):
             acks.finish([error.refusal] * len(messages))
             return
         # No await from here until `log.append` or `_announce`: the write lease was checked for
-        # this turn of the loop, and an announced tick has no other fence.
+        # this turn of the loop, and nothing else fences a tick that is only announced.
         tick = TimeTick(first_tick + count - 1) if closes else None
         sequenced = self._sequence(messages, first_tick, assigner)
         records = self._with_tick(sequenced, tick)

@@ -1,4 +1,4 @@
-"""Appends to a pchannel with back-pressure: counts bytes in and maps actor errors to refusals.
+"""Appends to a pchannel: bounds the bytes that wait, and maps actor errors to refusals.
 
 Every message gets an outcome; a refusal says whether the message may be stored nevertheless.
 
@@ -71,7 +71,7 @@ def append_then(
 def _admitted(
     located: Located, messages: tuple[NewMessage, ...], durability: Durability
 ) -> AppendBatch | Refusal:
-    """The request to the Appender, with its bytes counted in. The Appender counts them out."""
+    """The request to the Appender; adds its bytes to the backlog, the Appender subtracts them."""
     ticks = sum(map(ticks_of, messages))
     # A batch takes its ticks in one reservation, so a larger one could never be stored.
     if not 0 < ticks <= BATCH_MESSAGES_MAX:
@@ -87,12 +87,12 @@ def _refusal(located: Located, batch: AppendBatch, error: Exception) -> Refusal:
     name = located.channel.name
     match error:
         case MailboxFull():
-            # It never reached the Appender, which counts out all that do.
+            # It never reached the Appender, which subtracts only what reached it.
             located.backlog.release(batch.size_bytes)
             return _too_much(located)
         case StaleTerm():
             # That term had ended before the batch was queued. Its backlog ended with it, so there
-            # is nothing to count out.
+            # is nothing to subtract.
             return Refusal(StreamingCode.ON_SHUTDOWN, _gone(located, "nothing was stored"))
         case ActorDied():
             return Refusal(StreamingCode.UNKNOWN, _gone(located, UNKNOWN_OUTCOME))

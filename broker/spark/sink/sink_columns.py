@@ -43,7 +43,7 @@ class MessageColumns:
         if "value" not in given.names:
             problems.append("column 'value' is missing; it is the payload, a string or binary")
         if not topic and not self._targets:
-            problems.append("where rows go is not said: give option topic, or column 'collection'")
+            problems.append("no target is given: set option topic, or add column 'collection'")
         if key not in (None, "key"):
             problems.append(f"option key is {key!r}; the key of a message is its column 'key'")
         if problems:

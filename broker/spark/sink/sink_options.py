@@ -10,7 +10,10 @@ from broker.spark.source.source_options import DEFAULT_SERVER, SPARK_OWN
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
     "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
-    "topic": ("none", "collection or vchannel that receives every row; also the path of `start`"),
+    "topic": (
+        "none",
+        "collection or vchannel that receives every row; also the path of `save` and `start`",
+    ),
     "key": ("none", "collection with a schema: the column whose value chooses the shard"),
     "appId": ("the query's id", "name under which batches are committed, the same in every run"),
     "batchId": ("none", "`df.write` only, with `appId`: number of the batch; a repeat is ignored"),
