@@ -33,6 +33,8 @@ class Ground:
     random: Random
     tree: Tree
     spawn: Callable[["Cell"], None]
+    # A dict as an ordered set: a set of objects has another order in each run, and seeded tests
+    # must repeat.
     running: "dict[Cell, None]"
 
 
@@ -80,14 +82,17 @@ class Cell:
         if self._stopping is not None or self.life.exit is not None:
             return
         self._stopping = kind
+        # Armed before the batch ends: one deadline covers the rest of the batch and `stopped`.
         self._arm(self._overrun)
         self.actor.stop_requested()
+        # An idle actor waits for a message and would not notice the stop.
         self.life.mailbox.wake()
 
     def kill(self, exit: Exit) -> None:
         """End it now: its callers are answered before this returns, and its task is cancelled."""
         if self.life.exit is not None:
             return
+        # Callers are answered first: the task may take long to unwind, or swallow the cancellation.
         self.life.die(exit)
         self._scope.cancel()
         self._arm(self._abandon)
@@ -100,11 +105,16 @@ class Cell:
             with self._scope:
                 self.life.die(await self._live())
         except asyncio.CancelledError:
+            # `_live` turns the cancellation of a living incarnation into a crash, so a kill came
+            # first.
             assert self.life.exit is not None
         finally:
+            # The first exit is kept: this one counts only if KeyboardInterrupt or SystemExit
+            # passes.
             self.life.die(Exit(ExitKind.KILLED))
             try:
                 if type(self.actor).reap is not Actor.reap:
+                    # No cancellation may end `reap` before the children have ended.
                     with anyio.CancelScope(shield=True):
                         await self.actor.reap()
             finally:
@@ -124,6 +134,7 @@ class Cell:
             self.has_started = True
             self.ready.set()
             await self._work()
+            # A kill during a batch that never suspended ends the loop without a cancellation.
             if self.life.exit is None:
                 await self.actor.stopped()
         except asyncio.CancelledError as error:
@@ -137,6 +148,8 @@ class Cell:
     async def _work(self) -> None:
         mailbox, unbroken = self.life.mailbox, 0
         receive = self.actor.receive
+        # A kill cancels the task where it suspends; `receive` may not suspend, so look at `exit`
+        # too.
         while self._stopping is None and self.life.exit is None:
             # `receive` may never suspend, so a busy actor would starve all others on the loop.
             if unbroken >= BATCHES_UNBROKEN_MAX:
@@ -167,9 +180,11 @@ class Cell:
         self._report()
 
     def _report(self) -> None:
+        # An abandoned task has ended after all; its end was reported when it was abandoned.
         if self.life.over:
             return
         self.life.bury()
+        # After a failed start, too: `launch` waits for it.
         self.ready.set()
         self.done.set()
         self._ended(self)
@@ -181,6 +196,7 @@ class Cell:
             self._alarm = self._ground.clock.call_later(self._stop_deadline_s, callback)
 
     def _overrun(self) -> None:
+        # Alarms run in the context of the caller that requested the stop, not in the actor's.
         with assumed(self._identity):
             log.warning("%s did not stop in %s s", self.life.path, self._stop_deadline_s)
         self.kill(Exit(ExitKind.KILLED))

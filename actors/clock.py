@@ -60,6 +60,7 @@ class SystemClock:
 @contextmanager
 def deadline(clock: Clock, limit_s: float | None) -> Iterator[anyio.CancelScope]:
     """A cancel scope that is cancelled after `limit_s` seconds of this clock (None: never)."""
+    # Not anyio's own deadline, because that would not follow a test's Clock.
     with anyio.CancelScope() as scope:
         alarm = None if limit_s is None else clock.call_later(limit_s, scope.cancel)
         try:

@@ -72,6 +72,8 @@ class Envelope(Generic[M]):
         if callback is None or promise is None or promise.done():
             self.reply(value)
             return
+        # Otherwise the loop would call it a second time. The result is set first: the callback
+        # reads it.
         promise.remove_done_callback(callback)
         promise.set_result(value)
         callback.at_once(promise)

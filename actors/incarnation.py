@@ -77,6 +77,7 @@ class Incarnation:
         promises = tuple(self.promises)
         self.promises.clear()
         for promise in promises:
+            # It is answered already if its caller has not run since, to remove it.
             if not promise.done():
                 promise.set_result(Failure(ActorDied(self.path, self.term, exit)))
 

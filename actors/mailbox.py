@@ -57,9 +57,12 @@ class Mailbox:
 
     def offer(self, envelope: Post) -> bool:
         """Queue a message; False, without any effect, if the lane is full."""
+        # No queued sender is overtaken: `_admit` fills each free place from the line at once, so
+        # senders are in line only while the lane is full.
         if len(self._messages) >= self.spec.bound:
             return False
         self._messages.append(envelope)
+        # Every message passes here: no call unless the consumer waits.
         if self._waiter is not None:
             self.wake()
         return True
@@ -104,6 +107,7 @@ class Mailbox:
         else:
             batch = []
         messages = self._messages
+        # The usual case, without one popleft for each message.
         if len(messages) <= room:
             batch.extend(messages)
             messages.clear()
@@ -116,11 +120,13 @@ class Mailbox:
     def wake(self) -> None:
         """Make `wait` return; no-op if nobody waits."""
         waiter, self._waiter = self._waiter, None
+        # It is done already if the consumer was cancelled while it waited.
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def wait(self) -> None:
         """Return when a message is queued, or at `wake`. Call it only after an empty `take`."""
+        # No wake-up is lost: nothing else runs between the caller's empty `take` and this line.
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
@@ -138,6 +144,7 @@ class Mailbox:
         while self._line and len(self._messages) < self.spec.bound:
             envelope, admitted = self._line.popleft()
             if admitted is not None:
+                # The sender timed out or was cancelled, and has not run since, to remove its place.
                 if admitted.done():
                     continue
                 admitted.set_result(True)

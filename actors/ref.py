@@ -57,6 +57,7 @@ class Ref(Generic[M_contra]):
                 return
         finally:
             alarm.cancel()
+            # A message whose sender has left must not be queued later.
             life.mailbox.leave(envelope)
         if life.exit is not None:
             raise life.refusal()
@@ -112,8 +113,11 @@ class Ref(Generic[M_contra]):
         envelope = Envelope(question, promise, callback)
         if life.mailbox.offer(envelope):
             return _Asked(life, promise, None, deadline_s)
+        # A shed question fails at once; otherwise its caller would wait until the deadline.
         if not self._overflowed(waits=True):
             raise MailboxFull(self.path, life.mailbox.spec.bound)
+        # It needs no future: the caller waits for the answer, and its deadline covers the wait for
+        # room.
         life.mailbox.line_up(envelope)
         return _Asked(life, promise, envelope, deadline_s)
 
@@ -138,6 +142,7 @@ class _Asked:
     ) -> None:
         self._life, self._in_line = life, in_line
         self.promise = promise
+        # So that the end of the incarnation answers it.
         life.promises[promise] = None
         expire = partial(_expire, promise, life.path, deadline_s)
         self._alarm = life.clock.call_later(deadline_s, expire)
@@ -159,6 +164,8 @@ class _AskCallback:
 
     def __init__(self, answered: Callable[[Any], None]) -> None:
         self._answered = answered
+        # `at_once` runs in the answering actor's task, whose context would name the wrong actor in
+        # logs.
         self._context = copy_context()
 
     def __call__(self, promise: Promise) -> None:
@@ -170,6 +177,7 @@ class _AskCallback:
         try:
             self._context.run(self, promise)
         except Exception as error:  # noqa: BLE001 - the caller's error is not the actor's
+            # As the loop treats an error of a done callback: reported, not raised to the actor.
             context = {"message": "a callback of ask_then failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 

@@ -43,6 +43,7 @@ class SeededLoop(BaseEventLoop):
         self._now_s = 0.0
         self._limit_s = virtual_limit_s
         self._ready = SeededReady(Random(seed))
+        # BaseEventLoop's `_run_once` asks the selector how long to sleep: `select` below.
         self._selector = self
         self._clock_resolution = RESOLUTION_S
         self.set_exception_handler(lambda _, context: self._note(context))
@@ -53,6 +54,7 @@ class SeededLoop(BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[Any]:
         """Stand in for the selector: advance virtual time instead of waiting for I/O."""
+        # `_run_once` passes None when no callback is ready and no timer is set.
         if timeout is None:
             raise Deadlock(f"all tasks wait for each other at {self._now_s} s: {self._waiting()}")
         self._now_s += timeout

@@ -46,6 +46,8 @@ class Slot:
     def reset(self) -> None:
         """Restore the children of the spec with their former terms, as a supervisor starts."""
         assert isinstance(self.spec, SupervisorSpec)
+        # Retired first, so that `add` finds their terms: a reference to a child of the former
+        # supervisor must stay stale.
         for name in tuple(self.children):
             self._retire(name)
         for spec in self.spec.children:

@@ -40,6 +40,7 @@ class Backoff:
         """
         if attempt == 0:
             return 0.0
+        # The exponent is bounded, because a float power overflows from 2.0 ** 1024 on.
         whole = min(self.max_s, self.first_s * 2.0 ** min(attempt - 1, 64))
         return whole * (1 + jitter) / 2
 

@@ -102,6 +102,7 @@ class Supervisor(Actor[SupervisorMessage]):
                     await self._stop(self._slot.children.values())
                     raise
                 await self._ended(slot, Exit(ExitKind.START_FAILED, error))
+                # The later children depend on it; its retry starts them, too.
                 if self._spec.strategy is not Strategy.ONE_FOR_ONE:
                     return
 
@@ -111,6 +112,7 @@ class Supervisor(Actor[SupervisorMessage]):
             match envelope.message:
                 case ChildEnded(name, cell):
                     slot = self._slot.children.get(name)
+                    # Otherwise the event is stale: the child was stopped or replaced meanwhile.
                     if slot is not None and slot.cell is cell and cell.life.exit is not None:
                         await self._ended(slot, cell.life.exit)
                 case Retry(name):
@@ -131,6 +133,7 @@ class Supervisor(Actor[SupervisorMessage]):
     async def reap(self) -> None:
         """Kill the remaining children, all at once."""
         cells = [slot.cell for slot in self._slot.children.values() if slot.cell is not None]
+        # All are killed before the first wait, so that their deadlines run at the same time.
         for cell in reversed(cells):
             cell.kill(Exit(ExitKind.KILLED))
         for cell in reversed(cells):
@@ -162,6 +165,7 @@ class Supervisor(Actor[SupervisorMessage]):
         if not scope.cancelled_caught:
             return
         await self._undo(slot)
+        # Without a limit only `stop_requested` can have cancelled the scope.
         if limit_s is None or self._interrupted():
             raise StartInterrupted(slot.path)
         raise StartTimeout(slot.path, limit_s)
@@ -170,6 +174,7 @@ class Supervisor(Actor[SupervisorMessage]):
         cell, slot.cell = slot.cell, None
         if cell is None:
             return
+        # Some of its children may run already; they are stopped in order.
         if self._stopping and isinstance(slot.spec, SupervisorSpec):
             cell.request_stop()
         else:
@@ -208,6 +213,7 @@ class Supervisor(Actor[SupervisorMessage]):
     async def _count(self, now_s: float, exit: Exit) -> None:
         spec = self._spec
         self._window = self._window.restarted(now_s, spec.window_s)
+        # Stopped in order, before the raise: after a crash only `reap` runs, which kills them.
         if self._window.exceeds(spec.restarts_max):
             await self._stop(self._slot.children.values())
             raise TooManyRestarts(
@@ -216,6 +222,7 @@ class Supervisor(Actor[SupervisorMessage]):
 
     def _plan(self, slot: Slot, exit: Exit, now_s: float) -> None:
         if exit.kind is ExitKind.START_FAILED:
+            # `up_since_s` is of an earlier incarnation. Attempt 0 would start it again at once.
             slot.attempts = max(slot.attempts, 1)
         elif now_s - slot.up_since_s >= self._spec.window_s:
             slot.attempts = 0
@@ -226,9 +233,11 @@ class Supervisor(Actor[SupervisorMessage]):
         log.log(level, "%s restarts in %.3f s: %s", slot.path, delay_s, exit)
 
     async def _revive(self, name: str) -> None:
+        # It is there: removing a child withdraws its retry, even from the mailbox.
         origin = self._slot.children[name]
         origin.retry = None
         for slot in self._affected(origin):
+            # `_ended` has stopped them all, and `_refusal` admits no new child until they run.
             assert slot.cell is None
             try:
                 await self._start(slot)
@@ -256,6 +265,7 @@ class Supervisor(Actor[SupervisorMessage]):
                 break
             answers.append(await self._start_child(spec))
         if not envelope.wanted():
+            # Nobody would know of these children, or ever stop them.
             paired = zip(specs, answers, strict=False)
             started = [spec.name for spec, answer in paired if isinstance(answer, Ref)]
             for slot in await self._stop([self._slot.children[name] for name in started]):
@@ -280,6 +290,7 @@ class Supervisor(Actor[SupervisorMessage]):
             return NameTaken(children[name].path)
         if self._spec.strategy is Strategy.ONE_FOR_ONE:
             return None
+        # A child added now would run before those that it depends on.
         waiting = (slot for slot in children.values() if slot.retry is not None)
         return next((_not_running(slot) for slot in waiting), None)
 
@@ -296,6 +307,7 @@ class Supervisor(Actor[SupervisorMessage]):
             envelope.fail(NoSuchActor(f"{self._slot.path}/{name}"))
             return
         heirs = [other for other in self._affected(slot) if other is not slot]
+        # Its retry would have restarted the children stopped with it; the next of them takes over.
         if slot.retry is not None and heirs:
             heirs[0].retry = self._context.after(0.0, Retry(heirs[0].spec.name))
         await self._stop([slot])
@@ -333,6 +345,7 @@ async def launch(slot: Slot, ground: Ground, ended: Callable[[Slot, Cell], None]
     slot.term = await _next_term(slot)
     actor: Actor[Any]
     if isinstance(spec, SupervisorSpec):
+        # No deadline of its own: it needs as long as its children, which have deadlines.
         actor, mailbox, stop_deadline_s = Supervisor(slot, ground), COMMANDS, None
     else:
         actor, mailbox, stop_deadline_s = spec.build(), spec.mailbox, spec.stop_deadline_s

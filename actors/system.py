@@ -170,11 +170,13 @@ class System:
 
     async def _leave(self) -> None:
         with anyio.CancelScope(shield=True):
+            # `_hold` may not have run yet, if entering was cancelled at once.
             await self._open.wait()
             await self._stop_root()
             self._insist()
             self._closing.set()
             await self._closed.wait()
+        # The body's error is not passed on: the group would wrap it in an ExceptionGroup.
         await self._outer.__aexit__(None, None, None)
 
     async def _stop_root(self) -> None:
@@ -190,6 +192,7 @@ class System:
 
     def _insist(self) -> None:
         for task in [cell.task for cell in self._ground.running if cell.task is not None]:
+            # A native cancel, because a cancelled scope does not reach through a shield.
             task.cancel()
         if self._ground.running:
             self._clock.call_later(INSIST_EVERY_S, self._insist)

@@ -24,6 +24,7 @@ class Timer:
         self._repeats = repeats
         self._envelope: Envelope[Any] | None = None
         self._alarm: Alarm | None = None
+        # Nobody would cancel a timer that is set after the end.
         if life.exit is None:
             life.timers[self] = None
             self._arm()

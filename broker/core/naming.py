@@ -57,6 +57,8 @@ def is_control_channel(name: str) -> bool:
 
 def is_physical(name: str) -> bool:
     """Whether this is a pchannel name: no letter `v` after its last underscore."""
+    # A vchannel ends in `_{collection}v{shard}` or `_vcchan`. Without a `_` there is no such
+    # ending.
     return "v" not in name.rpartition("_")[2] or "_" not in name
 
 

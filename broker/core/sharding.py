@@ -32,6 +32,7 @@ def hash_int64(key: int) -> int:
         mixed = (word * 0xCC9E2D51) & _WORD
         mixed = (_rotate(mixed, 15) * 0x1B873593) & _WORD
         state = (_rotate(state ^ mixed, 13) * 5 + 0xE6546B64) & _WORD
+    # Murmur3 mixes in the length of the key: 8 bytes.
     state ^= 8
     state = ((state ^ (state >> 16)) * 0x85EBCA6B) & _WORD
     state = ((state ^ (state >> 13)) * 0xC2B2AE35) & _WORD

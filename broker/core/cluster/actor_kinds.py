@@ -29,6 +29,8 @@ def kind_of(path: str) -> str:
     holder = next((it for it in reversed(above) if it not in ("", ONE_OF_MANY)), "actors")
     if holder.endswith("s"):
         return holder.removesuffix("s")
+    # The holder's name is no plural, so the kind is the name up to its number: "writer" of
+    # "writer-12".
     return _NUMBERED.sub("", path.rpartition("/")[2]) or holder
 
 

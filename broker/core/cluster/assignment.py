@@ -92,6 +92,7 @@ def assign(meta: PChannelMeta, node: NodeId, access: AccessMode | None = None) -
 def taken(meta: PChannelMeta, node: NodeId, term: Term) -> PChannelMeta:
     """`node` claimed a higher `term` to restart the channel, and does not serve at it yet."""
     assert term > meta.term, (term, meta)
+    # Lost first: `assign` changes nothing for a channel that this node serves already.
     return replace(assign(lost(meta, meta.term), node), term=term)
 
 

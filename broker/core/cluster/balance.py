@@ -165,7 +165,9 @@ def _search(
         for moved in [(*layout[:index], replace(each, node=node), *layout[index + 1 :])]
     ]
     beam = 1 if large else BEAM_WIDTH
+    # Ties are broken by name and node, so that equal layouts give equal moves.
     for _, move, moved in sorted(scored, key=lambda it: (it[0], it[1].name, it[1].to))[:beam]:
+        # A channel moves once per round: a second move would only replace its first.
         still = tuple([replace(it, movable=it.movable and it.name != move.name) for it in moved])
         reached, more = _search(still, nodes, weights, steps - 1)
         if reached < best[0]:
@@ -193,6 +195,7 @@ def _even_out(layout: Sequence[PlacedChannel], nodes: Sequence[NodeId]) -> tuple
         givers = [node for node in nodes if movable[node]]
         fullest = max(givers, key=lambda node: (count[node], -node), default=None)
         emptiest = min(nodes, key=lambda node: (count[node], node))
+        # With a difference of 1, a move would only make the other node the fullest.
         if fullest is None or count[fullest] - count[emptiest] < 2:
             return tuple(moves)
         moves.append(ChannelMove(movable[fullest].pop(), emptiest))
@@ -204,6 +207,7 @@ def _unevenness(numbers: Sequence[int]) -> float:
     average = sum(numbers) / len(numbers)
     if not average:
         return 0.0
+    # Relative to the average, so that the weights hold for any number of channels.
     return sum([((number - average) / average) ** 2 for number in numbers])
 
 

@@ -145,6 +145,7 @@ def with_appended(task: BroadcastState, results: Mapping[VChannelName, Appended]
     """Copies became durable. This acknowledges them too, unless `ack_sync_up` is set."""
     landed, acked = list(task.landed), list(task.acked)
     for index, vchannel in enumerate(task.broadcast.vchannels):
+        # The first copy counts: a retry after a lost answer may have appended another one.
         if vchannel in results and landed[index] is None:
             landed[index] = results[vchannel]
             acked[index] = not task.broadcast.ack_sync_up
@@ -181,6 +182,7 @@ def advanced(task: BroadcastState, step: BroadcastStep, now_ms: int) -> Broadcas
     """The broadcast after a step of the table; a finished one drops its body."""
     state = TRANSITIONS[task.state, step]
     bare = replace(task.broadcast, body=b"")
+    # It can finish with the poison still set only when an operator has skipped its callback.
     return replace(task, state=state, broadcast=bare, skipped=bool(task.poison), done_ms=now_ms)
 
 

@@ -32,6 +32,7 @@ class ChannelLifetime:
     failure: Refusal | None = None
 
 
+# Below every term that can be asked for.
 NEVER_SEEN = ChannelLifetime(ServingState(Term(-1), True), ServingState(Term(-1), True))
 
 
@@ -58,6 +59,7 @@ def opened(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
     It may have failed at this term before: the storage recovered.
     """
     now = ServingState(term, removed=False)
+    # Terms only grow here: a report about an older one came late.
     if term < lifetime.current.term:
         return lifetime
     return ChannelLifetime(expected=max(lifetime.expected, now), current=now)

@@ -135,6 +135,8 @@ class CutLockRules:
         for entrant, vchannels in self._inside.items():
             if hold.is_concerned_by(vchannels):
                 hold.waits_for.add(entrant)
+        # Waiting holders count, too: they were here first, and a stream of holds must not starve
+        # them.
         for entrant, waiting in self._waiting.items():
             if hold.is_concerned_by(waiting.vchannels):
                 hold.waits_for.add(entrant)
@@ -159,6 +161,8 @@ class CutLockRules:
 
     def advance(self, now_s: float) -> LockChanges:
         """End holds that are over, admit holders, grant holds; reports each change once."""
+        # Ended holds come first, so that the holders that waited only for them are admitted in this
+        # call.
         timed_out: dict[int, tuple[SharedHolder, ...]] = {}
         for id_, hold in list(self._holds.items()):
             if hold.until_s <= now_s:

@@ -93,6 +93,7 @@ def must_wait_for_nodes(
         return True
     if patience.expected:
         return len(here) < patience.expected and started_s < patience.expected_s
+    # Without former owners nothing shows who is missing, so the whole grace is waited for.
     return not (owned and owned <= here) and first_s < patience.grace_s
 
 

@@ -56,6 +56,7 @@ class _Line:
         """Whether no earlier request of this key conflicts with the ticket."""
         if not shared:
             return next(iter(self.everybody)) == ticket
+        # A shared request passes other shared ones, but no exclusive one that came earlier.
         return not self.exclusive or next(iter(self.exclusive)) > ticket
 
 
@@ -100,6 +101,8 @@ class ResourceLocks:
         request = self._requests.pop(ticket, None)
         if request is None:
             return ()
+        # Only requests for these keys can be free now; scanning all of them would make each release
+        # slow.
         touched: set[LockTicket] = set()
         for key in request.keys:
             name = (key.domain, key.key)

@@ -103,6 +103,7 @@ class SegmentAssigner:
         self._table, self._headers = table, headers
         self._chances = chances
         self._due = table.flushable()[:FLUSHES_MAX]
+        # Each message with rows creates at most one segment.
         self._segments_max = sum(isinstance(it, Inserted | Deleted) for it in effects.values())
         self._tick = TimeTick(0)
         self._next_id = 0
@@ -119,6 +120,8 @@ class SegmentAssigner:
 
     def begin(self, first_tick: TimeTick) -> TimeTick:
         """Take the ticks from here on; returns the first one left for messages."""
+        # Segment ids are ticks: the oracle makes them unique across owners, without another
+        # counter.
         self._next_id = first_tick
         self._tick = TimeTick(first_tick + self._segments_max)
         return self._tick
@@ -204,6 +207,7 @@ class SegmentAssigner:
         found = self._table.room(message.vchannel, partition_id, rows, size_bytes)
         if found is not None:
             return found, None
+        # `begin` has reserved an id for each message with rows.
         assert self._next_id < self._tick, "more segments than rows"
         new = NewSegment(SegmentId(self._next_id), self._tick, next(self._chances))
         self._next_id += 1
@@ -227,6 +231,7 @@ class SegmentAssigner:
 
         Creating what exists or dropping what does not changes nothing; the message is still stored.
         """
+        # It names no collection, so it comes before the lookup.
         if isinstance(effect, AllFlushed):
             return self._table.flush()
         if isinstance(effect, CollectionCreated):
@@ -247,6 +252,8 @@ class SegmentAssigner:
                 collection.partition_ids.add(partition_id)
                 return None
             case SchemaChanged():
+                # A segment has the one schema version of its CreateSegment, so later rows need new
+                # segments.
                 collection.schema_version = effect.schema_version
                 return self._table.flush(vchannel)
             case Truncated() | ManuallyFlushed():
@@ -281,9 +288,11 @@ def segment_assigner(
     kinds = {message.type for message in messages}
     if table.idle and _OPENS.isdisjoint(kinds):
         return None
+    # A collection may be created and filled in the same group.
     known = {it.vchannel for it in messages if it.type == MessageType.CREATE_COLLECTION}
     known |= {vchannel for vchannel in {it.vchannel for it in messages} if table.is_ours(vchannel)}
     by_type = table.required or not kinds <= ROW_TYPES
+    # Sealed segments may be due for their Flush, whatever the messages are.
     if not (known or by_type or table.sealed):
         return None
     effects = {

@@ -41,6 +41,8 @@ def recovered_segments(
                 segment.add(effect.rows, size_bytes, txn_id)
     for segment in growing.values():
         table.restore(segment)
+    # Dropped collections were created above, too: dropping them here makes the table refuse late
+    # rows.
     for each in sorted(vchannels, key=lambda it: it.tick):  # the oldest is forgotten first
         if each.state is VChannelState.DROPPED:
             table.drop_collection(each.name)
@@ -70,6 +72,7 @@ def _of(
     if isinstance(effect, Inserted):
         found = growing.get(effect.segment_id)
         return [] if found is None else [found]
+    # It is enough that none of them is flushed before the transaction ends.
     return [
         segment
         for segment in growing.values()

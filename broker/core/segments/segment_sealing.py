@@ -48,7 +48,7 @@ class SegmentLimits:
     row_bytes_min: int = 16
     """The size of a row's id and time tick, a lower bound whatever the producer reports."""
     binlogs_max: int = 32
-    """A segment with this many binlogs is sealed."""
+    """A segment with more binlogs than this is sealed."""
     life_ms_max: int = 86_400_000
     """An older segment is sealed."""
     idle_ms_max: int = 600_000

@@ -118,6 +118,7 @@ class SegmentTable:
     ) -> None:
         """Add a collection; no change if the vchannel has one."""
         if vchannel not in self.collections:
+            # A vchannel may be used again after a drop; its rows are accepted then.
             self._dropped.pop(vchannel, None)
             self.collections[vchannel] = CollectionSegments(
                 collection_id, set(partition_ids), schema_version
@@ -155,6 +156,8 @@ class SegmentTable:
         collection, limits = self.collections[vchannel], self.limits
         assert partition_id not in collection.growing, (vchannel, partition_id)
         deletes = partition_id == ALL_PARTITIONS
+        # Jitter may draw less than the largest insert that is accepted, and no insert is ever
+        # split.
         drawn = limits.drawn_bytes_max(new.chance)
         segment = GrowingSegment(
             id=new.id,
@@ -193,6 +196,7 @@ class SegmentTable:
             if not committed:
                 segment.rows -= rows
                 segment.size_bytes -= size_bytes
+                # `seal` has subtracted the segment's bytes already.
                 self.growing_bytes -= 0 if segment.sealed else size_bytes
 
     def seal(self, segment: GrowingSegment, why: SealReason) -> None:
@@ -232,6 +236,7 @@ class SegmentTable:
             if vchannel in (None, segment.vchannel) and partition_id in (None, segment.partition_id)
         ]
         for segment in gone:
+            # Statistics count the first reason.
             segment.sealed = segment.sealed or why
             self._forget(segment)
         return tuple(sorted([segment.id for segment in gone]))
@@ -256,6 +261,7 @@ class SegmentTable:
         self.flushed_by[segment.sealed] += 1
         for txn_id in segment.held_by:
             self._held[txn_id].remove(segment)
+        # It still grew, so its bytes still count.
         if self.sealed.pop(segment.id, None) is None:
             self.growing_bytes -= segment.size_bytes
             del self.collections[segment.vchannel].growing[segment.partition_id]

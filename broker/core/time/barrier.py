@@ -91,6 +91,7 @@ class SoftMinimum:
         return verdict
 
     def leave(self, peer: str) -> None:
+        # The peer that leaves may have been the one that all others waited for.
         self._last.pop(peer, None)
         self._look()
 
@@ -111,6 +112,7 @@ class SoftMinimum:
         lowest = min(self._last.values(), default=NO_TICK)
         if lowest <= self.passed:
             return
+        # The first tick has nothing to keep a distance from.
         if not self._taken or lowest - self._taken >= self._interval:
             self._pending = lowest
 
@@ -186,6 +188,7 @@ class HardList:
         self._waiting[peer] = deque()
 
     def report(self, peer: str, tick: TimeTick) -> ReportVerdict:
+        # A peer that joined again has no previous tick, but what has passed cannot be taken back.
         if peer in self._last and tick <= self._passed:
             return ReportVerdict.LATE
         verdict = _raise(self._last, peer, tick)
@@ -215,6 +218,8 @@ class HardList:
     def _look(self) -> None:
         """Pass ticks while every peer has one waiting; ticks below the largest head are skipped."""
         while self._waiting and all(self._waiting.values()):
+            # Reports increase, so the peer with the largest head never reports a lower tick, and
+            # the lower heads of the others can never pass.
             largest = max(ticks[0] for ticks in self._waiting.values())
             behind = [peer for peer, ticks in self._waiting.items() if ticks[0] < largest]
             for peer in behind:

@@ -34,8 +34,8 @@ class SpanLimit:
 class SpanCount:
     """Counts for some channels of one pchannel; the pchannel itself may be one, counted as a whole.
 
-    Takes record heads in log order, starting no later than the begin of any transaction that is
-    open at the start of the span. `take` says when to stop.
+    Takes record heads in log order, starting where the transactions begin that are open at the
+    start of the span, if that is near. `take` says when to stop.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class SpanCount:
 
     def take(self, head: RecordHead) -> bool:
         """Count a record; False if later records do not matter."""
+        # Ticks grow along the log, so all later records are behind the span, too.
         if head.base_tick > self._until:
             self.exact = self._until
             return False
@@ -90,7 +91,10 @@ class SpanCount:
                 self._count_plain(head)
         elif head.kind == MessageType.COMMIT_TXN:
             seen, size_bytes = self._open.pop(part.id, (0, 0))
+            # Commits up to the start of the span are read only to end their transactions.
             if self._after < head.base_tick and part.bodies:
+                # The first bodies may lie further back than the walk started; their size is
+                # estimated from the others.
                 if 0 < seen < part.bodies:
                     size_bytes = size_bytes * part.bodies // seen
                 self._add(head.vchannel, head.base_tick, head.base_tick, part.bodies, size_bytes)
@@ -151,6 +155,7 @@ class _Steps:
         room = self._grain_rows - grown_rows
         if self._grain_bytes and size:
             room = min(room, -(-(self._grain_bytes - grown_bytes) * rows // size))
+        # At least 1: a row larger than a step must still be counted.
         return max(1, room)
 
     def _grow(self, first: TimeTick, last: TimeTick, rows: int, size: int) -> None:
@@ -174,6 +179,7 @@ class _Steps:
     def _coarsen(self) -> None:
         pairs = zip(self._steps[::2], [*self._steps[1::2], self._steps[-1]], strict=False)
         self._steps = [SpanStep(a.first_tick, b.tick, b.rows, b.bytes) for a, b in pairs]
+        # Merged steps are twice as large, so the limits double, and the last step may grow on.
         self._grain_rows *= 2
         self._grain_bytes *= 2
         self._closed = False

@@ -29,6 +29,7 @@ def choose(measured: MeasuredSpan, rows_max: int, bytes_max: int) -> TickChoice 
     ticks = sorted(tick for tick in {*ends, exact} if tick > after and not _in(tick, forbidden))
     if not ticks:
         return None
+    # Counts grow with the tick, so `_is_over` is false up to some tick and true from then on.
     beyond = bisect_right(ticks, False, key=lambda it: _is_over(it, steps, rows_max, bytes_max))
     return _choice(ticks[max(beyond - 1, 0)], steps)
 
@@ -42,6 +43,7 @@ def splitting(measured: MeasuredSpan) -> list[Interval]:
     """
     firsts: dict[BroadcastId, dict[str, AtomicMember]] = {}
     for copy in sorted(measured.copies, key=lambda it: it.tick):
+        # Readers skip repeated copies, so the first one on each vchannel counts.
         firsts.setdefault(copy.id, {}).setdefault(copy.vchannel, copy)
     complete = measured.exact >= measured.until
     found: list[Interval] = []
@@ -65,6 +67,7 @@ def split(channel: MeasuredChannel, span: Interval, parts: int) -> list[Interval
     for part in range(1, parts):
         wanted = before + rows * part / parts
         at = bisect_left(channel.steps, wanted, key=lambda it: it.rows)
+        # One large step may hold several of the wanted bounds; then there are fewer parts.
         if at < len(channel.steps) and bounds[-1] < channel.steps[at].tick < until:
             bounds.append(channel.steps[at].tick)
     return list(pairwise([*bounds, until]))
