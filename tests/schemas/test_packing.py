@@ -50,5 +50,5 @@ def test_a_codec_that_is_not_installed_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(packing._MODULES, LZ4, "no_such_module")
-    with pytest.raises(BadPacking, match=r"tidemark\[compression\]"):
+    with pytest.raises(BadPacking, match=r"lz4 .*pip install '\.\[compression\]'"):
         codec_named("lz4")
