@@ -90,7 +90,7 @@ def test_without_the_library_one_is_told_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr(columns, "import_module", missing)
     arrow.cache_clear()
     try:
-        with pytest.raises(NoArrow, match=r"tidemark\[arrow\]"):
+        with pytest.raises(NoArrow, match=r"pyarrow .*pip install '\.\[arrow\]'"):
             arrow()
     finally:
         monkeypatch.undo()

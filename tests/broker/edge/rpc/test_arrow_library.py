@@ -35,5 +35,5 @@ async def test_where_it_is_missing_its_users_say_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(columns, "import_module", missing)
     await load_arrow()
     assert not arrow_is_loaded()
-    with pytest.raises(NoArrow, match=r"tidemark\[arrow\]"):
+    with pytest.raises(NoArrow, match=r"pyarrow .*pip install '\.\[arrow\]'"):
         arrow()

@@ -68,7 +68,7 @@ def test_properties_divide_runs() -> None:
         ([("value", pa.binary()), ("properties", pa.string())], "t", "not map<string, string>"),
         ([("value", pa.binary()), ("tick", pa.int64())], "t", "'tick' is none of value, key"),
         ([("value", pa.binary()), ("value", pa.binary())], "t", "'value' is there more than once"),
-        ([("value", pa.binary())], "", "give option topic, or column 'collection'"),
+        ([("value", pa.binary())], "", "set option topic, or add column 'collection'"),
     ],
 )
 def test_columns_that_no_message_has_are_each_named(
