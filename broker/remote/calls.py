@@ -57,6 +57,7 @@ class Calls:
             raise Unreachable(
                 f"the connection to {self._address} is closed; look up the process again"
             )
+        # Translated outside of the timeout, so that its TimeoutError becomes Unreachable as well.
         with self._translated(deadline_s), self._left_closed():
             async with (
                 asyncio.timeout(deadline_s),
@@ -104,6 +105,7 @@ class Calls:
                 return self._refused(error)
             case TimeoutError():
                 return Unreachable(f"{self._address} did not answer within {deadline_s:.2g} s")
+            # Before OSError, its superclass: only this failure proves that the process is gone.
             case ConnectionRefusedError():
                 return Unreachable(f"nothing listens at {self._address}", absent=True)
             case OSError() | StreamTerminatedError() | ProtocolError() | H2ProtocolError():

@@ -114,16 +114,19 @@ class NodeProcess(Actor[ProcessMessage]):
         """Start the process; it registers with the coordinator later."""
         self._context = context
         if context.term > 1:
+            # Only a restart waits: before the first start no other node has anything to take over.
             with deadline(context.clock, TAKEN_OVER_S):
                 await self._fleet.taken_over()
         self._process = self._fleet.start(self._node)
         assert self._process.stdout is not None
+        # A read that finds nothing must not block the event loop.
         os.set_blocking(self._process.stdout.fileno(), False)
         asyncio.get_running_loop().add_reader(self._process.stdout.fileno(), self._listen)
 
     async def receive(self, batch: Sequence[Envelope[ProcessMessage]]) -> None:
         for envelope in batch:
             match envelope.message:
+                # Expected: raising would make the supervisor start another process.
                 case Ended() if self._fleet.closing:
                     continue
                 case Ended():
@@ -164,6 +167,7 @@ class NodeProcess(Actor[ProcessMessage]):
     async def _gone(self) -> int:
         """Wait for its exit code; negative, the signal that killed it."""
         assert self._process is not None
+        # wait() blocks. A thread that is abandoned ends with the process, which `reap` kills.
         return await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _listen(self) -> None:

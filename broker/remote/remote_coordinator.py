@@ -33,6 +33,7 @@ class RemoteTicks:
             cause = f"{count} ticks were asked for; the number must be 1 to {RESERVE_COUNT_MAX}"
             raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
         answer = await self._ask(v1.ReserveTicksRequest(count=count))
+        # A wrong range could put two messages at one tick.
         if answer.count != count or answer.first <= 0:
             cause = f"the coordinator gave {answer.count} ticks from {answer.first}, not {count}"
             raise Refused(StreamingCode.INNER, cause)
@@ -48,9 +49,11 @@ class RemoteTicks:
                 return await self._calls.call(
                     SERVICE + "ReserveTicks", request, v1.ReserveTicksResponse, deadline_s=left_s
                 )
+            # Any other refusal is the coordinator's answer, which would be the same again.
             except Unreachable:
                 if anyio.current_time() + pause_s >= until_s:
                     raise
+            # At random moments: every node waits for the same coordinator.
             await anyio.sleep(pause_s * self._spread.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 

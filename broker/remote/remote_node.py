@@ -84,6 +84,7 @@ class RemoteNode:
         self, names: Sequence[PChannelName]
     ) -> Mapping[PChannelName, ChannelOffsets]:
         """See NodeControl."""
+        # `served_only`: a channel that has just moved must not fail the answer about the others.
         request = v1.DescribeRequest(channels=list(names), served_only=True)
         answer = await self._call(LOG + "Describe", request, v1.DescribeResponse, LOOK_S)
         found = [
@@ -115,6 +116,7 @@ class RemoteNode:
         try:
             answer = await self._call(COPIES + "Append", request, v1.AppendCopiesResponse, APPEND_S)
         except Unreachable as error:
+            # The node may have stored them before the connection broke.
             raise Refused(StreamingCode.UNKNOWN, error.refusal.cause) from error
         return [_outcome(it) for it in answer.outcomes]
 
@@ -131,6 +133,7 @@ class RemoteNode:
         try:
             return await self._calls.call(path, request, answer, deadline_s=deadline_s)
         except Unreachable as error:
+            # A timeout proves nothing: a node that hangs may come back with its lease.
             if error.absent:
                 self._absent()
             raise

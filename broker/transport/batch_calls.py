@@ -53,6 +53,7 @@ class ClientBatchStream(BatchStream):
 
     def status(self) -> CallStatus:
         """How the server ended the call. Raises StreamGone when it ended without a status."""
+        # A call refused at once has its status in the only headers: gRPC's trailers-only form.
         headers = dict(self._stream.trailers or self._stream.headers or ())
         if "grpc-status" not in headers:
             http_status = headers.get(":status", "none")
@@ -79,12 +80,14 @@ async def open_call(
     call that has not ended is reset, so that the server drops it at once.
     """
     call = channel.request(path, Cardinality.STREAM_STREAM, bytes, bytes, metadata=dict(metadata))
+    # Entered by hand: the exit would wait for trailers and raise for the status.
     await call.__aenter__()
     await call.send_request()
     stream = call._stream
     try:
         yield ClientBatchStream(stream, limit_bytes=limit_bytes, stall_s=stall_s)
     finally:
+        # Otherwise the stream has ended on both sides, or its connection has: h2 refuses a reset.
         if stream.closable:
             stream.reset_nowait()
         call._release_stream()

@@ -19,6 +19,7 @@ def restored_cancellation() -> Iterator[None]:
     try:
         yield
     except Exception:
+        # Only what was added inside the block: a cancellation that came before it is still meant.
         while task is not None and task.cancelling() > before:
             task.uncancel()
         raise

@@ -13,8 +13,10 @@ from grpclib.protocol import Stream
 from h2.connection import ConnectionState, H2Connection
 from h2.stream import StreamState
 
+# HTTP/2's frame header: 24 bits of length in two parts, type, flags, stream.
 _HEAD = Struct(">BHBBL")
 _DATA, _NO_FLAGS = 0x0, 0x0
+# Either side may half-close first, so one half-closed state still sends and the other still takes.
 _SENDING = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE})
 _TAKING = (StreamState.OPEN, StreamState.HALF_CLOSED_LOCAL)
 _UP = (ConnectionState.CLIENT_OPEN, ConnectionState.SERVER_OPEN)
@@ -27,6 +29,7 @@ def send_window(connection: H2Connection, stream_id: int) -> int | None:
         return None
     if connection.state_machine.state is ConnectionState.CLOSED:
         return None
+    # HTTP/2 counts DATA against the stream's window and the connection's: the smaller one holds.
     return min(stream.outbound_flow_control_window, connection.outbound_flow_control_window)
 
 
@@ -61,6 +64,7 @@ def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: byt
     plain DATA frame that its stream may receive: pass h2 the rest, which reports what is wrong.
     """
     waiting = connection.incoming_buffer
+    # h2 is inside the handshake, a frame or a header block, which these bytes continue.
     if waiting._data or waiting._preamble_len or waiting._headers_buffer:
         return 0
     if connection.state_machine.state not in _UP:
@@ -71,6 +75,7 @@ def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: byt
         start = at + _HEAD.size
         stop = start + (high << 16 | low)
         stream = streams.get(stream_id)
+        # END_STREAM and padding are flags; they change more than the buffer, so h2 handles them.
         if kind != _DATA or flags != _NO_FLAGS or stop > end or stream is None:
             break
         if not _counted_in(connection, stream_id, stop - start):
@@ -83,6 +88,7 @@ def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: byt
 def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
     """Count a frame of `size` bytes as h2 would; False, and nothing done, if h2 might object."""
     stream = connection.streams.get(stream_id)
+    # With a content-length h2 raises for a body of another size; without one it only counts.
     if stream is None or stream._expected_content_length is not None:
         return False
     state = stream.state_machine
@@ -93,6 +99,7 @@ def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
         stream._inbound_window_manager,
     )
     window = min(of_all.current_window_size, its_own.current_window_size)
+    # Over a window or the frame size is a protocol error, which h2 answers with GOAWAY.
     if not 0 < size <= min(window, connection.max_inbound_frame_size):
         return False
     of_all.current_window_size -= size
@@ -115,6 +122,7 @@ def processed(connection: H2Connection, stream_id: int, size: int) -> bool:
     )
     for window in (of_all, its_own):
         done_bytes = window._bytes_processed + size
+        # Where h2 may send WINDOW_UPDATE: half the window was processed, or the peer has none left.
         if not window.current_window_size or done_bytes >= window.max_window_size // 2:
             return False
     of_all._bytes_processed += size

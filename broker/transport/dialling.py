@@ -37,6 +37,7 @@ class DialledConnection(H2Protocol):
         """As grpclib's; also announces the largest frame accepted."""
         super().connection_made(transport)
         h2_connection = self.connection._connection
+        # grpclib has no setting for the frame size, so a second SETTINGS frame follows its first.
         untrace(h2_connection)
         h2_connection.update_settings({SettingCodes.MAX_FRAME_SIZE: HTTP_FRAME_BYTES_MAX})
         self.connection.flush()

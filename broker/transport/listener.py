@@ -71,6 +71,8 @@ class Listener(grpclib.server.Server):
             config=Configuration(
                 _keepalive_time=SERVER_PING_S,
                 _keepalive_timeout=SERVER_PING_TIMEOUT_S,
+                # Idle connections are pinged too: nothing else finds a peer that vanished. grpclib
+                # leaves a ping out unless the last one is older than the interval below.
                 _keepalive_permit_without_calls=True,
                 _http2_max_pings_without_data=0,
                 _http2_min_sent_ping_interval_without_data=SERVER_PING_TIMEOUT_S,
@@ -78,6 +80,7 @@ class Listener(grpclib.server.Server):
                 http2_stream_window_size=limits.stream_window_bytes,
             ),
         )
+        # As grpclib's, but headers of peers are checked: grpclib trusts them.
         self._h2_config = H2Configuration(
             client_side=False,
             header_encoding="ascii",
@@ -170,6 +173,7 @@ class PeerConnection(H2Protocol):
         self._transport: asyncio.Transport | None = None
         self._handshaken = False
         self._completed = 0
+        # No count equals it: the first look always finds progress.
         self._completed_before = -1
         self._look: asyncio.TimerHandle | None = None
 
@@ -177,16 +181,20 @@ class PeerConnection(H2Protocol):
         """As grpclib's, with our settings in the first frame and a bounded write buffer."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
         wire = cast(asyncio.Transport, transport)
+        # Nothing is set up for a refused connection; the callbacks below find `_transport` None.
         if not self._listener.admit(self):
             wire.abort()
             return
         self._transport = wire
         wire.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
         h2_connection = H2Connection(config=self.h2_config)
+        # Replaced before the first frame, so that no peer ever acts on h2's defaults.
         h2_connection.local_settings = self._settings()
         untrace(h2_connection)
+        # h2 copied it from the settings that were replaced.
         h2_connection.max_inbound_frame_size = HTTP_FRAME_BYTES_MAX
         h2_connection.initiate_connection()
+        # No setting changes the connection's window: it begins at 65,535 (RFC 9113, 6.9.2).
         h2_connection.increment_flow_control_window(self._limits.connection_window_bytes - 65535)
         self.connection = BoundedConnection(h2_connection, wire, config=self.config)
         self.connection.flush()
@@ -207,6 +215,7 @@ class PeerConnection(H2Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process bytes; whatever a peer sends, at worst its own connection ends."""
+        # Bytes may still arrive between a close and `connection_lost`.
         if self._transport is None or self._transport.is_closing():
             return
         taken = take_data(self.connection._connection, self.processor.streams, data)
@@ -242,6 +251,7 @@ class PeerConnection(H2Protocol):
         """Whether a limit is exceeded; a frame that is too large is refused at its header."""
         assert self._transport is not None
         incoming = self.connection._connection.incoming_buffer
+        # h2 refuses a large frame only once it has arrived whole; its header has 9 bytes.
         announced = int.from_bytes(incoming._data[:3], "big") if len(incoming._data) >= 9 else 0
         headers = sum([len(frame.data) for frame in incoming._headers_buffer])
         return (
@@ -257,6 +267,7 @@ class PeerConnection(H2Protocol):
     def _look_for_progress(self) -> None:
         assert self._transport is not None
         incoming = self.connection._connection.incoming_buffer
+        # Progress is a whole frame: a peer that sends a byte now and then is cut as well.
         unfinished = bool(incoming._data or incoming._headers_buffer)
         if not self._handshaken or (unfinished and self._completed == self._completed_before):
             self._cut("no progress")
@@ -296,6 +307,7 @@ class BoundedConnection(Connection):
 
     def close(self) -> None:
         """Close, and reset the connection if the peer has not read the rest within `CLOSE_S`."""
+        # Kept before the call below: grpclib deletes its reference to the transport.
         transport: asyncio.Transport | None = getattr(self, "_transport", None)
         super().close()
         if transport is not None:

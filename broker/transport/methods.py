@@ -15,6 +15,7 @@ async def _refuse(_: "grpclib.server.Stream[bytes, bytes]") -> Never:
     raise GRPCError(Status.UNIMPLEMENTED, "Method not found")
 
 
+# It raises before it reads, so the cardinality does not matter.
 UNIMPLEMENTED = Handler(_refuse, Cardinality.STREAM_STREAM, bytes, bytes)
 
 

@@ -47,6 +47,7 @@ class Arrivals:
         self._waiter: asyncio.Future[None] | None = None
         self.ended = False
         self.lost = ""
+        # DATA of the read that brought the headers went to grpclib's buffer before the handler ran.
         self._adopt(stream.buffer)
         stream.buffer = self  # type: ignore[assignment]
 
@@ -94,6 +95,7 @@ class Arrivals:
         """Reopen the peer's window, when enough has been taken."""
         stream = self._stream
         assert stream.id is not None
+        # A closed stream has no window to reopen.
         if not processed(stream._h2_connection, stream.id, size) and stream.closable:
             stream.connection.ack(stream.id, size)
 
@@ -134,6 +136,7 @@ class BatchStream:
         self._stall_s = stall_s
         self._unsent = b""
         self._tell_grpclib = stream.__terminated__
+        # grpclib only cancels a handler's task; a task that waits on this object must wake as well.
         stream.__terminated__ = self._lose  # type: ignore[method-assign]
 
     def pass_over(self, bytes_max: int) -> None:
@@ -148,6 +151,7 @@ class BatchStream:
         """
         while True:
             data = self._arrivals.take()
+            # What has arrived is returned before the end or the loss is reported.
             if data:
                 messages = self._splitter.feed(data)
                 if messages:
@@ -158,6 +162,7 @@ class BatchStream:
                 return []
             elif self._arrivals.lost:
                 raise StreamGone(self._arrivals.lost)
+            # Only silence inside a message has a deadline: idle streams are healthy.
             elif self._splitter.pending:
                 await self._wait_for_the_rest()
             else:
@@ -190,6 +195,7 @@ class BatchStream:
         """
         rest = memoryview(self._unsent + framed if self._unsent else framed)
         self._unsent = b""
+        # The common case: one write, without a timeout's timer.
         if len(rest) <= min(self._window(), SLICE_BYTES_MAX):
             self._send(rest)
             return
@@ -202,6 +208,8 @@ class BatchStream:
         except TimeoutError:
             raise Stalled(f"the peer left {len(rest)} bytes unread for {deadline_s} s") from None
         finally:
+            # The peer may have half of a message: its rest must be the next bytes it gets.
+            # Copied, because `rest` views the whole batch.
             self._unsent = bytes(rest)
 
     def write_at_once(self, framed: bytes) -> bool:
@@ -232,6 +240,7 @@ class BatchStream:
             if not connection.write_ready.is_set():
                 await connection.write_ready.wait()
             else:
+                # No await since the window was read, so no update is lost in between.
                 self._stream.window_updated.clear()
                 await self._stream.window_updated.wait()
 
@@ -261,6 +270,8 @@ class BatchStream:
         """Called by grpclib when the stream was reset or the connection lost: wake all waiters."""
         self._arrivals.lose(reason)
         self._stream.window_updated.set()
+        # A closing transport never resumes writing. After a reset of this stream alone it will, and
+        # the event is the whole connection's.
         if self._stream._transport.is_closing():
             self._stream.connection.write_ready.set()
         self._tell_grpclib(reason)

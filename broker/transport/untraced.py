@@ -23,6 +23,7 @@ class UntracedFrames(FrameBuffer):
     def _update_header_buffer(self, f: Frame | None) -> Frame | None:
         found = super()._update_header_buffer(f)
         if found.__class__ is DataFrame:
+            # hyperframe has one table of frame classes for the whole process: left alone.
             found.__class__ = UntracedData
         return found
 
@@ -35,4 +36,5 @@ def untrace(connection: H2Connection) -> None:
     frames.max_frame_size = replaced.max_frame_size
     connection.incoming_buffer = frames
     handlers = connection._frame_dispatch_table
+    # h2 looks up the handler by the frame's exact class.
     handlers[UntracedData] = handlers[DataFrame]
