@@ -47,6 +47,7 @@ class NodeCopies:
         async def look(names: Sequence[PChannelName]) -> None:
             try:
                 found = await owners[names[0]].describe(names)
+            # Left out, not reported: the caller asks again for channels without a tick.
             except Refused:
                 return
             ticks.update({name: it.observed_tick for name, it in found.items()})

@@ -56,6 +56,7 @@ async def _append_at(
         cause = f"{pchannel}: no node serves it now; try again"
         return [Refusal(StreamingCode.CHANNEL_NOT_EXIST, cause)] * len(messages)
     outcomes: list[Appended | Refusal] = []
+    # In turn, not at once: parts of one pchannel keep the order of the messages.
     for part in _parts(messages):
         outcomes += await _append_part(node, pchannel, part)
     return outcomes

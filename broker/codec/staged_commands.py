@@ -26,6 +26,7 @@ class NodeStagedTxns:
         self, command: TxnCommand, commit: BatchCommit, txns: Sequence[StagedTxn], /
     ) -> Mapping[StagedTxn, Appended | Refusal]:
         """See StagedTxns."""
+        # Readers count commits by the mark to see a whole batch; other commands need none.
         mark = batch_mark_of(commit) if command is TxnCommand.COMMIT else ""
         messages = [_message(command, commit, txn, mark) for txn in txns]
         return dict(zip(txns, await append_at_owners(self._owners, messages), strict=True))

@@ -54,6 +54,7 @@ _BROADCAST_KEY: Final = BROADCAST.key.encode()
 _BATCH_KEY: Final = BATCH.key.encode()
 """A search for the key in the bytes tells most messages apart without decoding them."""
 
+# Milvus writes CreateSegment and Flush in version 2 of its message format.
 _OWN_VERSION: Final = 2
 _STORAGE_VERSION: Final = 0
 _NEW_SCHEMA: Final = 0x6A
@@ -89,6 +90,7 @@ class StoredHeaders:
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
         field = _FLUSHED_FIELD.get(kind)
+        # Other types that flush have no list in their header.
         if field is None:
             return stored
         return with_header(stored, with_ids(header_of(stored), field, tuple(segment_ids)))
@@ -177,8 +179,10 @@ def _deleted(stored: bytes) -> Effect | None:
 
 def _collection_created(stored: bytes) -> Effect | None:
     header, payload = header_of(stored), payload_of(stored)
+    # Without a collection ID there is nothing that segments could belong to.
     if not _number(header, 1):
         return None
+    # Older clients send the schema as bytes, newer ones as a message; the encoding is the same.
     schema = _part(payload, _NEW_SCHEMA) or _part(payload, _OLD_SCHEMA)
     partition_ids = tuple([PartitionId(each) for each in read_ids(header, 2)])
     return CollectionCreated(
@@ -263,6 +267,7 @@ def _all_flushed(_: bytes) -> Effect | None:
 def _number(data: bytes, field: int) -> int:
     """The number in this field; 0 when it is missing."""
     found = read_ids(data, field)
+    # In protobuf the last value of a field that is given twice holds.
     return found[-1] if found else 0
 
 

@@ -15,6 +15,7 @@ from schemas.properties.txn_context import TxnContext as StoredTxn
 from schemas.stored import stored_form
 from schemas.wire import stored_properties
 
+# Milvus writes transaction messages in version 2 of its message format.
 _VERSION: Final = 2
 _STORED_PROPERTY: Final = b"\x1a"
 

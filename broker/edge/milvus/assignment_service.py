@@ -56,6 +56,7 @@ class AssignmentService:
         freeze, defreeze = nodes.freeze_node_ids, nodes.defreeze_node_ids
         if min([*freeze, *defreeze], default=1) <= 0:
             raise invalid_argument(f"node id {min([*freeze, *defreeze])} is not positive")
+        # As protobuf defines field masks: a field that the mask leaves out keeps its value.
         named = request.update_mask is None or ALLOW_REBALANCE in request.update_mask.paths
         config = request.config if named else None
         allow = None if config is None else config.allow_rebalance
@@ -86,6 +87,7 @@ class AssignmentService:
                 log.warning("assignment table not available, retrying", error=str(error))
                 await anyio.sleep(RETRY_PAUSE_S)
                 continue
+            # None: no newer table for about a second. The next request finds a restarted Assigner.
             if table is not None and (seen is None or table.version > seen):
                 await call.stream.write_batch([self._encode(table)])
                 seen = table.version
@@ -104,6 +106,7 @@ class AssignmentService:
     def _report(self, report: wire.ReportAssignmentErrorRequest) -> None:
         """Pass a client's report on; the Assigner ignores one about an older term."""
         channel = report.pchannel
+        # Ignored: an error would end the stream, and the client would reopen it at once.
         if channel is None or not channel.name or channel.term <= 0:
             return
         try:
@@ -112,6 +115,7 @@ class AssignmentService:
             log.warning("channel report dropped", channel=channel.name, error=str(error))
 
     def _encode(self, table: Assignment) -> bytes:
+        # The version changes with the table, so every stream can send the same bytes.
         if self._encoded[0] != table.version:
             self._encoded = (table.version, encoded_assignment(table))
         return self._encoded[1]

@@ -89,6 +89,7 @@ def broadcast_request(
         keys=_keys(header.keys),
         body=scanned.stored if scanned.has_header else scanned.stored + EMPTY_HEADER,
         size=scanned.size,
+        # The prefix keeps a client's key from equalling the name that a call without one gets.
         request_key=call_key if key is None else f"key:{message.properties[IDEMPOTENCY.key]}",
         fingerprint=_fingerprint(message, header),
         ack_sync_up=header.ack_sync_up,
@@ -199,6 +200,7 @@ def _check_header(scanned: ScannedMessage) -> None:
 
 def _check_size(broadcast: Broadcast, header_bytes: int, limits: BroadcastLimits) -> None:
     names = max(map(len, broadcast.vchannels))
+    # 64: a copy's header also gets an id, and the shared lock on the cluster.
     each = broadcast.size + header_bytes + names + 64
     if each > limits.message_bytes_max:
         cause = f"a copy has {each} bytes, the limit is {limits.message_bytes_max}; send less"
@@ -220,6 +222,7 @@ def _scanned(message: messages.Message) -> ScannedMessage:
 
 def _fingerprint(message: messages.Message, header: BroadcastHeader) -> str:
     """The same for repeats of one request, whose traces may differ."""
+    # Sorted: maps have no order on the wire, so a repeat may list properties otherwise.
     compared = [it for it in message.properties.items() if it[0] not in UNCOMPARED_KEYS]
     keys = sorted((it.domain, it.key, it.shared) for it in header.keys)
     digest = sha256(message.payload)
@@ -232,6 +235,7 @@ def _where(message: common.ImmutableMessage) -> Appended | None:
     """Where the message landed; None when it does not say, as in old releases of Milvus."""
     if message.id is None or not message.id.id:
         return None
+    # Ids of other logs have other text forms: decoded as ours they would be wrong positions.
     if int(message.id.WAL_name) != ROCKSMQ:
         raise Refused(
             StreamingCode.WAL_NAME_MISMATCH,
@@ -262,6 +266,7 @@ def _copied(message: common.ImmutableMessage, header: BroadcastHeader) -> Broadc
         keys=_keys(header.keys),
         body=scanned.stored,
         size=scanned.size,
+        # Recognised by its broadcast id and origin, not by a key.
         request_key="",
         fingerprint="",
         ack_sync_up=header.ack_sync_up,

@@ -43,6 +43,7 @@ class BroadcastService:
     async def broadcast(self, request: wire.BroadcastRequest) -> wire.BroadcastResponse:
         """Start a broadcast; answers once it took effect. Refused as `StartBroadcast` refuses."""
         known = await self._assigner.ask(ListPChannels())
+        # Asked for each call: a vchannel on an unknown pchannel could never be appended.
         limits = BroadcastLimits(
             self._middleware.limits.message_bytes_max, {it.name for it in known}
         )

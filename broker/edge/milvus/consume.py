@@ -60,10 +60,12 @@ class ConsumerStreams:
         `OpenScanner` refuse.
         """
         channel = consumer_channel(call.metadata)
+        # A wrong node or term is refused before `create`, by which a client knows the owner.
         await self.directory.demand(Locate(channel.name, channel.term))
         await call.stream.write_batch([self._created])
         within_s = self.limits.idle_peer_s
         first = await first_messages(call.stream, within_s, "create_vchannel_consumer")
+        # A client that half-closed at once gets an orderly end.
         if first:
             request = decoded(first[0], ConsumeRequest).create_vchannel_consumer
             if request is None:
@@ -129,6 +131,7 @@ class ConsumeStream:
     async def _feed(self, meter: StreamMeter) -> None:
         credit_max = self._shared.limits.consume_credit_bytes
         while True:
+            # Room first: what is pulled has to be held until it can be written.
             room = await self._stream.room()
             delivery = await self._scanner.pull(self._cursor, min(room, credit_max))
             framed = self._framed(delivery)
@@ -158,6 +161,7 @@ class ConsumeStream:
                     )
                 )
             else:
+                # A stored tick: it may pass no message before it.
                 parts += (frames(run), framed_tick(channel, item))
                 run = []
         parts.append(frames(run))

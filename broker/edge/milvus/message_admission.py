@@ -44,6 +44,7 @@ class MessageAdmission:
     def __init__(self, pchannel: PChannelName, message_bytes_max: int) -> None:
         self._pchannel = pchannel
         self._message_bytes_max = message_bytes_max
+        # The empty name stands for the whole pchannel.
         self._vchannels: set[str] = {""}
 
     def judge(self, message: ScannedMessage) -> NewMessage | Refusal:
@@ -107,6 +108,7 @@ class MessageAdmission:
         pchannel_level = False
         try:
             if message.type == MessageType.BEGIN_TXN:
+                # 0: the Appender assigns the ID.
                 txn = TxnContext(NEW_TXN, _keepalive_ms(message))
                 stage = stage_of(message.stored)
             elif message.txn is not None:

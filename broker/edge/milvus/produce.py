@@ -54,6 +54,7 @@ class ProduceStream:
 
     async def run(self) -> None:
         """Run until the client half-closes, the pchannel leaves or the server drains."""
+        # As in Milvus: all results, then `close`, then the status with the reason.
         await self._flow.run(self._read_requests)
         await self._stream.write_batch([CLOSE], deadline_s=self._limits.flush_s)
         self._flow.raise_failure()
@@ -87,6 +88,7 @@ class ProduceStream:
         finally:
             # A malformed frame ends the stream, but the requests before it are still carried out.
             if refused:
+                # Counted too: a peer that sends bad requests and reads nothing must wait.
                 cost = len(refused) * REQUEST_OVERHEAD_BYTES
                 self._flow.count(cost)
                 self._flow.answer(refused, cost)
@@ -98,6 +100,7 @@ class ProduceStream:
         request_id = request_id_at(frame)
         error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
         if request_id is None:
+            # Without its number the request cannot be refused alone.
             raise error
         return produce_error(request_id, StreamingCode.UNRECOVERABLE, f"{error}; split the message")
 

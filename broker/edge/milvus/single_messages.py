@@ -32,6 +32,7 @@ def consume_slice(part: RecordSlice) -> list[bytes]:
     messages: list[bytes] = []
     for index, payload in enumerate(payloads_of(part), part.first):
         stored = [properties]
+        # proto3 leaves an empty field out.
         if payload:
             stored = [STORED_PAYLOAD, varint(len(payload)), payload, *stored]
         if (key := keys[index]) is not None:

@@ -26,6 +26,7 @@ class ServerState(Enum):
 _STATE_CODES = {
     ServerState.STARTING: common.StateCode.Initializing,
     ServerState.HEALTHY: common.StateCode.Healthy,
+    # Milvus has no such state. The process serves, so it is healthy to its peers.
     ServerState.DEGRADED: common.StateCode.Healthy,
     ServerState.STOPPING: common.StateCode.Stopping,
 }

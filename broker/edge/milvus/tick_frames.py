@@ -24,6 +24,7 @@ class TickFrames:
     def framed(self, channel: PChannelName, tick: ClosedTick) -> bytes:
         """The ConsumeResponse with its gRPC framing."""
         newest = self._newest.get(channel)
+        # Only the newest is kept: consumers that keep up ask for the same tick within moments.
         if newest is not None and newest[0] == tick:
             return newest[1]
         encoded = frame(

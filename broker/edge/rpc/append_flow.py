@@ -91,6 +91,7 @@ class AppendFlow:
         Returns once all that was read is answered. Raises nothing that the peer can cause; call
         `raise_failure` after the stream's last message.
         """
+        # Calls `end` at once if a drain began during the handshake.
         self._call.end_with(self.end)
         try:
             async with anyio.create_task_group() as tasks:
@@ -101,10 +102,12 @@ class AppendFlow:
                         await read()
                     except (Malformed, FrameTooLarge, Stalled) as error:
                         self._failure = refusal_of(error)
+                # Every append is answered by its deadline; after that only the peer keeps us.
                 with anyio.move_on_after(self._limits.append_deadline_s + self._limits.flush_s):
                     await self._wait_for_inflight(0)
                 tasks.cancel_scope.cancel()
         finally:
+            # Appends that are answered later must not write to a stream that has ended.
             self._over = True
 
     def raise_failure(self) -> None:
@@ -115,6 +118,7 @@ class AppendFlow:
     async def admit(self, size_bytes: int, cost: int) -> None:
         """Wait until `size_bytes` fit the Appender's backlog, then count `cost` as unanswered."""
         backlog = self._located.backlog
+        # An empty backlog takes an append of any size: one above the bound would wait for ever.
         while backlog.bytes_waiting and backlog.bytes_waiting + size_bytes > backlog.bytes_max:
             # Other streams fill the same backlog, and their answers wake nobody here: poll as well.
             self._answered.clear()
@@ -152,6 +156,7 @@ class AppendFlow:
         """Send these behind all earlier answers; `cost` is what was counted for their requests."""
         if self._over:
             return
+        # While earlier answers wait, later ones queue behind them.
         if self._answers or not self._stream.write_at_once(frames(answers)):
             self._answers += answers
             self._answers_cost += cost
@@ -168,10 +173,12 @@ class AppendFlow:
     def _end_if_gone(self, outcomes: Iterable[AppendOutcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Refusal) and outcome.code in GONE_CODES:
+                # Also for CHANNEL_FENCED: either way a client has to look up the new owner.
                 self.end(Refusal(StreamingCode.ON_SHUTDOWN, outcome.cause))
                 return
 
     async def _wait_for_inflight(self, cost_max: int) -> None:
+        # No await between the look and `clear`, so no answer is missed.
         while self._inflight_cost > cost_max:
             self._answered.clear()
             await self._answered.wait()
@@ -185,6 +192,7 @@ class AppendFlow:
             await self._to_write.wait()
             self._to_write.clear()
             while self._answers:
+                # A copy: more answers may be queued during the write.
                 answers, cost = self._answers[:], self._answers_cost
                 await self._stream.write_batch(answers)
                 del self._answers[: len(answers)]

@@ -32,8 +32,10 @@ def refusal_of(error: BaseException) -> Refusal | None:
             return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
         case Stalled():
             return timed_out(str(error)).refusal
+        # Subclasses of ActorError, so before it: the actor runs, and may answer the next time.
         case AskTimeout() | MailboxFull():
             return Refusal(StreamingCode.INNER, f"{error}; try again later")
+        # No incarnation answered through all restarts. ON_SHUTDOWN makes clients locate it again.
         case ActorError():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"{error}; try again")
         case _:

@@ -130,6 +130,7 @@ class Middleware:
 
         async def serve(call: Call) -> None:
             if not interruptible:
+                # Before the first await: a drain that begins during it must not cancel the call.
                 call.end_with(_let_it_finish)
             request = await self._only_message(call, request_type)
             await call.stream.write_batch(
@@ -165,6 +166,7 @@ class Middleware:
                 raise Refused(mistaken.code, mistaken.cause)
             if call.ending is not None:
                 raise Refused(STOPPING.code, STOPPING.cause)
+            # Only the service is in the scope: the refusal below must still be sent after a cancel.
             with call.scope:
                 await serve(call)
             if call.scope.cancelled_caught:

@@ -37,6 +37,7 @@ class Proxy:
         for _ in range(RESTART_TRIES):
             try:
                 return await self._find().ask(message, deadline_s=deadline_s)
+            # Not AskTimeout: then the deadline, which is the caller's, has passed.
             except (StaleTerm, ActorDied, NoSuchActor):
                 await anyio.sleep(RESTART_PAUSE_S)
         return await self._find().ask(message, deadline_s=deadline_s)

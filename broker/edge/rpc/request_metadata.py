@@ -99,6 +99,7 @@ def _checked(name: str, term: int, access_mode: int) -> PChannel:
 
 def _first(metadata: Metadata, key: str) -> str:
     value = metadata.get(key, "")
+    # Bytes occur under keys that end in -bin only. latin-1 decodes any of them.
     return value if isinstance(value, str) else value.decode("latin-1")
 
 

@@ -44,6 +44,7 @@ class ScannerProxy:
         for _ in range(PULL_TRIES_MAX):
             try:
                 answer = await self._scanner.ask(pull, deadline_s=PULL_S)
+            # The same Pull is sent again: it has the cursor, so nothing is skipped.
             except AskTimeout as error:
                 lost = str(error)
             except (ActorDied, StaleTerm) as error:

@@ -91,6 +91,7 @@ class AdminService:
         statistics = view.tree.statistics()
         troubled = channel_troubles(known, statistics)
         damages = view.damages()
+        # Records that were skipped are lost, but nobody fails on them any more.
         unreadable = any(not damage.skipped for damage in damages)
         if state is ServerState.HEALTHY and (troubled or unreadable):
             state = ServerState.DEGRADED

@@ -55,6 +55,7 @@ class _Group:
     def takes(self, verdict: NewBatch | Refusal, cost: int, ticks: int) -> bool:
         if not self.verdicts:
             return True  # a single batch may exceed GROUP_BYTES_MAX
+        # The Appender acknowledges a group at one level.
         if isinstance(verdict, NewBatch) and verdict.durability is not self.durability:
             return False
         return self.cost + cost <= GROUP_BYTES_MAX and self.ticks + ticks <= BATCH_MESSAGES_MAX
@@ -122,6 +123,8 @@ class AppendStream:
 
     async def _append(self, group: _Group) -> None:
         await self._flow.admit(group.cost, group.cost)
+        # Before the append, which may settle at once. Answers have no number: their order tells a
+        # client which batch is meant, so they leave in the order of the requests.
         self._in_order.append(group)
         batches = tuple([it for it in group.verdicts if isinstance(it, NewBatch)])
 
@@ -155,5 +158,6 @@ class AppendStream:
 def _answer(outcome: Appended | Refusal, durability: Durability) -> bytes:
     if isinstance(outcome, Appended):
         return append_landed(outcome.id, outcome.tick, outcome.last_confirmed_id, durability)
+    # Tells a producer where to go on after a gap in its sequence numbers.
     expected = outcome.expected if isinstance(outcome, OutOfSequence) else 0
     return append_refused(outcome.code, outcome.cause, expected)

@@ -56,6 +56,7 @@ class BatchAdmission:
         refusal = self.refusal(batch)
         if refusal is not None:
             return refusal
+        # The limit holds for what a reader must hold, not for the packed bytes.
         unpacked = sum(batch.sizes) + len(batch.keys)
         cause = _wrong_sizes(batch)
         if not cause and unpacked > self._bytes_max:
@@ -162,6 +163,7 @@ def _wrong_packing(batch: ScannedBatch) -> str:
 
 def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
     """The transaction that `_tx` names, and the other properties. Raises BadProperty, Malformed."""
+    # A search in the bytes: most batches are of no transaction and are not decoded.
     if _TXN_KEY not in own:
         return None, own
     txn: TxnContext | None = None
@@ -179,6 +181,7 @@ def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
 
 
 def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+    # Long ones are not kept: their number is bounded, and so has to be their size.
     if len(own) <= _REMEMBERED_BYTES_MAX:
         return _remembered(vchannel, kind, own)
     return _made(vchannel, kind, own)

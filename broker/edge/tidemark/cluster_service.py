@@ -41,6 +41,8 @@ class ClusterService:
         return {
             SERVICE + "Register": middleware.unary(v1.RegisterRequest, self.register),
             SERVICE + "Renew": middleware.unary(v1.RenewRequest, self.renew),
+            # While draining too: nodes may stop with this coordinator. They end their leases, and
+            # their last appends need ticks.
             SERVICE + "Leave": middleware.unary(v1.LeaveRequest, self.leave, while_draining=True),
             SERVICE + "ReserveTicks": middleware.unary(
                 v1.ReserveTicksRequest, self.reserve_ticks, while_draining=True

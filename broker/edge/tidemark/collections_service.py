@@ -77,8 +77,10 @@ class CollectionsService:
                     f"collection '{request.name}' was created without a schema; it has no columns"
                 )
             after = _next_version(before, request.arrow_columns)
+            # A repeat of an AddColumns whose answer was lost succeeds.
             if after == before:
                 return _encoded(collection)
+            # Compare-and-set on the schema that was read; None: another caller was first.
             changed = await self._catalog.ask(ChangeSchema(request.name, before, after))
             if changed is not None:
                 return _encoded(changed)

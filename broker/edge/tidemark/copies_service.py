@@ -37,6 +37,7 @@ class CopiesService:
         if not request.pchannel or not request.copies:
             raise invalid_argument("the pchannel or the copies are missing; set both")
         located = await self._directory.demand(
+            # Any term: the coordinator means whoever owns the pchannel now.
             Locate(PChannelName(request.pchannel), None, writes=True)
         )
         messages = tuple([_message(it) for it in request.copies])

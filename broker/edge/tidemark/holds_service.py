@@ -32,7 +32,10 @@ class HoldsService:
         middleware = self._middleware
         return {
             SERVICE + "HoldBroadcasts": middleware.unary(
-                v1.HoldBroadcastsRequest, self.hold, interruptible=True
+                # It waits while broadcasts hold the lock, so a drain must interrupt it.
+                v1.HoldBroadcastsRequest,
+                self.hold,
+                interruptible=True,
             ),
             SERVICE + "ReleaseBroadcasts": middleware.unary(
                 v1.ReleaseBroadcastsRequest, self.release

@@ -25,6 +25,7 @@ def kill_actor(view: ProcessView, path: str, term: int) -> int:
     if path.count("/") == 1:
         cause = f"{path} is the root of the process and cannot be killed; stop the server instead"
         raise Refused(StreamingCode.UNRECOVERABLE, cause)
+    # The caller saw another incarnation; this one may be healthy.
     if term not in (0, found.term):
         cause = f"{path} is at term {found.term}, not {term}; nothing was killed"
         raise Refused(StreamingCode.UNMATCHED_CHANNEL_TERM, cause)

@@ -58,6 +58,7 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
     """
     channel = consumer_channel(call.metadata)
     located = await directory.demand(Locate(channel.name, channel.term))
+    # An empty answer says that this node serves the channel; a refusal would come instead.
     await call.stream.write_batch([b""])
     messages = await first_messages(call.stream, limits.idle_peer_s)
     if not messages:
@@ -112,6 +113,7 @@ class ReadStream:
 
     async def _feed(self, scanner: ScannerProxy, cursor: ReadPosition, bytes_max: int) -> None:
         while True:
+            # A new event before each wait: credit that comes after this line sets that event.
             while self._credit_bytes <= 0:
                 self._more_credit = anyio.Event()
                 await self._more_credit.wait()
@@ -156,9 +158,11 @@ class ReadStream:
                 return found, True
             match item:
                 case RecordSlice():
+                    # Bodies that came singly go first: a reader skips what arrives late.
                     found += (*_transaction(members), *self._slice(self._cut(item)))
                     members = []
                 case DeliveredInTxn():
+                    # A begin has no body; readers of rows get no single bodies.
                     if item.begins is None and self.rows is None:
                         members.append(item)
                 case Delivered():  # a commit, which ends the members before it
@@ -195,6 +199,7 @@ async def _opening(
     policy: DeliverPolicy = FromAll()
     cursor: ReadPosition | None = None
     for tick in (wanted.from_tick, wanted.until_tick):
+        # Up to an open tick messages may still land, which the search would not see.
         if tick:
             await _close(located, TimeTick(tick))
     if wanted.position is not None:

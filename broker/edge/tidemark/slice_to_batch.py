@@ -31,6 +31,7 @@ def batch_of(part: RecordSlice) -> ReadBatch:
     if batch is None:
         return plain
     if isinstance(part, RecordSliceInTxn):
+        # By these a reader knows that all messages have one tick, the commit's.
         ids = tuple(range(record.base_id, record.next_id))
         plain = plain._replace(tick=part.tick, last_confirmed_id=part.last_confirmed_id, ids=ids)
     if batch.codec is Codec.ARROW:

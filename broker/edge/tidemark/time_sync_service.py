@@ -80,6 +80,7 @@ class TimeSyncService:
                 await anyio.sleep(RETRY_PAUSE_S)
                 continue
             if news is not None:
+                # Kept here: a restarted keeper is asked from where this watcher is.
                 after = news.ticks[-1]
                 response = v1.WatchBarrierResponse(
                     time_ticks=list(news.ticks), barrier=_encoded(news.view)
