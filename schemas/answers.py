@@ -87,11 +87,6 @@ class Consumed(NamedTuple):
             return self.message_id
         return rocksmq_id(self.properties.get("_lc", ""))
 
-    @property
-    def is_time_tick(self) -> bool:
-        """It only says how far the stream has come."""
-        return self.properties.get("_t") == "1"
-
 
 ProduceAnswer = Produced | ProduceFailed | Created | Closed
 ConsumeAnswer = Consumed | Created | VChannelCreated | VChannelRefused | Closed

@@ -6,7 +6,6 @@ from typing import Final
 from schemas.encoding.fields import field, fields
 from schemas.encoding.varint import signed, varint
 
-DETAILS_TRAILER: Final = "grpc-status-details-bin"
 UNKNOWN: Final = 999
 """The streaming code of an error that carries none."""
 

@@ -184,13 +184,12 @@ def test_fields_of_a_later_version_are_passed_over(later: bytes) -> None:
 def test_a_time_tick_is_recognised() -> None:
     consumed = scan_consume_response(consume_time_tick(7, TICK, 7, 1, False, 1))
     assert isinstance(consumed, Consumed)
-    assert consumed.is_time_tick
+    assert consumed.properties["_t"] == "1"
     assert (consumed.tick, consumed.last_confirmed_id) == (TICK, 7)
 
 
 def test_a_delivery_without_its_tick_says_so_when_asked() -> None:
     consumed = Consumed(1, b"", {})
-    assert not consumed.is_time_tick
     with pytest.raises(Malformed):
         _ = consumed.tick
     with pytest.raises(Malformed):
