@@ -96,6 +96,7 @@ class Supervisor(Actor[SupervisorMessage]):
             try:
                 await self._start(slot)
             except StartInterrupted:
+                # A stop was requested: `stopped` runs next and stops what has started.
                 return
             except Exception as error:
                 if not _patient(slot):

@@ -62,6 +62,7 @@ class System:
             await self._open.wait()
             await launch(self._root, self._ground, self._root_ended)
         except BaseException:
+            # Cancellation included: nothing that was started may stay.
             await self._leave()
             raise
         return self
@@ -186,6 +187,7 @@ class System:
         cell.request_stop()
         with deadline(self._clock, self._stop_deadline_s):
             await cell.done.wait()
+        # No effect if it has ended in time.
         cell.kill(Exit(ExitKind.KILLED))
         with deadline(self._clock, self._stop_deadline_s):
             await cell.done.wait()

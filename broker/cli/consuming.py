@@ -48,6 +48,7 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
     async def warn_of_pause(client: Client) -> None:
         if not options.ignore_pause:
             await _warn_of_pause(client)
+        # It must not return: `until_first` would end the reading, too.
         await anyio.sleep_forever()
 
     async def write_all(client: Client) -> None:
@@ -91,6 +92,8 @@ async def _refuse_id_of_many(client: Client, target: str) -> None:
 async def _reader_gone() -> None:
     """Return when stdout is closed; else `consume | head -1` would wait for the next message."""
     poll = select.poll()
+    # POLLERR and POLLHUP are reported whatever the mask; with POLLOUT the poll would always
+    # succeed.
     poll.register(sys.stdout.fileno(), 0)
     while not poll.poll(0):  # noqa: ASYNC110 - no event exists for this; the poll reports errors only
         await anyio.sleep(LOOK_EVERY_S)
@@ -113,6 +116,7 @@ def _start(text: str) -> Start:
 def _write(lines: Iterable[bytes]) -> None:
     out = sys.stdout.buffer
     out.writelines(lines)
+    # Per batch, because a reader that waits for the next message must have all earlier ones.
     out.flush()
 
 

@@ -163,6 +163,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     log_format: LogFormat = None,
     allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
+    # For the nodes that `serve --nodes` starts: they stop when their parent closes stdin or dies.
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
     """Run only a node, on the data folder of its coordinator."""

@@ -52,6 +52,7 @@ def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> Non
                     batch = lines[first : first + options.batch]
                     await _append(client, options, batch, tally)
                 advance(size)
+                # Set after each chunk, so that the wait for the end of the input is not counted.
                 tally.ended_s = anyio.current_time()
 
     with _opened(options.file) as descriptor:
@@ -143,6 +144,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
     try:
         while chunk := await anyio.to_thread.run_sync(source.read, abandon_on_cancel=True):
             *lines, rest = (rest + chunk).split(b"\n")
+            # Input without line ends must not fill the memory.
             if len(rest) > LINE_BYTES_MAX:
                 raise BadLine(f"a line is longer than {LINE_BYTES_MAX:,} bytes")
             yield _not_blank(lines), len(chunk)

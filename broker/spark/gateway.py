@@ -84,6 +84,7 @@ class Gateway:
 
         Raises InvalidArgument for a tick in the future.
         """
+        # Only a tick that is chosen now can avoid splitting a broadcast.
         whole = tick is None
         return self._call(lambda log: log.cut(vchannels, tick=tick, whole_broadcasts=whole))
 
@@ -128,6 +129,7 @@ class Gateway:
                 if ended:
                     return
         finally:
+            # Spark may stop early, as at a LIMIT, while the next batches are fetched.
             ahead.cancel()
             portal.call(scanner.close)
 
@@ -135,6 +137,7 @@ class Gateway:
 
     def close(self) -> None:
         """End the client and its loop; the next call makes new ones."""
+        # After a fork the loop runs in the parent only; a call to it would never return here.
         if self._open is not None and self._open[0] == os.getpid():
             portal = self._open[1]
             portal.call(portal.stop)
@@ -158,6 +161,7 @@ class Gateway:
             pause_s = min(2 * pause_s, RETRY_MAX_S)
 
     def _connected(self) -> "tuple[BlockingPortal, Client]":
+        # A forked process inherits this object, but not the thread and the loop behind it.
         if self._open is None or self._open[0] != os.getpid():
             from broker.client import DeadlineExceeded
 

@@ -14,7 +14,7 @@ def show(server: Server = "") -> None:
     """Show the streaming version of the cluster; at version 0 its channels are read-only."""
     from broker.cli.show.cluster_switches import show_streaming
 
-    show_streaming(server, 0)
+    show_streaming(server, 0)  # only reads it: the version never sinks
 
 
 @app.command()

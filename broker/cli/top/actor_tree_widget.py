@@ -35,6 +35,7 @@ class ActorTreeWidget(Tree[str]):
     def update_rows(self, branches: Sequence[ActorRow], width: int) -> None:
         """Show these rows, and no others."""
         alive = {it.path for it in branches}
+        # Children first: removing a node also removes those below it from the screen.
         for path in sorted(set(self._nodes_by_path) - alive, key=len, reverse=True):
             self._nodes_by_path.pop(path).remove()
         for it in branches:

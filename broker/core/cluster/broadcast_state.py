@@ -109,6 +109,7 @@ class BroadcastState:
 
         The tick of the control channel's copy, or the largest of all copies if it has none there.
         """
+        # The control channel orders cluster-wide changes, so its copy decides where there is one.
         control = [i for i, name in enumerate(self.broadcast.vchannels) if is_control_channel(name)]
         deciding = control or range(len(self.acked))
         if not all(self.acked[i] for i in deciding):

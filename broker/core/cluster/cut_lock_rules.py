@@ -179,6 +179,7 @@ class CutLockRules:
         return LockChanges(tuple(admitted), tuple(granted), timed_out)
 
     def _may_grant(self, hold: _Hold) -> bool:
+        # A party that has not reported may have holders inside.
         return not (hold.granted or hold.waits_for or self._unknown)
 
     def _get_in(self, entrant: SharedHolder, vchannels: tuple[str, ...]) -> None:

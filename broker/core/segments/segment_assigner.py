@@ -146,6 +146,7 @@ class SegmentAssigner:
             case None | Refusal():
                 return PlacedMessage(message.body)
             case Inserted() | Deleted():
+                # Where no collection is required, rows without one are stored as they are.
                 if message.vchannel in self._table.collections:
                     return self._place_rows(message, effect, txn_id)
                 return PlacedMessage(message.body)

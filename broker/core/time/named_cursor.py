@@ -82,6 +82,7 @@ def future_refusal(
     if not late:
         return None
     newest = max(closed.values(), default=TimeTick(0))
+    # While no pchannel has an owner, nothing is known about the future: ask again.
     if closed and tick > newest + tso.compose(AHEAD_MS_MAX, 0):
         return invalid_argument(
             f"tick {tick} is ahead of every pchannel; the newest closed one is {newest}"
@@ -98,6 +99,7 @@ def moved(
     wanted = tuple(dict.fromkeys(channels))
     if before is None:
         return NamedCursor(name, tick, wanted, now_ms)
+    # A repeated move must leave the cursor equal to `before`.
     moved_ms = now_ms if tick > before.tick else before.moved_ms
     return replace(before, tick=tick, channels=wanted or before.channels, moved_ms=moved_ms)
 

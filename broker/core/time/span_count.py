@@ -108,6 +108,8 @@ class SpanCount:
         first = max(head.base_tick, self._after + 1)
         last = min(head.last_tick, self._until)
         if first <= last:
+            # Messages of a batch have consecutive ticks, so the part inside of the span is known
+            # exactly.
             rows = last - first + 1
             size_bytes = head.size_bytes * rows // head.messages
             self._add(head.vchannel, TimeTick(first), TimeTick(last), rows, size_bytes)

@@ -54,6 +54,7 @@ class MessageColumns:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         payloads = _payloads(columns["value"])
         keys = columns["key"].to_pylist() if "key" in columns else None
+        # Nothing differs between the rows, so no row is looked at.
         if not self._targets and "properties" not in columns:
             yield Messages(self._topic, payloads, keys, {})
             return

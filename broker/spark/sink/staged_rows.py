@@ -141,6 +141,7 @@ class _Task:
         self._held = []
         if self._columns is None:
             self._columns = self._fitting(lot[0].schema)
+        # Prepared before the wait: the previous lot is still being appended meanwhile.
         work = [self._work(self._columns, each) for each in lot]
         self._settle()
         timeout_s = self._options.timeout_s
@@ -216,6 +217,8 @@ async def _append_run(client: Client, stage: Stage, run: Messages) -> None:
     vchannels = (await client.collections.resolve([run.target]))[run.target]
     places = _places(run, vchannels)
     appends = [_append_in_order(stage, target, run, rows) for target, rows in places.items()]
+    # All have ended before an error is raised: the stage is aborted then, and must not grow any
+    # more.
     for result in await asyncio.gather(*appends, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
@@ -264,5 +267,6 @@ def _result(asked: "Future[T]", timeout_s: float) -> T:
     try:
         return asked.result(timeout_s + GRACE_S)
     except TimeoutError as error:
+        # Either this wait ran out, or the call's own deadline, which raises the same error.
         asked.cancel()
         raise DeadlineExceeded(f"the broker did not answer within {timeout_s:g} s") from error

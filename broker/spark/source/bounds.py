@@ -102,6 +102,7 @@ def _milliseconds(option: str, text: str) -> int:
             moment = datetime.fromisoformat(text)
         except ValueError:
             moment = None
+        # Without a zone, the moment would depend on the machine.
         if moment is None or moment.tzinfo is None:
             advice = "use Unix milliseconds, or a time with its zone, 2026-11-22T03:00:00+00:00"
             raise BadOption(option, text, advice)

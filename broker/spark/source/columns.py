@@ -158,6 +158,8 @@ class _Numbers(Sequence[int]):
 
 def timestamps(ticks: pa.Array) -> pa.Array:
     """Return the wall time of each tick, in milliseconds."""
+    # Arrow reads a number in the unit of the target type, so the cast to Spark's unit is a second
+    # one.
     milliseconds = compute.shift_right(ticks, _SHIFT)
     return milliseconds.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 

@@ -30,6 +30,7 @@ def to_cut(offset: Mapping[str, Any]) -> Cut:
     release.
     """
     tick, ends = offset.get(TICK), offset.get(ENDS)
+    # Not isinstance: a JSON `true` would pass as an int.
     if type(tick) is int and isinstance(ends, dict):
         return Cut(TimeTick(tick), {name: MessageId(end) for name, end in ends.items()})
     shown = f"{str(dict(offset))[:200]}"
@@ -61,6 +62,7 @@ def losses(start: Cut, end: Cut, held: Mapping[str, ChannelOffsets]) -> list[str
         stop = end.ends.get(name, begin)
         if max(begin, stop) > next_id:
             found.append(f"{name} was read up to id {max(begin, stop)}, the log ends at {next_id}")
+        # An empty range has lost nothing, however far retention has come.
         elif begin < first_id and stop > begin:
             lost = f"[{begin}, {min(stop, first_id)})"
             found.append(f"{name} lost ids {lost}, the log starts at {first_id}")

@@ -56,6 +56,7 @@ class NextCut:
         if is_all and self._holds_back(choice.rows, limits):
             return None
         self._held_back_s = None
+        # Only the broker knows the ids behind a tick other than the newest.
         return newest if is_all else self._subscribed.gateway.cut(list(start.ends), choice.tick)
 
     def processed_with(self, start: Cut) -> Cut:

@@ -62,6 +62,7 @@ def _check(subscribed: Subscribed, start: Cut, end: Cut) -> None:
 def _spans(subscribed: Subscribed, start: Cut, end: Cut) -> Iterator[Span]:
     gateway, found = subscribed.gateway, subscribed.between(start, end)
     sizes = {
+        # Steps are cumulative: the largest counts everything up to it.
         name: max(step.bytes for step in steps if step.first_tick <= end.tick)
         for name, steps in found.steps.items()
         if steps and steps[0].first_tick <= end.tick

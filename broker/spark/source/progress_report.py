@@ -47,6 +47,7 @@ class ProgressReporter:
         if not self._name or tick <= self._reported or self._is_away():
             return
         moved = self._try(gateway, tick, lambda client: self._move(client, vchannels, tick))
+        # The first call may have timed out; the query does not wait for a second one.
         if not self._replaced and not self._is_away():
             self._try(gateway, tick, lambda client: self._report(client, tick))
         if moved:
@@ -65,6 +66,7 @@ class ProgressReporter:
         try:
             gateway.attempt(within)
         except (TidemarkError, TimeoutError) as error:
+            # A newer run of the query has taken this one's place, for good.
             self._replaced = self._replaced or isinstance(error, ChannelFenced)
             if isinstance(error, TimeoutError) or (error.retriable and not self._replaced):
                 self._silent_until_s = time.monotonic() + AWAY_S  # noqa: TID251
@@ -82,5 +84,7 @@ class ProgressReporter:
 
     async def _report(self, client: "Client", tick: int) -> None:
         if self._peer is None:
+            # Entered for good: Spark does not tell when a query ends; then the peer's lease
+            # expires.
             self._peer = await client.barrier(self._name).join(PEER).__aenter__()
         await self._peer.report(tick, deadline_s=REPORT_S)

@@ -74,6 +74,7 @@ class _SpanReader:
     def __init__(self, partition: SpanPartition, gateway: Gateway) -> None:
         self._partition = partition
         self._gateway = gateway
+        # Rows at the start tick belong to the span before, whatever their ids.
         self._seen = (int(partition.span.start.tick), ID_MAX)
         """Tick and id of the last row yielded."""
         self._broken_s = 0.0
@@ -85,6 +86,7 @@ class _SpanReader:
         while True:
             try:
                 for batch in self._gateway.read(self._open):
+                    # A stream that makes progress may break any number of times.
                     self._broken_s = 0.0
                     rows = self._unseen(batch)
                     if rows is not None:
@@ -106,6 +108,7 @@ class _SpanReader:
         ticks, ids = shape.places(batch)
         last = len(batch) - 1
         first = 0
+        # A stream that was opened again begins at the start of the span; skip what was yielded.
         if (ticks[0], ids[0]) <= self._seen:
             places = _Places(ticks, ids)
             first = bisect_right(places, self._seen)
@@ -133,6 +136,7 @@ class _SpanReader:
         cuts, and the part of it before the cut is lost like every other message of that time.
         """
         partition = self._partition
+        # While the log has its first record, no transaction can have lost its begin.
         was_cut = isinstance(error, Unrecoverable) and partition.span.beginning > 1
         if self._without_cut_txns or (partition.fail_on_data_loss and not was_cut):
             names = ", ".join(partition.span.vchannels)
@@ -171,6 +175,7 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        # A large batch behind small ones is joined with them, to keep the order.
         if not waiting and (len(batch) >= ROWS_MIN or batch.nbytes >= BYTES_MIN):
             yield batch
             continue
