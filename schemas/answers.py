@@ -177,6 +177,7 @@ def _read_usual(data: bytes, position: int, end: int) -> Consumed | None:
     properties: dict[str, str] = {}
     while position < end:
         tag = data[position]
+        # Unknown, or an id in parts: the general path skips the one and joins the other.
         if tag != 0x1A and tag != 0x12:
             return None
         start, position = read_length(data, position + 1, end)
@@ -220,6 +221,7 @@ def _message_id(data: bytes) -> int:
         elif tag == 0x10:
             wal = first
     if wal not in _BASE36_WALS:
+        # Ids of other logs have other text forms: decoded as base 36 they would be wrong positions.
         raise Malformed(f"a message id of log kind {wal}, which is not RocksMQ's", 0)
     return rocksmq_id(text)
 
@@ -287,6 +289,7 @@ def _last_field(data: bytes) -> tuple[int, bytes]:
     """The oneof member that counts: the last; parts of the same one are joined."""
     kind, content = 0, b""
     for tag, first, stop in fields(data, 0, len(data)):
+        # Members of a oneof replace each other; parts of one embedded message are merged.
         if tag & 7 == 2 and tag < 0x40:
             content = content + data[first:stop] if tag == kind else data[first:stop]
             kind = tag

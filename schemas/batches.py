@@ -145,6 +145,7 @@ def scan_append_request(frame: bytes) -> ScannedBatch:
                 properties.append(field(0x1A, frame[first:stop]))
             case 0x0A | 0x2A:
                 found[_TEXTS[tag]] = _text(frame, first, stop)
+            # Packed or one by one: protobuf lets a writer choose, and a reader must take both.
             case 0x12 | 0x15 | 0x52 | 0x55:
                 lists.setdefault(_LISTS[tag], []).append(frame[first:stop])
             case 0x20 | 0x30 | 0x38 | 0x48:
@@ -190,6 +191,7 @@ def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
     if error is not None:
         told = read_streaming_error(frame[error[0] : error[1]])
         return NotLanded(told.code, told.cause, signed(numbers[0x30]))
+    # The greeting of the stream, which is an empty message.
     if not frame:
         return None
     if not numbers[0x08]:

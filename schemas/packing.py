@@ -33,7 +33,9 @@ def pack(codec: int, data: bytes) -> bytes:
     """Raises BadPacking when the codec is not installed."""
     library = _library(codec)
     if codec == LZ4:
+        # The sizes of the batch say how long the body is.
         return bytes(library.compress(data, store_size=False))
+    # `unpack` compares the size in the frame before anything is allocated.
     return bytes(library.ZstdCompressor(write_content_size=True).compress(data))
 
 

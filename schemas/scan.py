@@ -115,6 +115,7 @@ def scan_message(data: bytes, start: int, end: int) -> ScannedMessage:
     if start < end and data[start] == 0x0A:
         payload_start, payload_end = read_length(data, start + 1, end)
     region = data[payload_end:end]
+    # Looked up before it is decoded: a producer's messages mostly differ in the payload alone.
     facts = _remembered.get(region) or _read_region(region)
     if facts is None:
         return _scan_any_message(data[start:end])
@@ -156,9 +157,11 @@ def _read_region(region: bytes) -> ScannedMessage | None:
         start, stop = read_length(region, position + 1, end)
         key, value = read_entry(region[start:stop])
         properties[key] = value
+        # Properties are field 2 of a Message and field 3 of an ImmutableMessage: one byte differs.
         stored[position] = 0x1A
         position = stop
         count += 1
+    # A key that stands twice, or one of the server's, is not stored as it came.
     if count != len(properties) or not _SERVER_KEYS.isdisjoint(properties):
         return None
     facts = _message(properties, bytes(stored), ())
@@ -235,6 +238,7 @@ def _message(
 def _decimal(text: str | None) -> int:
     if text is None:
         return 0
+    # ASCII only: `isdigit` and `int` accept digits of other scripts, which Go's parser refuses.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1
 
 

@@ -16,6 +16,7 @@ from schemas.encoding.varint import varint
 CONSUMER_ID: Final = 1
 """One stream is one consumer, so its id is a constant."""
 
+# 64 bits have at most 13 digits in base 36, so the lengths below are one byte each.
 _ID_TEXT_MAX: Final = 14
 _ID_HEAD: Final = tuple(bytes((0x0A, n + 4, 0x0A, n)) for n in range(_ID_TEXT_MAX))
 _ID_TAIL: Final = b"\x10\x01"
@@ -32,6 +33,7 @@ _NOT_PERSISTED: Final = b"\x1a\x07\x0a\x03_np\x12\x00"
 _TIME_TICK_PROPERTIES: Final = (
     b"\x1a\x07\x0a\x02_t\x12\x011\x1a\x07\x0a\x02_v\x12\x011\x1a\x06\x0a\x02_h\x12\x00"
 )
+# `common.MsgType.TimeTick`.
 _TIME_TICK_TYPE: Final = b"\x08" + varint(1200)
 
 
@@ -39,12 +41,13 @@ def produce_result(request_id: int, message_id: int, tick: int, last_confirmed_i
     """A ProduceResponse that says where a message landed."""
     own, confirmed = base36(message_id), base36(last_confirmed_id)
     tick_bytes = varint(tick)
-    # 8 bytes round each id, 1 tag before the tick.
+    # 6 bytes round each id, 1 tag before the tick.
     size = 13 + len(own) + len(tick_bytes) + len(confirmed)
     request = varint(request_id)
     return b"".join(
         (
             b"\x12",
+            # 3: two tags, and `size` itself, which is below 128 and so one byte.
             varint(size + len(request) + 3),
             b"\x08",
             request,
@@ -113,6 +116,7 @@ def consume_in_txn(
 
     `begins`: the encoded `messages.TxnContext` that only the server knows for a begin.
     """
+    # Never `_lcs`: it means the message's own id, and these have the commit's.
     tail = _confirmed(last_confirmed_id) + _term(term)
     if begins:
         tail += write_entry(_PROPERTY, "_tx", base64_text(begins))
@@ -149,6 +153,7 @@ def _delivery(own: bytes, stored: bytes, tick: bytes, tail: bytes) -> bytes:
     return b"".join(
         (
             b"\x12",
+            # 3: the consumer id and its tag, and the tag of the message.
             varint(3 + len(size_bytes) + size),
             b"\x08\x01\x12",
             size_bytes,

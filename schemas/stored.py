@@ -19,6 +19,7 @@ def payload_of(stored: bytes) -> bytes:
         for tag, first, stop in fields(stored, 0, len(stored))
         if tag == _PAYLOAD_TAG
     ]
+    # In protobuf the last value of a field that is given twice holds.
     return parts[-1] if parts else b""
 
 

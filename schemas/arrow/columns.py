@@ -35,6 +35,7 @@ class NoArrow(BadArrow):
 def arrow() -> Any:
     """The module `pyarrow`. Raises NoArrow."""
     try:
+        # `import pyarrow` leaves compute out; imported here, it never loads on an event loop.
         import_module("pyarrow.compute")
         return import_module("pyarrow")
     except ImportError:
@@ -45,6 +46,7 @@ def arrow() -> Any:
 
 def arrow_is_loaded() -> bool:
     """Whether pyarrow is imported already; importing it takes up to a second."""
+    # Not sys.modules, which has a module already while another thread imports it.
     return bool(arrow.cache_info().currsize)
 
 
@@ -53,6 +55,7 @@ def encode_schema(schema: Schema) -> bytes:
     pa = arrow()
     if not isinstance(schema, pa.Schema):
         raise BadArrow(f"{type(schema).__name__} is no pyarrow.Schema")
+    # Metadata may differ where the columns are equal; without it equal schemas are equal bytes.
     return bytes(schema.remove_metadata().serialize())
 
 
@@ -158,6 +161,7 @@ def _check_field(field: Any, depth: int) -> None:
 def _is_known(kind: Any, depth: int) -> bool:
     """Types whose values take room in a buffer, so that there cannot be many in a few bytes."""
     types = arrow().types
+    # A column of nulls has the batch's length; nested ones could claim any length in no bytes.
     if types.is_null(kind):
         return depth == 1
     if types.is_fixed_size_binary(kind):

@@ -84,6 +84,7 @@ def _part(body: bytes, at: int) -> _Part:
     if mark != _CONTINUES:
         raise BadArrow(f"no Arrow message begins at byte {at}")
     start = at + _HEAD.size
+    # Arrow pads metadata to a multiple of 8 bytes.
     if not 8 <= length <= len(body) - start or length % 8:
         raise BadArrow(f"a message at byte {at} with {length} bytes of metadata")
     return _Part(body[start : start + length], start + length)
@@ -120,6 +121,7 @@ def _unpacked_bytes(
     for offset, length in buffers:
         if length == 0:
             continue
+        # Overlapping buffers would let a few bytes claim any number of values.
         if offset < end or length < 0 or length > room - offset:
             raise BadArrow(
                 f"a buffer of {length} bytes at {offset}, of {room} bytes in the record batch of"
@@ -153,6 +155,7 @@ class _Table:
         size = _read(_U16, data, vtable)
         if size < 4 or size % 2:
             raise BadArrow(f"a table of fields of {size} bytes")
+        # No field behind the sixth is read, so a forged size cannot make this list long.
         self._fields = [_read(_U16, data, vtable + it) for it in range(4, min(size, 16), 2)]
 
     def at(self, index: int) -> int:

@@ -23,6 +23,7 @@ def rows_as_json(body: bytes, first: int, end: int) -> list[bytes]:
     pa = arrow()
     rows = decode_rows(body).slice(first, end - first)
     try:
+        # Times as integers: Python's datetime has no nanoseconds and ends at the year 9999.
         columns = [column.view(_countable(column.type)).to_pylist() for column in rows.columns]
     except (pa.ArrowException, ValueError) as error:
         raise BadArrow(f"rows that have no JSON form: {error}") from None
@@ -33,6 +34,7 @@ def rows_as_json(body: bytes, first: int, end: int) -> list[bytes]:
 def _object(row: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(row, default=_text, ensure_ascii=False, allow_nan=False)
+    # NaN and infinity are no JSON. They are rare, so only rows that have them are walked.
     except ValueError:
         text = json.dumps(_finite(row), default=_text, ensure_ascii=False)
     return text.encode()

@@ -67,6 +67,7 @@ def check_rows(body: bytes, schema: bytes, widths: Sequence[int], bounds: Bounds
     fit = _fit(schema, tuple(widths), seen.schema)
     if len(fit.costs) != len(seen.lengths):
         raise BadArrow(f"{len(seen.lengths)} arrays for {len(fit.costs)} fields of the schema")
+    # Readers of single messages get JSON: a batch must not be a bomb for them either.
     text_bytes = 2 * seen.unpacked_bytes + sum(map(mul, seen.lengths, fit.costs))
     if text_bytes > TEXT_BYTES_MAX:
         raise BadArrow(
@@ -123,6 +124,7 @@ def encode_rows(rows: Rows, compression: str | None = None) -> bytes:
         options = pa.ipc.IpcWriteOptions(compression=compression)
         with pa.ipc.new_stream(sink, rows.schema.remove_metadata(), options=options) as stream:
             stream.write_batch(rows.replace_schema_metadata(None))
+        # Without the end marker, so that packed and plain bodies have the same form.
         return bytes(memoryview(sink.getvalue())[:-_END_BYTES])
     except (pa.ArrowException, ValueError) as error:
         raise BadArrow(f"rows that cannot be sent: {error}") from None
@@ -146,6 +148,7 @@ def decode_rows(body: bytes, names: Sequence[str] | None = None) -> Rows:
         if names is None:
             return pa.ipc.read_record_batch(buffer.slice(batch_from), schema)
         found = [at for at, name in enumerate(schema.names) if name in names]
+        # To Arrow an empty `included_fields` means all of them.
         if not found:
             return pa.ipc.read_record_batch(buffer.slice(batch_from), schema).select([])
         options = pa.ipc.IpcReadOptions(included_fields=found)
@@ -157,6 +160,7 @@ def decode_rows(body: bytes, names: Sequence[str] | None = None) -> Rows:
 def select_columns(body: bytes, names: frozenset[str]) -> bytes:
     """A body with those of its columns that are named, packed as before. Raises BadArrow."""
     batch_from = _schema_bytes(body)
+    # Nothing to leave out: the body is sent as it is, its rows not decoded.
     if names.issuperset(decode_schema(body[:batch_from]).names):
         return body
     return encode_rows(decode_rows(body, tuple(names)), packing(body))

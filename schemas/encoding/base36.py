@@ -35,6 +35,7 @@ def read_base36(text: str) -> int:
     """
     if not (text.isascii() and text.isalnum()):
         raise Malformed(f"{shown(text)} is not an unsigned base-36 number", 0)
+    # The length first: a peer chose the text, and a long one costs much to convert.
     if len(text) > 64 or (value := int(text, 36)) > UINT64_MAX:
         raise Malformed(f"{shown(text)} does not fit 64 bits", 0)
     return value

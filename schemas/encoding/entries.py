@@ -26,6 +26,7 @@ def read_entry(content: bytes) -> tuple[str, str]:
     pair = _remembered.get(content)
     if pair is None:
         pair = _read_short(content) or _read_any(content)
+        # Other keys would fill the memory with values that never come again.
         if pair[0] in STEADY_KEYS and len(content) <= _REMEMBERED_BYTES_MAX:
             _remember(content, pair)
     return pair

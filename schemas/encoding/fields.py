@@ -24,6 +24,7 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
     """
     while position < end:
         tag = data[position]
+        # One byte, and not field number 0: nearly every tag, so it is read without a call.
         if 7 < tag < 128:
             position += 1
         else:

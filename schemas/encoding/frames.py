@@ -94,11 +94,13 @@ class FrameSplitter:
             length = self._length(data, position)
             oversize = length > self.limit_bytes
             needed = HEAD_BYTES + (min(length, SHOWN_BYTES) if oversize else length)
+            # An oversize is reported once enough of it is here to see its request id.
             if end - position < needed:
                 break
             if oversize:
                 messages.append(Oversize(data[position + HEAD_BYTES : position + needed], length))
                 self._keep(b"", HEAD_BYTES)
+                # `pending` stays above 0 until the rest has come: a peer that stops is stalled.
                 self._drop, self.pending = HEAD_BYTES + length - needed, needed
                 return messages + self.feed(data[position + needed :])
             messages.append(data[position + HEAD_BYTES : position + needed])
@@ -118,6 +120,7 @@ class FrameSplitter:
         compressed: int
         length: int
         compressed, length = _HEAD.unpack_from(data, position)
+        # Compression is not supported: the scanners read messages as they come.
         if compressed:
             raise Malformed(f"a frame with compression flag {compressed}", position)
         if length > self._acceptable_bytes:

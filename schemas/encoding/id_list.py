@@ -8,6 +8,7 @@ def read_ids(header: bytes, number: int) -> tuple[int, ...]:
     """The int64s of field `number`, packed or one by one. Raises Malformed."""
     ids: list[int] = []
     for tag, first, stop in fields(header, 0, len(header)):
+        # Packed or one by one: protobuf lets a writer choose, and a reader must take both.
         if tag == number << 3:
             ids.append(signed(first))
         elif tag == number << 3 | 2:

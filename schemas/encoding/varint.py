@@ -33,6 +33,7 @@ def varint(value: int) -> bytes:
     if 0 <= value < 2097152:
         return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     value &= UINT64_MAX
+    # The low bits change with each number, the high ones rarely: only those are cached.
     low = bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128))
     return low + _high_bits(value >> _LOW_BITS)
 

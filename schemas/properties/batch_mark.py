@@ -34,9 +34,11 @@ def write_batch_mark(app: str, batch: int, vchannels: Sequence[str]) -> str:
     """The text of the property; `vchannels` has one name for each transaction."""
     digest = blake2b(f"{batch}:{app}".encode(), digest_size=_NUMBER_BYTES).digest()
     counts = Counter(vchannels)
+    # A name with one of these could not be read back from the list.
     plain = all(_RESERVED.isdisjoint(name) for name in counts)
     told = counts if len(counts) <= VCHANNELS_MAX and plain else {}
     named = ",".join(f"{name}={count}" for name, count in sorted(told.items()))
+    # One bit less, so that the ID fits a signed 64-bit field.
     return f"{int.from_bytes(digest) >> 1}:{len(vchannels)}:{named}"
 
 

@@ -92,6 +92,7 @@ def _assigned(data: bytes, segment_id: int, size_bytes: int) -> bytes:
             said = first
         elif tag != _SEGMENT:
             parts.append(copied(data, tag, first, stop))
+    # As Milvus: a size that the client gave stays.
     size = varint(said or size_bytes)
     parts += [bytes([_SIZE]), size, field(_SEGMENT, b"\x08" + varint(segment_id))]
     return b"".join(parts)

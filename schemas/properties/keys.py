@@ -165,6 +165,7 @@ def _write_stage(key: StageKey) -> str:
 
 
 def _read_stage(text: str) -> StageKey:
+    # The app comes last: its name may contain colons.
     *numbers, app = text.split(":", 3)
     good = [it.isascii() and it.isdigit() and len(it) < 20 for it in numbers]
     if len(numbers) != 3 or not all(good):
@@ -206,6 +207,7 @@ def _write_idempotency(key: IdempotencyKey) -> str:
 
 
 def _read_idempotency(text: str) -> IdempotencyKey:
+    # Cut at the first two colons only: the client's key may contain more.
     domain, first, rest = text.partition(":")
     scope_id, second, client_key = rest.partition(":")
     scope_is_number = scope_id.isascii() and scope_id.isdigit() and len(scope_id) < 20
