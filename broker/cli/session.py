@@ -59,5 +59,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:
+        # There is no uvloop for Windows.
         return asyncio.run(work)
     return uvloop.run(work)

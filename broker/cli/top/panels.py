@@ -125,6 +125,8 @@ def _lags(broker: BrokerState) -> tuple[dict[str, int], dict[str, int]]:
     for it in broker.actors:
         name = pchannel_in(it.path)
         if kind_of(it.path) == "scanner" and "next_id" in it.extra and name in ends:
+            # Channels and actors are read at slightly different times, so a reader may seem to be
+            # ahead.
             behind = max(0, ends[name] - int(it.extra["next_id"]))
             lags[name] = max(lags.get(name, 0), behind)
             readers[name] += 1
@@ -220,6 +222,7 @@ def age(broker: BrokerState, tick: int) -> str:
 
 
 def _age_ms(broker: BrokerState, tick: int) -> int:
+    # The broker's clock may be ahead of the local one.
     return max(0, broker.at_ms - (tick >> TICK_LOGICAL_BITS)) if tick else 0
 
 

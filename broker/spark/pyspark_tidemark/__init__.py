@@ -44,6 +44,7 @@ class DefaultSource(DataSource):
 
         return BatchReader(Subscribed(parse(self.options, streaming=False), schema))
 
+    # Spark passes arguments by keyword here and in `streamWriter`: their names cannot change.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from broker.spark.source.source_options import parse
         from broker.spark.source.stream_reader import StreamReader

@@ -112,6 +112,7 @@ def _name(app: str, batch: int | None, run: int) -> StageName:
     """
     context = TaskContext.get()
     assert context is not None, "Spark calls it in tasks"
+    # Spark gives `write` no number; these properties are the only place where a task finds it.
     if batch is None:
         batch = int(context.getLocalProperty(BATCH_ID) or "0")
     app = app or context.getLocalProperty(QUERY_ID) or ""

@@ -22,6 +22,8 @@ ENDS: Final = "ends"
 
 def to_offset(cut: Cut) -> Offset:
     """Return the cut as Spark stores it."""
+    # Sorted: with names in another order Spark would see a new offset and run empty batches for
+    # ever.
     return {ENDS: {name: int(end) for name, end in sorted(cut.ends.items())}, TICK: int(cut.tick)}
 
 

@@ -52,6 +52,8 @@ def shares(sizes: Mapping[str, int], size_max: int, parts_min: int) -> dict[str,
 
 
 def _check(subscribed: Subscribed, start: Cut, end: Cut) -> None:
+    # A cheap check, before any task starts. Retention may remove more while the tasks read; they
+    # notice it themselves.
     lost = losses(start, end, subscribed.gateway.held(list(start.ends)))
     if lost and subscribed.options.fail_on_data_loss:
         raise DataLoss(lost)

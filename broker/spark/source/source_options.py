@@ -48,6 +48,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
 }
 """Each option with its default and its meaning, for people."""
 NAMES = tuple(OPTIONS)
+# Spark adds these to the options of `load(path)` and of a stream.
 SPARK_OWN = frozenset({"path", "checkpointlocation"})
 OF_A_BATCH = ("endingOffsets", "endingTick", "endingTimestamp")
 OF_A_STREAM = ("minRowsPerTrigger", "maxTriggerDelay", "cursor")

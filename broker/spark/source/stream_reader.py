@@ -71,6 +71,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._next.behind(begin, limits)
         if end is None:
             self._tell(self._next.processed_with(begin))
+            # The same object: Spark compares offsets as text, and another text starts another
+            # micro-batch.
             return start
         return to_offset(end)
 
@@ -92,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Report progress. Spark calls this one batch late; mostly `latestOffset` has reported
         before.
         """
+        # An exception would end the query, and a lost report is made up for by the next one.
         with suppress(BadCheckpoint):
             self._tell(to_cut(end))
 

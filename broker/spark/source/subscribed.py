@@ -99,6 +99,7 @@ class Subscribed:
         """Return the cut that a bound means now. Raises BadOption for one in the future."""
         if bound == "latest":
             return self.newest()
+        # Tick 0 is below every message, so no cut has to be taken.
         if not isinstance(bound, At) or bound.tick == 0:
             held = self.gateway.held(self.vchannels)
             return Cut(TimeTick(0), {name: MessageId(it.first_id) for name, it in held.items()})
