@@ -34,7 +34,7 @@ def show_cursors(server: str, *, as_json: bool) -> None:
 
 
 def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> None:
-    """Do it, and print the result."""
+    """Move the cursor, and print where it is now."""
 
     async def move(client: Client) -> CursorView:
         return await client.cursor(name).move(tick, targets)
@@ -44,7 +44,7 @@ def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> No
 
 
 def drop_cursor(server: str, name: str) -> None:
-    """Do it, and print the result."""
+    """Drop the cursor, and say so."""
 
     async def drop(client: Client) -> None:
         await client.cursor(name).drop()

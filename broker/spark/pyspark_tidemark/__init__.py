@@ -1,8 +1,8 @@
 """Lets Spark find `format("tidemark")` without registration: Spark imports every `pyspark_*`
 module.
 
-A module of these that fails to import breaks the lookup of every Python source, so this one imports
-nothing but pyspark until a query is made.
+If one of them fails to import, Spark finds no Python source at all, so this one imports nothing but
+pyspark until a query is made.
 """
 
 from __future__ import annotations

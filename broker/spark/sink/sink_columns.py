@@ -1,7 +1,7 @@
 """What the columns of a DataFrame become: messages, or rows of a collection with a schema.
 
 It knows which columns and types fit, and the texts of all refusals. Arrow converts whole columns;
-nothing is done for single rows where that is possible. It never talks to a broker.
+single rows are looked at only where necessary. It never talks to a broker.
 """
 
 from collections.abc import Callable, Iterator

@@ -84,24 +84,24 @@ class BatchWriter(DataSourceArrowWriter):
 
     @told_to_spark()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """As of `StreamWriter`."""
+        """See StreamWriter."""
         name = _name(self._app, self._options.batch or 0, self._run)
         return StagedTask(stage(self._options, name, iterator))
 
     @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """As of `StreamWriter`."""
+        """See StreamWriter."""
         commit(self._options, _parts(messages), of_stream=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """As of `StreamWriter`."""
+        """See StreamWriter."""
         abort(self._options, _parts(messages))
 
 
 def _new_run() -> int:
     """Return the number of this run; called in the driver, once for all tasks of a batch.
 
-    A clock that went back loses no row: what an earlier run staged then expires.
+    If the clock went back, the rows of an earlier run are not aborted but expire; none is lost.
     """
     return time.time_ns() // 1_000_000  # noqa: TID251 - of another life of the driver
 

@@ -1,7 +1,7 @@
 """Reports the progress of a query to the broker: a named cursor and a hard barrier.
 
-A report never stops a query: each call has a short deadline, and a failure is a line in the log
-that the next report makes up for.
+A report never stops a query: each call has a short deadline, and a failed one is only logged. The
+next report makes up for it.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Reads one partition as record batches: each message between two cuts once, in order.
 
-Runs in a Python worker. Lost data raises DataLoss unless the query accepts it; a broken stream is
-resumed where it ended.
+Runs in a Python worker. Lost data raises DataLoss unless the query accepts it. A broken stream is
+opened again, and rows that were yielded before are skipped.
 
 Next: broker/spark/source/columns.py
 """
