@@ -145,7 +145,7 @@ def test_a_transaction_that_retention_cut_in_half_is_lost_and_said_to_be(world: 
     world.until_forgotten(1)
     assert world.first_id() <= began, "retention took more than the begin of the transaction"
     end = strict.latestOffset(start, ReadAllAvailable())
-    with pytest.raises(DataLoss, match="removed by retention"):
+    with pytest.raises(DataLoss, match="retention removed its messages"):
         values(strict, strict.partitions(start, end))
     assert values(lenient, lenient.partitions(start, end)) == [b"whole"]
 
@@ -166,7 +166,7 @@ def test_a_query_from_the_beginning_says_which_transaction_had_begun_before_it(
     with caplog.at_level(logging.WARNING, "tidemark.spark"):
         assert values(strict, partitions) == [b"whole"]
     assert "skips transactions that began before" in caplog.text
-    assert "removed by retention" in caplog.text
+    assert "retention removed its messages" in caplog.text
     again = strict.partitions(start, strict.latestOffset(start, ReadAllAvailable()))
     world.fill(KEPT_SEGMENTS)
     world.until_forgotten(start["ends"][V])

@@ -133,3 +133,17 @@ def test_only_what_is_measured_is_wanted() -> None:
     some = SpanCount(SHARDS[:1], span, StepSize(1), SpanLimit())
     assert [some.wants(it) for it in ("", *SHARDS[:2])] == [True, True, False]
     assert SpanCount([PCHANNEL], span, StepSize(1), SpanLimit(), PCHANNEL).wants(SHARDS[1])
+
+
+def test_a_transaction_whose_first_bodies_were_not_read_is_estimated_from_the_others() -> None:
+    heads, rows = log_of([("begin", 0, 1, 0), *[("body", 0, 4, 10)] * 2, ("commit", 0, 1, 0)])
+    whole, _ = walk(heads, (0, 10_000), StepSize(1, 0, steps_max=4))
+    without_first_bodies = [heads[0], *heads[2:]]
+    partly, _ = walk(without_first_bodies, (0, 10_000), StepSize(1, 0, steps_max=4))
+    assert whole[SHARDS[0]].steps == partly[SHARDS[0]].steps
+    assert sum(it.size for it in rows) == whole[SHARDS[0]].steps[-1].bytes == 80
+
+
+def test_the_span_is_what_it_was_made_with() -> None:
+    ticks = (TimeTick(3), TimeTick(9))
+    assert SpanCount(CHANNELS, ticks, StepSize(1, 0, steps_max=4), ALL, PCHANNEL).span == ticks
