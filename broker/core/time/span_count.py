@@ -66,7 +66,7 @@ class SpanCount:
 
     def take(self, head: RecordHead) -> bool:
         """Count a record; False if later records do not matter."""
-        # Ticks grow along the log, so all later records are behind the span, too.
+        # Ticks grow along the log, so all later records lie after the span, too.
         if head.base_tick > self._until:
             self.exact = self._until
             return False
