@@ -25,7 +25,7 @@ ARROW_ROWS: Final = 2
 
 
 class ScannedBatch(NamedTuple):
-    """An AppendRequest as it came."""
+    """An AppendRequest as received."""
 
     vchannel: str = ""
     sizes: tuple[int, ...] = ()
@@ -48,7 +48,7 @@ class Landed(NamedTuple):
     tick: int
     last_confirmed_id: int
     durability: int = 0
-    """How safe it is; 0 is `Durability.FSYNC`."""
+    """The durability it has; 0 is `Durability.FSYNC`."""
 
 
 class NotLanded(NamedTuple):
@@ -60,7 +60,7 @@ class NotLanded(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A ReadPosition: everything below `next_id` and up to `tick` is done with."""
+    """A ReadPosition: everything below `next_id` and up to `tick` has been read."""
 
     next_id: int
     tick: int
@@ -69,7 +69,7 @@ class Position(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """A ReadBatch as it came; `ids` is empty but for a transaction."""
+    """A ReadBatch as received; only that of a transaction has `ids`."""
 
     vchannel: str = ""
     sizes: tuple[int, ...] = ()
@@ -159,7 +159,7 @@ def scan_append_request(frame: bytes) -> ScannedBatch:
 
 
 def append_landed(message_id: int, tick: int, last_confirmed_id: int, durability: int = 0) -> bytes:
-    """The AppendResponse that says where a batch begins, and how safe it is."""
+    """The AppendResponse with the position of a batch and the durability it has."""
     return b"".join(
         (
             b"\x08",
@@ -180,7 +180,7 @@ def append_refused(code: int, cause: str, expected_sequence: int = 0) -> bytes:
 
 
 def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
-    """What became of a batch; None for the first answer, which says nothing. Raises Malformed."""
+    """The outcome of a batch; None for the first answer, the empty greeting. Raises Malformed."""
     numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0}
     error: tuple[int, int] | None = None
     for tag, first, stop in fields(frame, 0, len(frame)):

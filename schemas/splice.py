@@ -86,7 +86,7 @@ def _rocksmq_id(message_id: int) -> bytes:
 
 
 def produce_error(request_id: int, code: int, cause: str) -> bytes:
-    """A ProduceResponse that refuses one message; the stream goes on."""
+    """A ProduceResponse that refuses one message; the stream continues."""
     error = b"".join(
         (b"\x08", varint(code), field(0x12, cause.encode("utf-8", "replace")) if cause else b"")
     )
@@ -126,7 +126,7 @@ def consume_in_txn(
 def consume_time_tick(
     message_id: int, tick: int, last_confirmed_id: int, term: int, persisted: bool, node_id: int
 ) -> bytes:
-    """A ConsumeResponse that says nothing up to `tick` will come any more.
+    """A ConsumeResponse with a time tick: no message up to `tick` follows.
 
     A tick that is not persisted has no id of its own: callers pass its last confirmed id for both.
     """

@@ -1,4 +1,4 @@
-"""A node process, as the coordinator sees it: assigns and removes channels, looks, appends.
+"""A node process, as the coordinator sees it: assigns and removes channels, polls status, appends.
 
 It reports when nothing listens at the node's address any more.
 """

@@ -54,7 +54,7 @@ def encode_schema(schema: Schema) -> bytes:
     """The schema as an Arrow message, without its metadata. Raises BadArrow."""
     pa = arrow()
     if not isinstance(schema, pa.Schema):
-        raise BadArrow(f"{type(schema).__name__} is no pyarrow.Schema")
+        raise BadArrow(f"{type(schema).__name__} is not a pyarrow.Schema")
     # Metadata may differ where the columns are equal; without it equal schemas are equal bytes.
     return bytes(schema.remove_metadata().serialize())
 
@@ -64,19 +64,19 @@ def decode_schema(message: bytes) -> Schema:
     """The schema in a message; a repeat costs nothing. Raises BadArrow."""
     pa = arrow()
     if len(message) > SCHEMA_BYTES_MAX:
-        raise BadArrow(f"a schema of {len(message)} bytes; {SCHEMA_BYTES_MAX} may be")
+        raise BadArrow(f"the schema has {len(message)} bytes; the limit is {SCHEMA_BYTES_MAX}")
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(message))
         "".join([field.name for field in flat(schema)])  # raises for one that is not UTF-8
         return schema
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadArrow(f"no Arrow schema: {error}") from None
+        raise BadArrow(f"the bytes are not an Arrow schema: {error}") from None
 
 
 def check_columns(schema: Schema) -> None:
     """Whether a collection may have these columns. Raises BadArrow."""
     if not 0 < len(schema) <= COLUMNS_MAX:
-        raise BadArrow(f"{len(schema)} columns; 1 to {COLUMNS_MAX} may be")
+        raise BadArrow(f"the schema has {len(schema)} columns; 1 to {COLUMNS_MAX} are allowed")
     for field in schema:
         _check_field(field, 1)
         if field.name.startswith(RESERVED):
@@ -84,7 +84,7 @@ def check_columns(schema: Schema) -> None:
     names = [field.name for field in schema]
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
-        raise BadArrow(f"columns {doubles[:8]} are there more than once")
+        raise BadArrow(f"columns {doubles[:8]} are named more than once")
 
 
 def added(schema: Schema, columns: Schema) -> Schema:

@@ -49,7 +49,8 @@ def outline(body: bytes) -> Outline:
     """Raises BadArrow. The time it takes grows with the number of buffers alone."""
     first = _part(body, 0)
     if len(first.metadata) > SCHEMA_BYTES_MAX:
-        raise BadArrow(f"a schema of {len(first.metadata)} bytes; {SCHEMA_BYTES_MAX} may be")
+        size = len(first.metadata)
+        raise BadArrow(f"the schema has {size} bytes; the limit is {SCHEMA_BYTES_MAX}")
     _check_schema(first.metadata)
     second = _part(body, first.body_from)
     table, length = _header(second.metadata, _RECORD_BATCH, "a record batch")
@@ -95,7 +96,7 @@ def _header(metadata: bytes, kind: int, name: str) -> "tuple[_Table, int]":
     message = _Table(metadata, _u32(metadata, 0))
     found = metadata[message.at(1)] if message.at(1) else 0
     if found != kind:
-        raise BadArrow(f"an Arrow message of type {found} where {name} is due, type {kind}")
+        raise BadArrow(f"an Arrow message of type {found}; expected {name}, type {kind}")
     at = message.at(2)
     if not at:
         raise BadArrow(f"{name} without a header")

@@ -58,7 +58,7 @@ def check_rows(body: bytes, schema: bytes, widths: Sequence[int], bounds: Bounds
     """
     seen = outline(body)
     if not 0 < seen.rows <= bounds.rows_max:
-        raise BadArrow(f"a batch of {seen.rows} rows; 1 to {bounds.rows_max} may be in one")
+        raise BadArrow(f"the batch has {seen.rows} rows; 1 to {bounds.rows_max} are allowed")
     if seen.unpacked_bytes > bounds.unpacked_bytes_max:
         raise BadArrow(
             f"rows of {seen.unpacked_bytes} bytes unpacked are over the limit of"

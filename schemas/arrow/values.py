@@ -29,7 +29,7 @@ def text(value: str) -> Any:
 
 
 def counted(first: int, count: int) -> Any:
-    """An array of so many numbers of 64 bits, each one more than the one before; `count` > 0."""
+    """An int64 array of `count` consecutive numbers from `first` on; `count` > 0."""
     # Rounded up to a power of two, so that a few cached arrays serve every count.
     counting = _counting(1 << (count - 1).bit_length()).slice(0, count)
     return arrow().compute.add(counting, number(first))

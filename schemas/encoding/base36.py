@@ -18,8 +18,8 @@ _FOUR: Final = 36**4
 def base36(value: int) -> bytes:
     """Lower case ASCII, no padding; `value` is not negative.
 
-    The last four digits come from a table and the rest from a memory, because ticks and ids grow
-    by one: a third of the time of a division per digit.
+    The last four digits come from a table and the rest from a cache, because ticks and ids grow
+    by one. This takes a third of the time of one division for each digit.
     """
     high, low = divmod(value, _FOUR)
     first, second = divmod(low, _PAIR)

@@ -56,7 +56,7 @@ class FrameSplitter:
 
     A frame over `limit_bytes` is an error, unless it is within `passed_over_bytes_max`: then its
     first `SHOWN_BYTES` come out as an Oversize, and the rest is dropped as it arrives.
-    After an error the stream has lost its place: throw the splitter away.
+    After an error the position in the stream is lost: discard the splitter.
     """
 
     __slots__ = ("_acceptable_bytes", "_chunks", "_drop", "_needed", "limit_bytes", "pending")

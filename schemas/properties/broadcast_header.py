@@ -23,7 +23,7 @@ class HeaderKey:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastHeader:
-    """`messages.BroadcastHeader`. In a request the id is 0, or anything."""
+    """`messages.BroadcastHeader`. In a request the id has no meaning."""
 
     broadcast_id: int
     vchannels: tuple[str, ...]

@@ -15,7 +15,7 @@ _SEGMENT: Final = 0x22
 
 
 class PartitionRows(NamedTuple):
-    """`messages.PartitionSegmentAssignment`: rows of one partition. 0: not said."""
+    """`messages.PartitionSegmentAssignment`: rows of one partition; 0 when absent."""
 
     partition_id: int
     rows: int
@@ -24,7 +24,7 @@ class PartitionRows(NamedTuple):
 
 
 class InsertHeader(NamedTuple):
-    """What it says. `schema_version` None: nothing, which is not the same as 0."""
+    """The decoded header. `schema_version` is None when absent, which differs from 0."""
 
     collection_id: int
     partitions: tuple[PartitionRows, ...]

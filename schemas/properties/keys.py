@@ -194,7 +194,7 @@ def last_confirmed(properties: Mapping[str, str], message_id: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """Which append this is, in the client's own words, unique within its scope."""
+    """The client's own name for an append, unique within its scope."""
 
     domain: int
     """1 cluster, 2 database, 3 collection."""

@@ -1,4 +1,4 @@
-"""StreamingNodeManagerService: a coordinator opens and closes pchannels on this node, and looks.
+"""StreamingNodeManagerService: a coordinator opens, closes and polls pchannels of this node.
 
 The rules of terms are the Directory's.
 """

@@ -213,4 +213,4 @@ def decoded(data: bytes, request_type: type[Q]) -> Q:
 
 
 def _let_it_finish(_: Refusal) -> None:
-    """A call with one answer ends soon without being told."""
+    """Do nothing: a call with one answer ends soon anyway."""

@@ -189,7 +189,7 @@ async def test_columns_need_a_collection_that_has_some(address: str, name: str) 
             await read(log, name + "_plain")
         with pytest.raises(InvalidArgument, match="0 columns"):
             await log.collections.create(name + "_none", schema=pa.schema([]))
-        with pytest.raises(BadTarget, match=r"no pyarrow\.Schema"):
+        with pytest.raises(BadTarget, match=r"not a pyarrow\.Schema"):
             await log.collections.create(name + "_none", schema={"a": "int"})
 
 
