@@ -95,7 +95,6 @@ class Arrivals:
         """Reopen the peer's window, when enough has been taken."""
         stream = self._stream
         assert stream.id is not None
-        # A closed stream has no window to reopen.
         if not processed(stream._h2_connection, stream.id, size) and stream.closable:
             stream.connection.ack(stream.id, size)
 
