@@ -28,11 +28,11 @@ from pathlib import Path
 from environment import ROOT, SOURCE_ONLY, Environment, EnvironmentFailed, build_wheels, make
 from java import JavaMissing, ensure_java
 
-GATE = ("tests", "lint", "core", "package")
+GATE = ("tests", "lint", "fresh", "core", "package")
 QUICK = ("quick", "lint")
 # The tests wait for disks and processes half of their time. The second lane, which only computes,
 # takes what `tests` leaves of the cores: it runs at the lowest priority, so that it delays no test.
-LANES = (("tests", "quick"), ("lint", "core", "package"))
+LANES = (("tests", "quick"), ("lint", "fresh", "core", "package"))
 SECONDS_MAX = 3000  # for one environment; what takes longer hangs
 SLOWEST = 10
 _PYTEST_SUMMARY = re.compile(
@@ -138,7 +138,7 @@ class Gate:
             self._show(f"\n--- {name}\n")
         try:
             # Only these have the extras; `core` and `quick` need not wait for PySpark's wheel.
-            if name in ("lint", "tests"):
+            if name in ("lint", "fresh", "tests"):
                 with self._building:
                     build_wheels(self._tools, SOURCE_ONLY)
             outcome.returncode = self._tox(name, outcome, None if live else held)

@@ -29,6 +29,9 @@ settings.register_profile("gate", derandomize=True, deadline=None)
 """The same cases whenever the same code is tested: what passed here passes on a slower machine, and
 so do the branches it runs. New cases are looked for by pytest as it is, and by the long profile."""
 
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
+"""A fifth of the gate's cases, for the minute before a commit."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Flags that make a short run a long one."""
