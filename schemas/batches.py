@@ -277,6 +277,8 @@ def _scan_batch(frame: bytes, start: int, end: int) -> ReadBatch:
             case 0x5A | 0x7A:
                 found[_BYTES[tag]] = frame[first:stop]
             case 0x72:
+                if (stop - first) % 8:
+                    raise Malformed(f"ids of {stop - first} bytes, not a multiple of 8", first)
                 found["ids"] = _longs((stop - first) // 8).unpack(frame[first:stop])
             case _ if tag in _READ_NUMBERS:
                 found[_READ_NUMBERS[tag]] = first

@@ -21,6 +21,7 @@ from schemas.batches import (
     shared_properties,
     stamp,
 )
+from schemas.encoding.fields import field
 from schemas.encoding.varint import Malformed
 from schemas.generated.tidemark import v1
 
@@ -169,6 +170,12 @@ def test_damaged_bytes_are_malformed_and_nothing_else(
 def test_packed_numbers_that_are_cut_are_malformed() -> None:
     with pytest.raises(Malformed):
         scan_append_request(b"\x12\x03abc")
+
+
+def test_ids_of_a_read_batch_that_are_cut_are_malformed() -> None:
+    batch = field(0x72, b"short")
+    with pytest.raises(Malformed, match="ids of 5 bytes"):
+        scan_read_response(field(0x0A, batch))
 
 
 def test_numbers_that_are_not_packed_are_read_too() -> None:

@@ -104,8 +104,10 @@ class AppendStream:
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
                 if not group.takes(verdict, cost, ticks):
-                    await self._append(group)
-                    group = _Group([])
+                    # Taken out first: when this wait is cancelled, as on a drain, `finally` would
+                    # otherwise append the group a second time.
+                    full, group = group, _Group([])
+                    await self._append(full)
                 group.add(verdict, cost, ticks)
         finally:
             # A malformed frame ends the stream, but the batches before it are still carried out.

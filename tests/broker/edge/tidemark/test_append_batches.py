@@ -1,0 +1,59 @@
+"""Groups of batches that arrived together: each is handed over once, whatever is cancelled."""
+
+from typing import Any, cast
+
+import anyio
+
+from broker.client.append.outgoing_batch import BatchHeader, encode_batch
+from broker.edge.rpc.append_flow import AppendFlow
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.tidemark.append_batches import AppendStream
+from broker.edge.tidemark.rows_admission import RowsAdmission
+from broker.model.channel import PChannel
+from broker.model.ids import PChannelName, Term, VChannelName
+from broker.model.message import MessageType
+from broker.ports.row_schemas import NoRowSchemas
+from broker.transport import BatchStream
+
+CHANNEL = PChannel(PChannelName("by-dev-rootcoord-dml_0"), Term(1))
+MIB = 1024 * 1024
+
+
+class FullFlow:
+    """A flow without room: who waits for it waits until the stream is cancelled."""
+
+    channel = CHANNEL.name
+
+    def __init__(self) -> None:
+        self.appended: list[tuple[Any, ...]] = []
+        self.scope = anyio.CancelScope()
+
+    async def admit(self, cost: int, size: int) -> None: ...
+
+    def append(self, batches: tuple[Any, ...], *_: object) -> None:
+        self.appended.append(batches)
+
+    async def wait_for_room(self) -> None:
+        self.scope.cancel()
+        await anyio.sleep_forever()
+
+    def answer(self, answers: list[bytes], _: int) -> None:
+        raise AssertionError(f"nothing was stored, yet it is answered: {answers}")
+
+
+def frame(size: int) -> bytes:
+    vchannel = VChannelName(f"{CHANNEL.name}_7v0")
+    header = BatchHeader(vchannel, MessageType.INSERT, b"", deadline_s=1.0)
+    return encode_batch(header, [b"x" * size], [None], 0, size)
+
+
+async def test_a_group_whose_wait_is_cancelled_is_not_appended_again() -> None:
+    flow, limits = FullFlow(), EdgeLimits()
+    rows = RowsAdmission(NoRowSchemas(), limits.message_bytes_max)
+    stream = AppendStream(cast("BatchStream", None), cast("AppendFlow", flow), rows, limits)
+    with flow.scope:
+        await stream._take([frame(MIB + MIB // 2) for _ in range(3)])
+    assert flow.scope.cancelled_caught
+    appended = [id(batch) for group in flow.appended for batch in group]
+    assert appended
+    assert len(appended) == len(set(appended)), "a batch was handed over twice"
