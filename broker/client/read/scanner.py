@@ -2,7 +2,7 @@
 
 Batches of one vchannel come in the order of their ticks; between vchannels there is no order.
 
-Next: broker/client/client.py
+Next: broker/client/read/readers.py
 """
 
 import os

@@ -1,0 +1,133 @@
+"""The client's reading calls: `read`, `read_range`, `read_batches` and `read_arrow`."""
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anyio.abc import TaskGroup
+
+from broker.client.batch import MessageBatch
+from broker.client.cluster.collections import Collections
+from broker.client.cluster.offsets import Offsets
+from broker.client.message import Batch
+from broker.client.net.network import Network
+from broker.client.read.batch_start import BatchStart, BatchUntil, plan_batches
+from broker.client.read.batch_subscription import Only
+from broker.client.read.deliveries import Source
+from broker.client.read.row_scanner import RowForm, RowScanner, schema_of_targets
+from broker.client.read.scanner import BatchScanner, Scanner
+from broker.client.read.start import ReadOptions, Start, Until, plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Readers:
+    """Each call returns a scanner without asking the server; opening it resolves the positions."""
+
+    def __init__(
+        self, network: Network, tasks: TaskGroup, offsets: Offsets, collections: Collections
+    ) -> None:
+        self._network = network
+        self._tasks = tasks
+        self._offsets = offsets
+        self._collections = collections
+        self._targets = collections.targets
+
+    def read(
+        self,
+        target: str,
+        *,
+        start: Start | Mapping[str, Start] = "all",
+        until: Until | None = None,
+        types: Iterable[int] | None = None,
+        with_ticks: bool = False,
+        ignore_pause: bool = False,
+    ) -> Scanner:
+        """Read messages of a collection, a vchannel, or a whole pchannel.
+
+            async for batch in log.read("trains", start="all", until="now"):
+                for message in batch.messages:
+                    print(message.payload)
+
+        `start`: "all" (what the log holds), "latest" (what is appended after the reader was
+        opened), a message id (of one vchannel), ("tick", n), a cut (what comes after it), or a
+        mapping from vchannel to these. `until`: None (never ends), "now" (what is durable when the
+        reader is opened), a cut, or a mapping from vchannel to the first id not to read. `types`:
+        the message types to see, None for all. `with_ticks`: yield time ticks as messages too.
+        `ignore_pause`: start even while an operator has paused consumption.
+        """
+        self._targets.names(target)
+        wanted = None if types is None else frozenset(int(it) for it in types)
+        return self._scanner(target, ReadOptions(start, until, wanted, with_ticks, ignore_pause))
+
+    def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
+        """Read the messages of one vchannel with ids in [start_id, end_id), or raise OutOfRange."""
+        self._targets.names(vchannel)
+        return self._scanner(vchannel, ReadOptions(start=start_id, until={vchannel: end_id}))
+
+    def read_batches(
+        self,
+        target: str | Iterable[str],
+        *,
+        start: BatchStart = "all",
+        until: BatchUntil | None = None,
+        types: Iterable[int] = (),
+    ) -> BatchScanner:
+        """Read batches as they lie in the log, of a collection, a pchannel, or some vchannels.
+
+        The fastest way to read: single messages are made only when asked for. `start`: "all",
+        "latest", a message id (of one pchannel), ("tick", n), or a cut (what comes after it; raises
+        OutOfRange or Unrecoverable where retention removed some of that). `until`: None, "now",
+        a time tick, or a cut; the read then ends and is complete. InvalidArgument for a tick from
+        the future. `types`: the message types to see, none for all.
+        """
+        names = self._targets.names(target)
+        only = Only(tuple([int(it) for it in types]))
+        sources = partial(self._batch_sources, names, (start, until), only)
+        return BatchScanner(sources, self._tasks)
+
+    def read_arrow(
+        self,
+        target: str | Iterable[str],
+        *,
+        columns: Iterable[str] | None = None,
+        start: BatchStart = "all",
+        until: BatchUntil | None = None,
+        schema: "pa.Schema | None" = None,
+    ) -> RowScanner:
+        """Read the Arrow rows of a collection, or of some of its vchannels, as RecordBatches.
+
+        Each has the `columns` in that order (None: all of the collection), then `_vchannel`,
+        `_message_id` and `_time_tick`; `await scanner.schema()` is the schema of all. The broker
+        sends no other columns. Rows from before a column was added have null in it. Messages that
+        were not appended as Arrow are left out.
+
+        `start`, `until`: as for `read_batches`. `schema`: the collection's, if known, to save a
+        request. Raises BadTarget, at the first step, for a column that does not exist and for
+        targets that are not of one collection with a schema.
+        """
+        names = self._targets.names(target)
+        wanted = None if columns is None else list(columns)
+
+        async def form() -> RowForm:
+            return RowForm(schema or await schema_of_targets(self._collections, names), wanted)
+
+        def sources(shape: RowForm) -> Awaitable[Sequence[Source[MessageBatch]]]:
+            only = Only(rows=True, columns=shape.asked)
+            return self._batch_sources(names, (start, until), only)
+
+        return RowScanner(form, sources, self._tasks)
+
+    def _scanner(self, target: str, options: ReadOptions) -> Scanner:
+        async def sources() -> Sequence[Source[Batch]]:
+            shards = await self._targets.resolve(target)
+            return await plan(self._network, self._offsets, shards, options)
+
+        return Scanner(sources, self._tasks)
+
+    async def _batch_sources(
+        self, names: Sequence[str], bounds: tuple[BatchStart, BatchUntil | None], only: Only
+    ) -> Sequence[Source[MessageBatch]]:
+        shards = await self._targets.resolve_all(names)
+        return await plan_batches(self._network, self._offsets, shards, bounds, only)
