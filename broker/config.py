@@ -1,25 +1,39 @@
-"""Every setting of a broker: from flags, else `TIDEMARK_*` variables, else `tidemark.toml`.
+"""Every setting of a broker: from flags, else `TIDEMARK_*` variables, else the configuration file.
 
-Names end in their unit (`_ms`, `_s`, `_bytes`); limits end in `_max`. The text below a setting is
-its description in the generated table of settings.
+`load_settings` reads and checks all of them; it may be called again to see what has changed. Names
+end in their unit (`_ms`, `_s`, `_bytes`); limits end in `_max`. The text below a setting is its
+description in the generated table of settings.
 """
 
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
+from broker.config_file import (
+    CLIENT_TABLE,
+    CONFIG_FILE,
+    BadConfig,
+    client_config,
+    nearest,
+    read_config,
+)
 from broker.core.naming import PCHANNELS_MAX
 
 MIB = 1024 * 1024
-CONFIG_FILE = "tidemark.toml"
+PREFIX = "TIDEMARK_"
+CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
+"""Matches a pattern that is a list of words."""
 
 LEVEL = "(debug|info|warning|error)"
 LEVELS = rf"^{LEVEL}(,[A-Za-z_][\w.]*={LEVEL})*$"
@@ -31,10 +45,11 @@ NotNegative = Annotated[int, Field(ge=0)]
 class Settings(BaseSettings):
     """The settings of one process, frozen. An unknown name in the file is an error."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="TIDEMARK_", toml_file=CONFIG_FILE, frozen=True, extra="forbid"
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
+    config: Path | None = None
+    """TOML file with settings, named as in this table; unset: `tidemark.toml` in the working
+    directory, if it is there."""
     data_dir: Path = Path("./tidemark-data")
     """Folder with the log, the metadata and the locks; made when missing."""
     listen: str = "127.0.0.1:19531"
@@ -187,21 +202,73 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        named = init_settings().get("config") or env_settings().get("config")
+        in_file = _of_file(Path(named) if named else None)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
+
+
+def load_settings(given: Mapping[str, Any]) -> Settings:
+    """Read the environment and the file, and check all of it before anything is used.
+
+    `given`: settings from flags; None stands for a flag that was not given. To reload, call it
+    again with the same flags. Raises BadConfig with everything that is wrong, in one sentence.
+    """
+    flags = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**flags)
+    except ValidationError as error:
+        file = str(flags.get("config") or os.environ.get(f"{PREFIX}CONFIG") or CONFIG_FILE)
+        wrong = [_refusal(each, flags, file) for each in error.errors()]
+        raise BadConfig("; ".join(wrong)) from None
+
+
+def _of_file(file: Path | None) -> dict[str, Any]:
+    """The settings of a server in the file, whose other parts are checked."""
+    content = read_config(file)
+    where = file or CONFIG_FILE
+    if "config" in content:
+        raise BadConfig(f"'config' in {where} is not a setting: a file cannot name another one")
+    client_config(content.pop(CLIENT_TABLE, {}), f"[{CLIENT_TABLE}] of {where}")
+    return content
+
+
+def _refusal(error: ErrorDetails, flags: Mapping[str, Any], file: str) -> str:
+    name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        known = [*Settings.model_fields, CLIENT_TABLE]
+        return f"{name!r} in {file} is not a setting{nearest(name, known)}"
+    return f"setting {name}: {_reason(error)} ({_origin(name, flags, file)})"
+
+
+def _reason(error: ErrorDetails) -> str:
+    reason, value = error["msg"], repr(error["input"])
+    if error["type"] == "value_error":  # our own messages already name the value
+        return reason.removeprefix("Value error, ")
+    choices = CHOICES.fullmatch(error.get("ctx", {}).get("pattern", ""))
+    if choices:
+        reason = "must be " + " or ".join(choices[1].split("|"))
+    return f"{reason.replace('Input should', 'must')}, not {value}"
+
+
+def _origin(name: str, flags: Mapping[str, Any], file: str) -> str:
+    if name in flags:
+        return f"--{name.replace('_', '-')}"
+    # Pydantic reads variables in any case.
+    variables = {it.upper(): it for it in os.environ}
+    return variables.get(f"{PREFIX}{name.upper()}", file)
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
     """The settings as environment variables of another process."""
     # None has no form as a variable; every setting that may be None has it as its default.
-    return {f"TIDEMARK_{name.upper()}": str(it) for name, it in settings if it is not None}
+    return {f"{PREFIX}{name.upper()}": str(it) for name, it in settings if it is not None}
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
     """Environment variables that begin like settings, but are not settings."""
-    prefix = "TIDEMARK_"
-    # TIDEMARK_SERVER is read by the commands that call a server.
-    known = {f"{prefix}{name.upper()}" for name in Settings.model_fields} | {f"{prefix}SERVER"}
-    return sorted(name for name in names if name.startswith(prefix) and name not in known)
+    # SERVER and PROFILE are read by the commands that call a server.
+    known = {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, "SERVER", "PROFILE"]}
+    return sorted(name for name in names if name.startswith(PREFIX) and name not in known)
 
 
 def split_address(address: str) -> tuple[str, int]:

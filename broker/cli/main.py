@@ -19,6 +19,7 @@ from broker.cli.commands import (
 from broker.cli.commands.flags import (
     AllowChaos,
     Cluster,
+    Config,
     DataDir,
     Json,
     Listen,
@@ -99,17 +100,19 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
     ] = None,
     allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
+    config: Config = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Every setting can also be set as TIDEMARK_<NAME> in the environment, or in `tidemark.toml` in
-    the working directory; broker/cli/README.md lists them.
+    Every setting can also be set as TIDEMARK_<NAME> in the environment, or in the file of --config;
+    a flag goes before the environment, which goes before the file. broker/cli/README.md lists them.
     """
     with fast_imports():
         from broker.cli.serving import run_server
 
     run_server(
         {
+            "config": config,
             "data_dir": data_dir,
             "listen": listen,
             "cluster": cluster,
@@ -131,6 +134,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     log_format: LogFormat = None,
     allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
+    config: Config = None,
 ) -> None:
     """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`."""
     with fast_imports():
@@ -138,6 +142,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
 
     run_coordinator(
         {
+            "config": config,
             "data_dir": data_dir,
             "listen": listen,
             "cluster": cluster,
@@ -163,6 +168,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     log_format: LogFormat = None,
     allow_chaos: AllowChaos = None,
     metrics_port: MetricsPort = None,
+    config: Config = None,
     # For the nodes that `serve --nodes` starts: they stop when their parent closes stdin or dies.
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
@@ -172,6 +178,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
 
     run_node(
         {
+            "config": config,
             "coordinator": coordinator,
             "node_id": node_id,
             "data_dir": data_dir,

@@ -4,12 +4,20 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pages.commands import cli
-from pages.declared import errors, limits, settings, spark_options, spark_sink_options
+from pages.declared import (
+    client_settings,
+    errors,
+    limits,
+    settings,
+    spark_options,
+    spark_sink_options,
+)
 from pages.metrics import metrics
 from pages.states import state_tables
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "cli": cli,
+    "client-settings": client_settings,
     "errors": errors,
     "limits": limits,
     "metrics": metrics,

@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.client import errors as client_errors
 from broker.config import Settings
+from broker.config_file import ClientConfig
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.commit.committer import CommitterLimits
 from broker.core.log.numbered_producers import ProducerLimits
@@ -41,13 +42,25 @@ SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def settings() -> str:
-    """Every setting of a broker: its variable, its default, what it does."""
+    """Every setting of a broker: its key in the file, its variable, its default, what it does."""
     said = descriptions(Settings)
     rows = [
-        (code(f"TIDEMARK_{name.upper()}"), code(shown(name, field.default)), said.get(name, ""))
+        (
+            code("" if name == "config" else name),  # a file cannot name another one
+            code(f"TIDEMARK_{name.upper()}"),
+            code(shown(name, field.default)),
+            said.get(name, ""),
+        )
         for name, field in Settings.model_fields.items()
     ]
-    return table(("variable", "default", "meaning"), rows)
+    return table(("key", "variable", "default", "meaning"), rows)
+
+
+def client_settings() -> str:
+    """Every setting of a client command: its key in `[client]` or a profile, what it does."""
+    said = descriptions(ClientConfig)
+    rows = [(code(it.name), said.get(it.name, "")) for it in fields(ClientConfig)]
+    return table(("key", "meaning"), rows)
 
 
 def errors() -> str:

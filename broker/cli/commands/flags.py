@@ -17,6 +17,13 @@ Server = Annotated[
 
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")]
 
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML file with settings; default: tidemark.toml in the working directory.",
+    ),
+]
 DataDir = Annotated[Path | None, typer.Option(help="Data folder; default: ./tidemark-data.")]
 Listen = Annotated[
     str | None,

@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from broker.cli.main import app
 from broker.cli.serving import run_node, run_server
 
+FILE = "tidemark.toml"
+
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
@@ -16,10 +18,16 @@ from broker.cli.serving import run_node, run_server
         (b"cluster = '\xff'", "tidemark.toml is not valid TOML: "),
         (b"colour = 1", "'colour' in tidemark.toml is not a setting"),
         (b"pchannels = 'a'", "setting pchannels: "),
-        (b"pchannels = 0", "setting pchannels: must be greater than 0, not 0\n"),
-        (b"log_format = 'xml'", "setting log_format: must be console or json, not 'xml'\n"),
+        (b"pchannels = 0", f"setting pchannels: must be greater than 0, not 0 ({FILE})\n"),
+        (
+            b"log_format = 'xml'",
+            f"setting log_format: must be console or json, not 'xml' ({FILE})\n",
+        ),
         (b"cluster = 'a b'", "setting cluster: "),
-        (b"listen = 'here'", "setting listen: 'here' is not HOST:PORT, such as 127.0.0.1:19531\n"),
+        (
+            b"listen = 'here'",
+            "setting listen: 'here' is not HOST:PORT, such as 127.0.0.1:19531 (tidemark.toml)\n",
+        ),
     ],
 )
 def test_a_wrong_file_is_one_sentence(
