@@ -138,6 +138,10 @@ class Settings(BaseSettings):
     tail_age_s: Annotated[float, Field(gt=0)] = 30.0
     """Seconds that the newest records are kept in memory."""
 
+    barrier_wait_ms_max: Annotated[int, Field(ge=0, le=600_000)] = 10_000
+    """Milliseconds that an append waits until the oracle has passed its barrier tick; a tick
+    further ahead is refused at once."""
+
     open_txns_max: Positive = 1024
     """Open transactions of a pchannel; one more is refused until another has ended."""
     txn_bytes_max: Positive = 32 * MIB

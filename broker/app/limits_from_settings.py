@@ -14,6 +14,7 @@ def node_limits(settings: Settings) -> NodeLimits:
     """The limits of a node."""
     return NodeLimits(
         message_bytes_max=settings.message_bytes_max,
+        barrier_wait_s_max=settings.barrier_wait_ms_max / 1000,
         tick_interval_s=settings.tick_interval_ms / 1000,
         tail_bytes_max=settings.tail_bytes_max,
         tail_total_bytes_max=settings.tail_total_bytes_max,

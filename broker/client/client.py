@@ -211,8 +211,8 @@ class Client:
         transaction, which costs three writes and is limited in size: with `atomic=False` each
         message is appended separately, which is faster for loading much data.
 
-        `barrier_time_tick`: every message gets a larger tick; InvalidArgument for one that lies in
-        the future, so take that of an acknowledgement, a cut or a barrier.
+        `barrier_time_tick`: every message gets a larger tick. A tick that the server has not issued
+        yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
 
         Waits for all messages; when any failed, AppendsFailed has the result of each one.
         """

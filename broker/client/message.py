@@ -10,7 +10,7 @@ from broker.client.durability import Durability
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
 from schemas.properties.broadcast_header import read_broadcast_id
-from schemas.properties.keys import BARRIER_TICK
+from schemas.properties.keys import BARRIER_TICK, BARRIER_WAIT_MS
 from schemas.wire import message as wire_message
 
 Key = bytes | str | int
@@ -165,10 +165,11 @@ def key_bytes(key: Key) -> bytes:
     return key.to_bytes(8, "little", signed=True)
 
 
-def encode(message: Message, vchannel: str, txn: str = "") -> bytes:
+def encode(message: Message, vchannel: str, txn: str = "", wait_ms: int | None = None) -> bytes:
     """The `milvus.proto.messages.Message` to append; ValueError for a reserved property name.
 
-    `txn`: the encoded transaction that the message belongs to, if any.
+    `txn`: the encoded transaction that the message belongs to, if any. `wait_ms`: how long a
+    message with a barrier tick may wait for it at the server.
     """
     # The reserved properties come last and in a fixed order: the server caches what it has parsed,
     # and so finds the same bytes behind the payload of every plain message.
@@ -176,6 +177,7 @@ def encode(message: Message, vchannel: str, txn: str = "") -> bytes:
     own = {} if plain else _own_properties(message)
     if message.barrier_time_tick:
         own |= BARRIER_TICK.entry(message.barrier_time_tick)
+        own |= {} if wait_ms is None else BARRIER_WAIT_MS.entry(wait_ms)
     reserved = _reserved(message.type, message.version, message.header, vchannel, txn)
     return wire_message(message.payload, own) + reserved
 

@@ -70,6 +70,7 @@ from broker.node.state.channel_events import (
 )
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
+from broker.node.state.oracle_view import OracleView
 
 CHANNELS = "channels"
 SUBTREE_CHECK_S = 0.05
@@ -91,6 +92,7 @@ class Directory(Actor[_Message]):
 
     _context: Context[_Message]
     _commands: ControllerCommands
+    _oracle: OracleView
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
@@ -103,6 +105,8 @@ class Directory(Actor[_Message]):
     async def started(self, context: Context[_Message]) -> None:
         """Receive channel events from now on, and read from `OpenChannels` what came before."""
         self._context = context
+        limit_s = self._node.limits.barrier_wait_s_max
+        self._oracle = OracleView(self._node.ticks, context.clock, limit_s)
         node_path = context.path.rpartition("/")[0]
         self._commands = ControllerCommands(f"{node_path}/{CHANNELS}", context.tree, self._node)
         self._node.open_channels.listener = context.self
@@ -158,7 +162,9 @@ class Directory(Actor[_Message]):
         match question:
             case Locate(name, term, writes):
                 found = self._find(name, term)
-                return found if isinstance(found, Refusal) else _located(found, writes=writes)
+                if isinstance(found, Refusal):
+                    return found
+                return _located(found, self._oracle, writes=writes)
             case FindScanner(path):
                 return self._find_scanner(path)
             case CollectStatus():
@@ -358,7 +364,7 @@ class Directory(Actor[_Message]):
         return Refusal(StreamingCode.ON_SHUTDOWN, cause)
 
 
-def _located(found: OpenChannel, *, writes: bool) -> Located | Refusal:
+def _located(found: OpenChannel, oracle: OracleView, *, writes: bool) -> Located | Refusal:
     if writes and found.channel.access is AccessMode.READ_ONLY:
         return read_only_refusal(found.channel.name)
-    return Located(found.channel, found.appender, found.backlog, found, found.closed)
+    return Located(found.channel, found.appender, found.backlog, found, found.closed, oracle)

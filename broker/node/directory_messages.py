@@ -16,6 +16,7 @@ from broker.model.position import DeliverFilter, DeliverPolicy, ReadPosition
 from broker.node.appender_messages import AppenderMessage
 from broker.node.scanner_messages import ScannerMessage
 from broker.node.state.channel_events import ChannelEvent
+from broker.node.state.oracle_view import OracleView
 
 
 class ChannelView(Protocol):
@@ -56,6 +57,7 @@ class Located:
     backlog: Backlog
     view: ChannelView
     closed: anyio.Event
+    oracle: OracleView
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,8 @@ VCHANNEL: Final = Property("_vc", _plain, _plain)
 TIME_TICK: Final = Property("_tt", _base36_text, read_base36)
 BARRIER_TICK: Final = Property("_btt", _base36_text, read_base36)
 """The time tick must come out greater than this."""
+BARRIER_WAIT_MS: Final = Property("_btt_wait_ms", str, _read_count)
+"""Ours, beside `_btt`: how many milliseconds the append may wait for the oracle."""
 WAL_TERM: Final = Property("_wt", _base36_text, _read_term)
 LAST_CONFIRMED: Final = Property("_lc", rocksmq_id_text, rocksmq_id)
 """A RocksMQ id."""

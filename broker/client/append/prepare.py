@@ -19,6 +19,8 @@ BATCH_MESSAGES_MAX = 16_384
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024 - 1024
 """Below the server's limit for a frame, 16 MiB: a frame far above that ends the stream, and with
 it the appends of all callers. The server's limit for one message is lower."""
+WAIT_SHARE = 0.9
+"""Of its deadline, how long an append may wait at the server for its barrier tick."""
 
 Prepared = tuple[Message, VChannelName, BatchHeader | bytes]
 """A message that was checked: with the header of its batch, or with its own encoding."""
@@ -37,7 +39,7 @@ def prepare(
         raise InvalidArgument(reason)
     if is_plain(message):
         return message, vchannel, batch_header(vchannel, message, deadline_s, level, txn)
-    return message, vchannel, encoded(message, vchannel, txn)
+    return message, vchannel, encoded(message, vchannel, txn, deadline_s)
 
 
 def is_plain(message: Message) -> bool:
@@ -92,9 +94,13 @@ def _check_size(size: int) -> None:
         )
 
 
-def encoded(message: Message, vchannel: VChannelName, txn: str = "") -> bytes:
+def encoded(
+    message: Message, vchannel: VChannelName, txn: str = "", deadline_s: float | None = None
+) -> bytes:
     """A message that goes on its own. Raises MessageTooLarge, and what `encode` does."""
-    made = encode(message, vchannel, txn)
+    # Less than the deadline, so that a server that waits in vain can still say so in time.
+    wait_ms = None if deadline_s is None else int(deadline_s * 1000 * WAIT_SHARE)
+    made = encode(message, vchannel, txn, wait_ms)
     if len(made) > MESSAGE_BYTES_MAX:
         raise MessageTooLarge(
             f"a message of {len(made)} bytes; the client sends at most {MESSAGE_BYTES_MAX}"

@@ -21,7 +21,7 @@ from broker.model.message import (
 )
 from broker.model.stage import StageName
 from broker.model.txn import TxnContext
-from schemas.properties.keys import HEADER, PCHANNEL_LEVEL, TXN, BadProperty
+from schemas.properties.keys import BARRIER_WAIT_MS, HEADER, PCHANNEL_LEVEL, TXN, BadProperty
 from schemas.properties.txn_context import begin_keepalive_ms
 from schemas.wire import Malformed, ScannedMessage, stored_properties
 
@@ -127,6 +127,15 @@ class MessageAdmission:
             pchannel_level,
             stage,
         )
+
+
+def barrier_wait_s(message: NewMessage) -> float | Refusal | None:
+    """How long it may wait for its barrier tick; None: its producer does not say."""
+    try:
+        wait_ms = BARRIER_WAIT_MS.read(stored_properties(message.body))
+    except (BadProperty, Malformed) as error:
+        return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
+    return None if wait_ms is None else wait_ms / 1000
 
 
 def _stored(message: ScannedMessage) -> bytes:

@@ -7,13 +7,19 @@ Appender carries it out even when nobody reads the result.
 
 from typing import Final
 
-from broker.edge.milvus.message_admission import MessageAdmission
+from broker.edge.milvus.message_admission import MessageAdmission, barrier_wait_s
 from broker.edge.milvus.produce_results import produce_answer
-from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow, open_append_flow
+from broker.edge.rpc.append_flow import (
+    HELD_OVERHEAD_BYTES,
+    REQUEST_OVERHEAD_BYTES,
+    AppendFlow,
+    open_append_flow,
+)
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import StreamingCode
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import TimeTick
 from broker.model.message import NewMessage
 from broker.node.appender_messages import AppendOutcome
 from broker.transport import BatchStream
@@ -80,11 +86,13 @@ class ProduceStream:
                     # known are skipped too, as Milvus skips them.
                     continue
                 verdict = judge(request.message)
-                if isinstance(verdict, NewMessage):
+                if isinstance(verdict, Refusal):
+                    refused.append(produce_error(request.request_id, verdict.code, verdict.cause))
+                elif verdict.barrier_tick and not self._flow.passed(TimeTick(verdict.barrier_tick)):
+                    self._append_later(request.request_id, verdict)
+                else:
                     request_ids.append(request.request_id)
                     messages.append(verdict)
-                else:
-                    refused.append(produce_error(request.request_id, verdict.code, verdict.cause))
         finally:
             # A malformed frame ends the stream, but the requests before it are still carried out.
             if refused:
@@ -103,6 +111,20 @@ class ProduceStream:
             # Without its number the request cannot be refused alone.
             raise error
         return produce_error(request_id, StreamingCode.UNRECOVERABLE, f"{error}; split the message")
+
+    def _append_later(self, request_id: int, message: NewMessage) -> None:
+        """Append a message whose barrier tick may be ahead of the oracle."""
+        cost = message.size + HELD_OVERHEAD_BYTES
+        self._flow.count(cost)
+
+        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
+            self._flow.answer([produce_answer(request_id, message.type, outcomes[0])], cost)
+
+        within_s = barrier_wait_s(message)
+        if isinstance(within_s, Refusal):
+            settle((within_s,))
+        else:
+            self._flow.append_later(message, settle, within_s)
 
     async def _append(self, request_ids: list[int], messages: tuple[NewMessage, ...]) -> None:
         size = sum([message.size for message in messages])

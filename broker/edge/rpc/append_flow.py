@@ -16,6 +16,7 @@ Next: broker/node/append/intake.py
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -27,8 +28,9 @@ from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import producer_channel
 from broker.model.batch import Durability
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import NewMessage
+from broker.node.append.barrier_queue import BarrierQueue
 from broker.node.append.intake import append_then
 from broker.node.appender_messages import AppendOutcome
 from broker.node.directory_messages import Locate, Located
@@ -38,6 +40,9 @@ from schemas.encoding.varint import Malformed
 
 REQUEST_OVERHEAD_BYTES: Final = 512
 """Counted for a request beside its bytes, so that the number of empty messages is bounded too."""
+HELD_OVERHEAD_BYTES: Final = 8 * 1024
+"""Counted for an append that waits for its barrier tick: with the default limits about 4,000 may
+wait on one stream."""
 BACKLOG_PAUSE_S: Final = 0.005
 LEFT_GRACE_S: Final = 0.5
 """The stream stays open this long after its pchannel left, so that requests already on their way
@@ -45,6 +50,17 @@ get an answer that says they were not stored."""
 
 GONE_CODES: Final = frozenset({StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_FENCED})
 """Outcomes that mean the pchannel has left this node: every later append would fail too."""
+
+
+Settle = Callable[[tuple[AppendOutcome, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An append that waits for its barrier tick; `settle` gets its outcome."""
+
+    message: NewMessage
+    settle: Settle
 
 
 @asynccontextmanager
@@ -79,6 +95,7 @@ class AppendFlow:
         self._answers_cost = 0
         self._to_write = asyncio.Event()
         self._over = False
+        self._held = BarrierQueue[_Held](located.oracle, self._append_held, _refuse_held)
 
     @property
     def channel(self) -> PChannelName:
@@ -97,13 +114,15 @@ class AppendFlow:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write)
                 tasks.start_soon(self._end_when_left)
+                tasks.start_soon(self._held.run)
                 with self._reading:
                     try:
                         await read()
                     except (Malformed, FrameTooLarge, Stalled) as error:
                         self._failure = refusal_of(error)
                 # Every append is answered by its deadline; after that only the peer keeps us.
-                with anyio.move_on_after(self._limits.append_deadline_s + self._limits.flush_s):
+                limits, wait_s = self._limits, self._located.oracle.wait_s_max
+                with anyio.move_on_after(wait_s + limits.append_deadline_s + limits.flush_s):
                     await self._wait_for_inflight(0)
                 tasks.cancel_scope.cancel()
         finally:
@@ -117,6 +136,10 @@ class AppendFlow:
 
     async def admit(self, size_bytes: int, cost: int) -> None:
         """Wait until `size_bytes` fit the Appender's backlog, then count `cost` as unanswered."""
+        await self._wait_for_backlog(size_bytes)
+        self.count(cost)
+
+    async def _wait_for_backlog(self, size_bytes: int) -> None:
         backlog = self._located.backlog
         # An empty backlog takes an append of any size: one above the bound would wait for ever.
         while backlog.bytes_waiting and backlog.bytes_waiting + size_bytes > backlog.bytes_max:
@@ -124,7 +147,6 @@ class AppendFlow:
             self._answered.clear()
             with anyio.move_on_after(BACKLOG_PAUSE_S):
                 await self._answered.wait()
-        self.count(cost)
 
     def count(self, cost: int) -> None:
         """Count `cost` as unanswered, until `answer` is called with it."""
@@ -133,7 +155,7 @@ class AppendFlow:
     def append(
         self,
         messages: tuple[NewMessage, ...],
-        settle: Callable[[tuple[AppendOutcome, ...]], None],
+        settle: Settle,
         durability: Durability = Durability.FSYNC,
     ) -> None:
         """Append what `admit` admitted; `settle` gets an outcome for each, perhaps at once.
@@ -147,6 +169,22 @@ class AppendFlow:
 
         deadline_s = self._limits.append_deadline_s
         append_then(self._located, messages, answered, deadline_s=deadline_s, durability=durability)
+
+    def passed(self, barrier: TimeTick) -> bool:
+        """Whether an append with this barrier tick need not wait for the oracle."""
+        return self._located.oracle.passed(barrier)
+
+    def append_later(self, message: NewMessage, settle: Settle, within_s: float | None) -> None:
+        """Append the message once the oracle has passed its barrier tick; see BarrierQueue.
+
+        The caller has counted its cost. `within_s`: how long it may wait, if its client says so.
+        When the stream ends before that, for any reason but a half-close, nothing is stored.
+        """
+        self._held.put(TimeTick(message.barrier_tick), _Held(message, settle), within_s)
+
+    async def _append_held(self, held: _Held) -> None:
+        await self._wait_for_backlog(held.message.size)
+        self.append((held.message,), held.settle)
 
     async def wait_for_room(self) -> None:
         """Wait until no more than `produce_inflight_bytes_max` is unanswered."""
@@ -169,6 +207,7 @@ class AppendFlow:
         if self._failure is None:
             self._failure = refusal
         self._reading.cancel()
+        self._held.close(Refusal(refusal.code, f"{refusal.cause}; nothing was stored"))
 
     def _end_if_gone(self, outcomes: Iterable[AppendOutcome]) -> None:
         for outcome in outcomes:
@@ -210,3 +249,7 @@ class AppendFlow:
         channel = self._located.channel
         cause = f"{channel.name} left this node at term {channel.term}; locate the channel again"
         self.end(Refusal(StreamingCode.ON_SHUTDOWN, cause))
+
+
+def _refuse_held(held: _Held, refusal: Refusal) -> None:
+    held.settle((refusal,))

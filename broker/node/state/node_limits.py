@@ -16,6 +16,8 @@ class NodeLimits:
 
     message_bytes_max: int = 8 * MIB
     """A larger message is refused; the others of its batch are not."""
+    barrier_wait_s_max: float = 10.0
+    """How long an append waits for the oracle to pass its barrier tick."""
     backlog_bytes_max: int = 64 * MIB
     """Bytes waiting to be appended on one pchannel; bounds memory under any load."""
     backlog_batches_max: int = 4096

@@ -54,6 +54,10 @@ class TickCache:
                 await self._refill(max(count, RESERVED_COUNT), now_s)
             return self._given(count)
 
+    def passed(self, tick: TimeTick) -> bool:
+        """Whether every tick given out from now on is above this one, as far as is known here."""
+        return self._next > tick
+
     def drop(self) -> None:
         """Forget ticks reserved or being reserved now; for an Appender that takes over a pchannel.
 

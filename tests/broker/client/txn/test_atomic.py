@@ -17,6 +17,7 @@ from broker.client import (
     Received,
     TidemarkError,
     TransactionExpired,
+    Unrecoverable,
     connect,
 )
 from broker.client.append.appends import Appends
@@ -111,18 +112,32 @@ async def test_every_tick_is_above_the_barrier_alone_and_in_a_transaction(broker
         assert alone.tick > landed[0].tick
 
 
-async def test_a_barrier_from_the_future_is_refused_and_nothing_is_appended(broker: str) -> None:
+async def test_a_tick_of_a_clock_that_is_ahead_is_waited_for(broker: str) -> None:
+    async with connect(broker) as log:
+        newest = await log.append(VCHANNEL, b"a")
+        soon = newest.tick + (800 << 18)
+        landed = await log.append_messages(
+            VCHANNEL, [Message(b"b")] * 2, barrier_time_tick=soon, atomic=False
+        )
+        assert all(it.tick > soon for it in landed)
+        late = landed[0].tick + (5_000 << 18)
+        with pytest.raises(Unrecoverable, match=r"waits at most 0\.9 s"):
+            await log.append(VCHANNEL, b"c", barrier_time_tick=late, deadline_s=1.0)
+        assert [it.payload for it in await everything(log)] == [b"a", b"b", b"b"]
+
+
+async def test_a_barrier_far_in_the_future_is_refused_and_nothing_is_appended(broker: str) -> None:
     async with connect(broker) as log:
         newest = await log.append(VCHANNEL, b"a")
         future = newest.tick + (3_600_000 << 18)
-        with pytest.raises(InvalidArgument, match="barrier"):
+        with pytest.raises(Unrecoverable, match="barrier"):
             await log.append(VCHANNEL, b"b", barrier_time_tick=future)
         for count in (1, 2):
             with pytest.raises(AppendsFailed) as raised:
                 await log.append_messages(
                     VCHANNEL, [Message(b"b")] * count, barrier_time_tick=future
                 )
-            assert all(isinstance(it, InvalidArgument) for it in raised.value.results)
+            assert all(isinstance(it, Unrecoverable) for it in raised.value.results)
         assert [it.payload for it in await everything(log)] == [b"a"]
         for wrong in (-1, 1 << 64):
             with pytest.raises(ValueError, match="not a time tick"):

@@ -1,0 +1,141 @@
+"""Barrier ticks of a foreign oracle whose clock runs ahead of the broker's."""
+
+import anyio
+import pytest
+
+from actors import SystemClock
+from broker.model.failure import StreamingCode as Code
+from broker.node.state.node_limits import NodeLimits
+from schemas.properties.keys import BARRIER_TICK
+from schemas.wire import Closed, Produced, ProduceFailed, scan_produce_response
+from tests.wire.peer import Peer, PeerStream, append, connected
+from tests.wire.small_broker import V0, SmallBroker, small_broker
+from tests.wire.test_consume import ALL, is_tick, opened, request
+from tests.wire.test_produce import HALF_CLOSE_REQUEST, answers
+from tests.wire.test_produce import opened as produced
+from tests.wire.test_transactions import COMMIT, begun, until_tick
+
+
+def ahead(by_s: float) -> int:
+    """A tick of an oracle whose clock is so far ahead of this machine's."""
+    return (SystemClock().wall_ms() + round(by_s * 1000)) << 18
+
+
+def barrier(tick: int) -> str:
+    return BARRIER_TICK.encode(tick)
+
+
+async def answer_of(stream: PeerStream) -> Produced | ProduceFailed:
+    answer = scan_produce_response(await stream.receive())
+    assert isinstance(answer, Produced | ProduceFailed), answer
+    return answer
+
+
+@pytest.mark.parametrize("ahead_s", [0.1, 0.5, 2.0])
+async def test_an_append_waits_until_the_oracle_is_there(peer: Peer, ahead_s: float) -> None:
+    stream, tick = await produced(peer), ahead(ahead_s)
+    await stream.send(append(1, _btt=barrier(tick)))
+    answer = await answer_of(stream)
+    assert isinstance(answer, Produced)
+    assert answer.tick > tick
+
+
+async def test_later_appends_of_the_same_stream_do_not_wait_for_it(peer: Peer) -> None:
+    stream, tick = await produced(peer), ahead(3.0)
+    await stream.send(append(1, b"waits", _btt=barrier(tick)))
+    await stream.send(*[append(number) for number in range(2, 102)])
+    results = await answers(stream, 101)
+    *others, waited = results
+    assert all(isinstance(each, Produced) for each in results)
+    assert {each.request_id for each in others} == set(range(2, 102))  # type: ignore[union-attr]
+    assert isinstance(waited, Produced)
+    assert waited.request_id == 1
+    assert waited.tick > tick
+
+
+@pytest.mark.parametrize("tick", [None, 1 << 62, (1 << 64) - 1])
+async def test_a_tick_absurdly_ahead_is_refused_and_the_stream_continues(
+    peer: Peer, tick: int | None
+) -> None:
+    stream, tick = await produced(peer), tick or ahead(3_600)
+    await stream.send(append(1, _btt=barrier(tick)))
+    refused = await answer_of(stream)
+    assert isinstance(refused, ProduceFailed)
+    # Milvus's older clients send anything else again at once.
+    assert refused.code == Code.UNRECOVERABLE
+    for part in (str(tick), "ahead of the oracle", "waits at most 10 s", "nothing was stored"):
+        assert part in refused.cause
+    await stream.send(append(2))
+    assert isinstance(await answer_of(stream), Produced)
+
+
+async def test_the_setting_bounds_the_wait() -> None:
+    limits = NodeLimits(barrier_wait_s_max=0.0)
+    async with small_broker(node_limits=limits) as broker, connected(broker) as peer:
+        stream = await produced(peer)
+        await stream.send(append(1, _btt=barrier(ahead(1.0))))
+        refused = await answer_of(stream)
+        assert isinstance(refused, ProduceFailed)
+        assert "at most 0 s" in refused.cause
+
+
+async def test_a_producer_may_say_how_long_it_waits(peer: Peer) -> None:
+    stream = await produced(peer)
+    await stream.send(append(1, _btt=barrier(ahead(5.0)), _btt_wait_ms="1000"))
+    refused = await answer_of(stream)
+    assert isinstance(refused, ProduceFailed)
+    assert "at most 1 s" in refused.cause
+    await stream.send(append(2, _btt=barrier(ahead(5.0)), _btt_wait_ms="soon"))
+    refused = await answer_of(stream)
+    assert isinstance(refused, ProduceFailed)
+    assert refused.code == Code.INVALID_ARGUMENT
+    assert "'soon'" in refused.cause
+
+
+async def test_a_half_close_waits_for_it(peer: Peer) -> None:
+    stream, tick = await produced(peer), ahead(1.0)
+    await stream.send(append(1, _btt=barrier(tick)), HALF_CLOSE_REQUEST)
+    await stream.half_close()
+    answer = await answer_of(stream)
+    assert isinstance(answer, Produced)
+    assert answer.tick > tick
+    assert scan_produce_response(await stream.receive()) == Closed()
+    assert await stream.status() == (0, None)
+
+
+async def test_a_producer_that_leaves_during_the_wait_has_stored_nothing(
+    broker: SmallBroker,
+) -> None:
+    async with connected(broker) as peer:
+        stream = await produced(peer)
+        await stream.send(append(1, b"waits", _btt=barrier(ahead(1.0))), append(2, b"first"))
+        assert isinstance(await answer_of(stream), Produced)
+        stream.call.cancel()
+    async with connected(broker) as peer:
+        stream, tick = await produced(peer), ahead(1.2)
+        await stream.send(append(1, b"last", _btt=barrier(tick)))
+        last = await answer_of(stream)
+        assert isinstance(last, Produced)
+        found = await until_tick(await opened(peer, request(ALL, vchannel=V0)), last.tick)
+        assert [it.payload for it in found if not is_tick(it)] == [b"first", b"last"]
+
+
+async def test_a_server_that_stops_refuses_what_waits(broker: SmallBroker, peer: Peer) -> None:
+    stream = await produced(peer)
+    await stream.send(append(1, _btt=barrier(ahead(8.0))), append(2))
+    assert isinstance(await answer_of(stream), Produced)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=5.0))
+        refused = await answer_of(stream)
+    assert isinstance(refused, ProduceFailed)
+    assert refused.code == Code.ON_SHUTDOWN
+    assert "nothing was stored" in refused.cause
+
+
+async def test_a_transaction_is_committed_above_its_barrier(peer: Peer) -> None:
+    tick = ahead(1.0)
+    txn = await begun(peer, V0)
+    assert isinstance(await txn.body(b"a"), Produced)
+    committed = await txn.of(COMMIT, _btt=barrier(tick))
+    assert isinstance(committed, Produced)
+    assert committed.tick > tick
