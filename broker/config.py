@@ -5,6 +5,7 @@ end in their unit (`_ms`, `_s`, `_bytes`); limits end in `_max`. The text below 
 description in the generated table of settings.
 """
 
+import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -55,7 +56,9 @@ class Settings(BaseSettings):
     listen: str = "127.0.0.1:19531"
     """HOST:PORT to listen on; port 0 takes a free one. There is no TLS: keep it on loopback."""
     advertise: str = ""
-    """HOST:PORT that clients connect to; empty: the address listened on."""
+    """HOST or HOST:PORT that clients are given to connect to this process; without PORT, the port
+    listened on. Empty: the address listened on; with a wildcard such as 0.0.0.0, this machine's
+    only outside address."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""
@@ -190,11 +193,18 @@ class Settings(BaseSettings):
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"
     """`console`: for people, in colours on a terminal; `json`: one object per line."""
 
-    @field_validator("listen", "advertise", "coordinator")
+    @field_validator("listen", "coordinator")
     @classmethod
     def _is_host_and_port(cls, value: str) -> str:
         if value:
             split_address(value)
+        return value
+
+    @field_validator("advertise")
+    @classmethod
+    def _may_be_connected_to(cls, value: str) -> str:
+        if value:
+            split_advertised(value)
         return value
 
     @classmethod
@@ -281,3 +291,34 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
     return host.strip("[]"), int(port)
+
+
+def split_advertised(address: str) -> tuple[str, int | None]:
+    """`HOST`, `HOST:PORT`, `V6` or `[V6]:PORT` as a pair; None for no port. Raises ValueError."""
+    host, port = address, None
+    if _is_v6(address.strip("[]")):
+        host = address.strip("[]")
+    elif ":" in address:
+        host, port = split_address(address)
+    try:
+        wildcard = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        wildcard = False  # a name
+    if wildcard or port == 0 or not host or any(it.isspace() or it in "[]/" for it in host):
+        raise ValueError(
+            f"{address!r} is no address that a client can connect to; use HOST or HOST:PORT, such"
+            " as 10.0.0.5 or broker.example.org:19531"
+        )
+    return host, port
+
+
+def joined_address(host: str, port: int) -> str:
+    """`HOST:PORT`, or `[V6]:PORT`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_v6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False

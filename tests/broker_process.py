@@ -42,7 +42,10 @@ class BrokerProcess:
             env=os.environ | environment,
         )
         try:
-            self.address = self._ready()
+            ready = self._ready()
+            self.listen = ready["listen"]
+            self.address = ready.get("advertise", self.listen)
+            """The one that clients are given."""
         except BaseException:
             self.kill()
             raise
@@ -100,7 +103,7 @@ class BrokerProcess:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def _ready(self) -> str:
+    def _ready(self) -> dict[str, str]:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -110,15 +113,19 @@ class BrokerProcess:
         if not line.startswith("tidemark ready "):
             _, complaint = self._process.communicate(timeout=STOP_S_MAX)
             raise RuntimeError(f"the broker did not start: {line}{complaint}")
-        return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
+        return dict(word.split("=", 1) for word in line.split()[2:])
 
 
 def failed_start(
-    data_dir: Path, *options: str, listen: str = "127.0.0.1:0", **settings: str
+    data_dir: Path,
+    *options: str,
+    listen: str = "127.0.0.1:0",
+    inside: Sequence[str] = (),
+    **settings: str,
 ) -> str:
     """What a broker that must not start says, which is one line, besides its log's; exit code 1."""
     environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir)]
+    command = [*inside, sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir)]
     ended = subprocess.run(
         [*command, "--listen", listen, *options],
         capture_output=True,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import anyio
 import structlog
 
+from broker.app.advertised import with_advertised
 from broker.app.broadcast_callbacks import load_callbacks
-from broker.app.listening import address_of
 from broker.app.process_errors import CannotStart
 from broker.app.storage import metadata
 from broker.config import Settings
@@ -31,7 +31,7 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class LedCluster:
-    """The cluster of a data folder, led by this process. `address`: where clients connect."""
+    """The cluster of a data folder, led by this process. `address`: the one clients are given."""
 
     store: LedStore
     pchannels: tuple[PChannelName, ...]
@@ -48,7 +48,7 @@ async def led_cluster(
     `callbacks` come on top of those that the settings name. Raises CannotStart.
     """
     callbacks = {**load_callbacks(settings.callbacks), **callbacks}
-    address = settings.advertise or address_of(bound)
+    address = with_advertised(settings, bound).advertise
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         led = await _founded(store, pchannels, streaming=settings.streaming)

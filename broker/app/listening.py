@@ -4,7 +4,7 @@ import errno
 import socket
 
 from broker.app.process_errors import CannotStart
-from broker.config import split_address
+from broker.config import joined_address, split_address
 
 LISTEN_BACKLOG = 1024
 
@@ -33,4 +33,4 @@ def bind(listen: str) -> socket.socket:
 def address_of(bound: socket.socket) -> str:
     """HOST:PORT of a bound socket."""
     host, port = bound.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return joined_address(host, port)

@@ -13,6 +13,7 @@ import anyio
 import structlog
 import uvloop
 
+from broker.app.advertised import with_advertised
 from broker.app.listening import bind
 from broker.app.logs import configure_logs
 from broker.app.process_errors import CannotStart
@@ -80,8 +81,10 @@ def _run(
     signal.signal(signal.SIGTERM, _exit_at_once)  # until the event loop handles it
     try:
         # The port first: if it is taken, nothing has been made in the data folder yet.
-        with bind(settings.listen) as bound, hold_folder(settings) as folder:
-            uvloop.run(_serve(settings, role(settings, folder, bound), leashed=leashed))
+        with bind(settings.listen) as bound:
+            settings = with_advertised(settings, bound)
+            with hold_folder(settings) as folder:
+                uvloop.run(_serve(settings, role(settings, folder, bound), leashed=leashed))
     except DataFolderError as error:
         raise CannotStart(str(error)) from error
 
@@ -108,12 +111,19 @@ async def _serve(
         if leashed:
             loop.add_reader(STDIN, _check_leash, running)
         async with role as broker:
-            metrics = f" metrics={broker.metrics}" if broker.metrics else ""
-            sys.stdout.write(
-                f"tidemark ready listen={broker.address} data={settings.data_dir}{metrics}\n"
-            )
+            sys.stdout.write(_ready_line(settings, broker))
             sys.stdout.flush()  # into a pipe it is block-buffered, and somebody waits for the line
             await broker.until_ended()
+
+
+def _ready_line(settings: Settings, broker: Broker) -> str:
+    words = ["tidemark ready", f"listen={broker.listen}"]
+    if broker.address != broker.listen:
+        words.append(f"advertise={broker.address}")
+    words.append(f"data={settings.data_dir}")
+    if broker.metrics:
+        words.append(f"metrics={broker.metrics}")
+    return " ".join(words) + "\n"
 
 
 def _check_leash(running: anyio.CancelScope) -> None:

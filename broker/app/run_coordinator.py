@@ -13,6 +13,7 @@ import anyio
 
 from actors import ActorError, SupervisorSpec, System
 from broker.app.actor_lookup import ASSIGNER, ORACLE, REGISTRAR, ROOT, ActorLookup
+from broker.app.advertised import local_host
 from broker.app.broadcast_callbacks import NONE
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import balance_rules, edge_limits, timesync_timing
@@ -28,7 +29,7 @@ from broker.app.running_process import (
 )
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
-from broker.config import Settings, as_environment, split_address
+from broker.config import Settings, as_environment, joined_address, split_address
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.live_nodes import LiveNodes
@@ -71,7 +72,7 @@ async def run_coordinator(
     running.
     """
     async with led_cluster(settings, folder, bound, callbacks) as cluster:
-        parts = _CoordinatorParts(settings, cluster)
+        parts = _CoordinatorParts(settings, cluster, bound)
         async with running(parts, settings, bound, cluster.store) as broker:
             yield broker
 
@@ -79,9 +80,11 @@ async def run_coordinator(
 class _CoordinatorParts:
     """Coordinator, time and the fleet of node processes; see ProcessParts."""
 
-    def __init__(self, settings: Settings, cluster: LedCluster) -> None:
+    def __init__(self, settings: Settings, cluster: LedCluster, bound: socket.socket) -> None:
         self.lookup = ActorLookup()
         self.address = cluster.address
+        host, self._port = bound.getsockname()[:2]
+        self._local_host = local_host(host)
         self._settings = settings
         self._cluster = cluster
         self._nodes = LiveNodes()
@@ -129,7 +132,9 @@ class _CoordinatorParts:
     def edge(self, system: System) -> EdgeServer:
         """See ProcessParts."""
         proxy, settings = self.lookup.proxy, self._settings
-        proxies = ClusterProxies(proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER))
+        proxies = ClusterProxies(
+            proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), address=self.address
+        )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID),
             replace(self.lookup.proxies, staged_txns=self._staged_txns, lead=self._cluster.store),
@@ -206,6 +211,9 @@ class _CoordinatorParts:
 
     def _remote_node(self, node_id: NodeId, address: str, absent: Callable[[], None]) -> RemoteNode:
         host, port = split_address(address)
+        if self._settings.nodes and node_id in self._node_ids():
+            # The advertised address is for clients: this machine may not reach itself there.
+            host = self._local_host
         # Names the process that is meant: another one may listen at this address by now.
         meant = {"cluster": self._settings.cluster, "server-id": str(node_id)}
         return RemoteNode(node_id, address, Calls(host, port, meant), absent)
@@ -216,12 +224,12 @@ class _CoordinatorParts:
         host, _ = split_address(settings.listen)
         return settings.model_copy(
             update={
-                # Each binds a free port and registers the address that it got.
-                "listen": f"[{host}]:0" if ":" in host else f"{host}:0",
-                "advertise": "",
+                # Each binds a free port, and advertises the host of this process with it.
+                "listen": joined_address(host, 0),
+                "advertise": split_address(self.address)[0],
                 "nodes": 0,
                 "metrics_port": None,
-                "coordinator": self.address,
+                "coordinator": joined_address(self._local_host, self._port),
                 "drain_s": settings.drain_s * FLEET_SHARE,  # they stop within the time of this one
             }
         )

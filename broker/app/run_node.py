@@ -17,8 +17,8 @@ import structlog
 
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
+from broker.app.advertised import with_advertised
 from broker.app.limits_from_settings import edge_limits, node_limits
-from broker.app.listening import address_of
 from broker.app.metrics_endpoint import sources_of
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.process_errors import CannotStart
@@ -65,7 +65,7 @@ async def run_node(
         identity = await _cluster_identity(store, settings)
         host, port = split_address(settings.coordinator)
         calls = Calls(host, port, {"cluster": settings.cluster})
-        address = settings.advertise or address_of(bound)
+        address = with_advertised(settings, bound).advertise
         try:
             parts = _NodeParts(settings, folder, address, store, calls, identity)
             async with running(parts, settings, bound) as broker:
@@ -150,7 +150,7 @@ class _NodeParts:
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
             process_view(system, self._settings, self._damages),
             edge_limits(self._settings),
-            node_role(self._settings.coordinator),
+            node_role(lambda: self._join.coordinator or self._settings.coordinator),
         )
 
     async def until_ready(self, system: System) -> None:

@@ -12,6 +12,7 @@ import structlog
 
 from actors import ActorError, SupervisorSpec, System, SystemClock
 from broker.app.actor_lookup import ROOT, ActorLookup
+from broker.app.listening import address_of
 from broker.app.logs import program_version
 from broker.app.metrics_endpoint import metrics_served
 from broker.app.process_errors import CannotStart, LeadLost
@@ -40,12 +41,14 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running process. `address`: where clients connect. `metrics`: a URL, or ""."""
+    """A running process. `address`: the one clients are given. `metrics`: a URL, or ""."""
 
     address: str
     system: System
     edge: EdgeServer
     metrics: str = ""
+    listen: str = ""
+    """HOST:PORT of the socket; another than `address` when something else is advertised."""
     led: LedStore | None = None
     """The metadata store of a coordinator, as long as it leads; None for a node."""
 
@@ -113,13 +116,14 @@ async def running(
     """
     system = System(parts.spec(), stop_deadline_s=settings.drain_s * TREE_SHARE)
     parts.lookup.system = system
+    listen = address_of(bound)
     async with system:
         edge = parts.edge(system)
         await edge.start_on(bound)
         try:
             await parts.until_ready(system)
             async with metrics_served(parts.sources(system, edge), settings.metrics_port) as url:
-                yield Broker(parts.address, system, edge, url, led)
+                yield Broker(parts.address, system, edge, url, listen, led)
         finally:
             # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The
             # port closes last: the coordinator calls a node on it to move its channels away.

@@ -17,6 +17,7 @@ from broker.cli.commands import (
     wal,
 )
 from broker.cli.commands.flags import (
+    Advertise,
     AllowChaos,
     Cluster,
     Config,
@@ -89,6 +90,7 @@ def options(
 def serve(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
     listen: Listen = None,
+    advertise: Advertise = None,
     cluster: Cluster = None,
     pchannels: PChannels = None,
     log_format: LogFormat = None,
@@ -115,6 +117,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
             "config": config,
             "data_dir": data_dir,
             "listen": listen,
+            "advertise": advertise,
             "cluster": cluster,
             "pchannels": pchannels,
             "allow_chaos": allow_chaos,
@@ -129,6 +132,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
 def coordinator(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
     listen: Listen = None,
+    advertise: Advertise = None,
     cluster: Cluster = None,
     pchannels: PChannels = None,
     log_format: LogFormat = None,
@@ -145,6 +149,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
             "config": config,
             "data_dir": data_dir,
             "listen": listen,
+            "advertise": advertise,
             "cluster": cluster,
             "pchannels": pchannels,
             "log_format": log_format,
@@ -164,6 +169,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     ] = None,
     data_dir: DataDir = None,
     listen: Listen = None,
+    advertise: Advertise = None,
     cluster: Cluster = None,
     log_format: LogFormat = None,
     allow_chaos: AllowChaos = None,
@@ -183,6 +189,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
             "node_id": node_id,
             "data_dir": data_dir,
             "listen": listen,
+            "advertise": advertise,
             "cluster": cluster,
             "log_format": log_format,
             "allow_chaos": allow_chaos,

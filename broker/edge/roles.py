@@ -62,8 +62,8 @@ def single_process(middleware: Middleware, parts: RoleParts) -> Sequence[Service
     )
 
 
-def node(coordinator: str) -> Role:
-    """A node, whose coordinator is another process at this address."""
+def node(coordinator: Callable[[], str]) -> Role:
+    """A node; `coordinator` is the address where clients find its coordinator."""
 
     def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         facts, proxies = parts.facts, parts.proxies

@@ -87,12 +87,14 @@ class NodeLease:
 
     `moving`: the node is stopping and its channels are being handed off.
     `consumption_paused`: hold back consumers that have not started to read.
+    `coordinator`: HOST:PORT at which clients reach the coordinator; "" when it does not say.
     """
 
     session: int
     lease_s: float
     moving: bool = False
     consumption_paused: bool = False
+    coordinator: str = ""
 
 
 class NodeRegistration(Protocol):

@@ -110,5 +110,9 @@ def _lease(answer: v1.Lease) -> NodeLease:
         cause = f"the coordinator gave session {answer.session} for {answer.lease_ms} ms"
         raise Refused(StreamingCode.INNER, cause)
     return NodeLease(
-        answer.session, answer.lease_ms / 1000, answer.moving, answer.consumption_paused
+        answer.session,
+        answer.lease_ms / 1000,
+        answer.moving,
+        answer.consumption_paused,
+        answer.coordinator,
     )

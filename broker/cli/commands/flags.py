@@ -32,6 +32,13 @@ Listen = Annotated[
         help="Address to listen on; port 0 is a free one. Default: 127.0.0.1:19531.",
     ),
 ]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help="Address that clients are given for this process; default: the one listened on.",
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(help="Name of the cluster, which channel names begin with; default: by-dev."),

@@ -22,11 +22,12 @@ ASK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterProxies:
-    """The actors that answer nodes."""
+    """The actors that answer nodes. `address`: of this coordinator, as clients reach it."""
 
     registrar: Proxy
     oracle: Proxy
     assigner: Proxy
+    address: str = ""
 
 
 class ClusterService:
@@ -59,12 +60,12 @@ class ClusterService:
         message = RegisterNode(
             node, request.address, request.pid, request.incarnation, request.cluster_id
         )
-        return _encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
+        return self._encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def renew(self, request: v1.RenewRequest) -> v1.Lease:
         """Renew a lease; see `RenewLease`."""
         message = RenewLease(_node(request.node_id), request.session, request.stopping)
-        return _encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
+        return self._encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def leave(self, request: v1.LeaveRequest) -> v1.LeaveResponse:
         """End a lease; see `LeaveCluster`."""
@@ -92,14 +93,14 @@ class ClusterService:
                 continue  # the Assigner looks at all nodes itself when it has restarted
         return v1.ReportChannelsResponse()
 
-
-def _encoded(lease: NodeLease) -> v1.Lease:
-    return v1.Lease(
-        session=lease.session,
-        lease_ms=round(lease.lease_s * 1000),
-        moving=lease.moving,
-        consumption_paused=lease.consumption_paused,
-    )
+    def _encoded(self, lease: NodeLease) -> v1.Lease:
+        return v1.Lease(
+            session=lease.session,
+            lease_ms=round(lease.lease_s * 1000),
+            moving=lease.moving,
+            consumption_paused=lease.consumption_paused,
+            coordinator=self._proxies.address,
+        )
 
 
 def _node(number: int) -> NodeId:

@@ -1,6 +1,6 @@
 """tidemark.v1.Commits: commit, abort and list batches of staged transactions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -91,7 +91,7 @@ class CommitsService:
 class CommitsRedirect:
     """Refuses Commit, Abort and List on a node, and names the coordinator to connect to."""
 
-    def __init__(self, middleware: Middleware, coordinator: str) -> None:
+    def __init__(self, middleware: Middleware, coordinator: Callable[[], str]) -> None:
         self._middleware = middleware
         self._coordinator = coordinator
 
@@ -114,7 +114,8 @@ class CommitsRedirect:
 
     def _refused(self) -> Refused:
         return invalid_argument(
-            f"this is a node, only the coordinator commits batches; connect to {self._coordinator}"
+            "this is a node, only the coordinator commits batches; connect to"
+            f" {self._coordinator()}"
         )
 
 

@@ -20,6 +20,8 @@ class ClusterJoin:
         self._settled = anyio.Event()
         self._refusal: Refusal | None = None
         self._logged: StreamingCode | None = None
+        self.coordinator = ""
+        """Where clients reach the coordinator, as its newest lease says; "" when none does."""
 
     async def wait(self) -> Refusal | None:
         """None once the process has joined, or why it never will."""
@@ -31,8 +33,9 @@ class ClusterJoin:
         """Whether a lease was ever granted; from then on the process retries for ever."""
         return self._settled.is_set() and self._refusal is None
 
-    def joined(self) -> None:
-        """Record the first lease."""
+    def joined(self, coordinator: str = "") -> None:
+        """Record a lease, and the address of the coordinator that it names."""
+        self.coordinator = coordinator
         self._settled.set()
 
     def refused(self, refusal: Refusal, waited_s: float) -> bool:

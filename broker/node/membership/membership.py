@@ -141,7 +141,7 @@ class Membership(Actor[MembershipMessage]):
         # write lease here always ends before it may assign the channels to another node.
         self._write_lease.until(asked_s + lease.lease_s * LEASE_SHARE, lease.session)
         self._pause.on = lease.consumption_paused
-        self._join.joined()
+        self._join.joined(lease.coordinator)
 
     def _refused(self, refusal: Refusal) -> None:
         self._failures += 1

@@ -1399,6 +1399,11 @@ class Lease(betterproto2.Message):
     Hold back consumers that have not started to read.
     """
 
+    coordinator: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    HOST:PORT of the coordinator as clients reach it; the node names it where it redirects them.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "Lease", Lease)
 
