@@ -69,8 +69,11 @@ def test_signals_after_the_first_change_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("retention_byte = 5", "'retention_byte' in tidemark.toml is not a setting"),
-        ("pchannels = 0", "setting pchannels: must be greater than 0, not 0"),
+        (
+            "retention_byte = 5",
+            "'retention_byte' in tidemark.toml is not a setting; did you mean 'retention_bytes'?",
+        ),
+        ("pchannels = 0", "setting pchannels: must be greater than 0, not 0 (tidemark.toml)"),
     ],
 )
 def test_a_setting_that_is_unknown_or_out_of_bounds_is_named(
