@@ -30,8 +30,8 @@ class Message:
 
     `key` chooses the shard of a collection; readers get it back as bytes. `properties` are the
     program's own; names that begin with `_` are reserved. `barrier_time_tick`: the message gets
-    a larger tick than this one; a tick from the future is refused with InvalidArgument. `type`,
-    `version` and `header` (in protobuf) are what Milvus's own messages need.
+    a larger tick than this one; the append waits until the server's clock has passed it.
+    `type`, `version` and `header` (in protobuf) are what Milvus's own messages need.
     """
 
     payload: bytes

@@ -55,6 +55,11 @@ class MessageType(IntEnum):
     DROP_SNAPSHOT = 41
     BATCH_UPDATE_MANIFEST = 42
     REFRESH_EXTERNAL_COLLECTION = 43
+    DROP_SNAPSHOTS_BY_COLLECTION = 44
+    COMMIT_IMPORT = 45
+    ROLLBACK_IMPORT = 46
+    ALTER_RLS_METADATA = 47
+    DROP_RLS_METADATA = 48
     ALTER_WAL = 700
     ALTER_REPLICATE_CONFIG = 800
     BEGIN_TXN = 900
@@ -109,6 +114,8 @@ EXCLUSIVE_TYPES = ALL_PCHANNEL_TYPES | {
     MessageType.DROP_PARTITION,
     MessageType.MANUAL_FLUSH,
     MessageType.CREATE_SNAPSHOT,
+    MessageType.COMMIT_IMPORT,
+    MessageType.ROLLBACK_IMPORT,
 }
 """They end every open transaction in their scope: their vchannel, or the whole pchannel."""
 

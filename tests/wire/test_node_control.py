@@ -12,6 +12,7 @@ from tests.wire.peer import Peer, append, ended
 from tests.wire.small_broker import NODE_CONTROL, P0, STATE, V0, SmallBroker
 
 COORD = "/milvus.proto.streaming.StreamingCoord"
+REPLICATION = COORD + "AssignmentService/UpdateReplicateConfiguration"
 HANDLER = "/milvus.proto.streaming.StreamingNodeHandlerService/"
 
 
@@ -94,11 +95,6 @@ async def test_unary_calls_for_another_server_are_ignored_operations(peer: Peer)
 async def test_what_does_not_exist_yet_says_so(peer: Peer) -> None:
     for path, request, expected in (
         (
-            COORD + "AssignmentService/UpdateReplicateConfiguration",
-            wire.UpdateReplicateConfigurationRequest(),
-            (9, Code.UNRECOVERABLE),
-        ),
-        (
             HANDLER + "GetReplicateCheckpoint",
             wire.GetReplicateCheckpointRequest(pchannel=wire.PChannelInfo(name=P0, term=2)),
             (9, Code.REPLICATE_VIOLATION),
@@ -110,6 +106,51 @@ async def test_what_does_not_exist_yet_says_so(peer: Peer) -> None:
         ),
     ):
         assert await code_of(peer, path, request) == expected
+
+
+def cluster(name: str, *pchannels: str) -> common.MilvusCluster:
+    uri = common.ConnectionParam(uri=f"http://{name}:19530")
+    return common.MilvusCluster(name, uri, list(pchannels))
+
+
+ALONE = cluster("by-dev", P0)
+COPIED = common.CrossClusterTopology("by-dev", "other")
+
+
+@pytest.mark.parametrize(
+    "present",
+    [None, common.ReplicateConfiguration(), common.ReplicateConfiguration([ALONE])],
+    ids=["none", "empty", "this cluster alone"],
+)
+async def test_a_replication_that_is_the_present_one_is_set_without_a_change(
+    peer: Peer, present: common.ReplicateConfiguration | None
+) -> None:
+    asked = bytes(wire.UpdateReplicateConfigurationRequest(present))
+    assert await peer.call(REPLICATION, asked) == b""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cause"),
+    [
+        (([ALONE, cluster("other", P0)], [COPIED]), "it copies 'by-dev' to 'other'"),
+        (([ALONE, cluster("other", P0)], []), "the clusters ['by-dev', 'other']"),
+        (([cluster("other", P0)], []), "this one is 'by-dev'"),
+        (([cluster("by-dev", P0, "more_1")], []), "its pchannels of 'by-dev'"),
+    ],
+)
+async def test_any_other_replication_is_refused_with_what_is_missing(
+    peer: Peer,
+    wanted: tuple[list[common.MilvusCluster], list[common.CrossClusterTopology]],
+    cause: str,
+) -> None:
+    asked = wire.UpdateReplicateConfigurationRequest(common.ReplicateConfiguration(*wanted))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await peer.call(REPLICATION, bytes(asked))
+    error = ended(caught.value).error
+    assert error is not None
+    assert error.code == Code.UNRECOVERABLE
+    assert "replication between clusters is not built" in error.cause
+    assert cause in error.cause
 
 
 async def test_collections_are_created_found_listed_and_dropped(peer: Peer) -> None:

@@ -78,7 +78,10 @@ async def test_close_alone_ends_nothing(peer: Peer) -> None:
     ("properties", "code"),
     [
         ({"_t": "0"}, Code.INVALID_ARGUMENT),
-        ({"_t": "77"}, Code.INVALID_ARGUMENT),
+        ({"_t": "903", "_v": "2"}, Code.UNRECOVERABLE),
+        ({"_t": "1900", "_v": "2"}, Code.UNRECOVERABLE),
+        ({"_t": "700", "_v": "2"}, Code.UNRECOVERABLE),
+        ({"_t": "800", "_v": "2"}, Code.UNRECOVERABLE),
         ({"_t": "two"}, Code.INVALID_ARGUMENT),
         ({"_t": ""}, Code.INVALID_ARGUMENT),
         ({"_v": "0"}, Code.INVALID_ARGUMENT),

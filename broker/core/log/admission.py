@@ -5,20 +5,16 @@ Checks that depend on transactions, collections or producers are made by the seq
 
 from dataclasses import dataclass
 
+from broker.core.log.carried_types import is_carried
 from broker.core.naming import belongs_to
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import (
     ALL_PCHANNEL_TYPES,
-    KNOWN_TYPES,
     PREPARE_TXN,
-    SELF_CONTROLLED_TYPES,
     MessageType,
     NewMessage,
 )
-
-APPENDABLE_TYPES = frozenset(KNOWN_TYPES - SELF_CONTROLLED_TYPES - {MessageType.TXN})
-"""The message types that a client may append."""
 
 TXN_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
 _TXN_STEPS = frozenset({MessageType.BEGIN_TXN, PREPARE_TXN, *TXN_ENDS})
@@ -49,8 +45,8 @@ def admission_refusal(
             f"message of {message.size} bytes exceeds the limit of"
             f" {admission.message_bytes_max} bytes; split it"
         )
-    if message.type not in APPENDABLE_TYPES and not _is_prepare(message):
-        return _type_refusal(message.type)
+    if not is_carried(message.type) and not _is_prepare(message):
+        return _never(f"a log does not take messages of type {message.type} from outside")
     if message.txn is None and message.type in _TXN_STEPS:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "transaction ID is missing")
     if message.vchannel and not belongs_to(message.vchannel, admission.pchannel):
@@ -74,12 +70,6 @@ def _is_word(message: NewMessage) -> bool:
     Its size is not checked: refusing it could leave a batch visible in part.
     """
     return message.stage is not None and message.type != MessageType.BEGIN_TXN
-
-
-def _type_refusal(kind: int) -> Refusal:
-    if kind in KNOWN_TYPES:
-        return _never(f"{MessageType(kind).name} messages are written by the log only")
-    return Refusal(StreamingCode.INNER, f"unknown message type {kind}")
 
 
 def _never(cause: str) -> Refusal:

@@ -4,19 +4,25 @@ A table is encoded once for all who listen. An AssignmentDiscover stream ends on
 closes it: Milvus's client reopens an ended one at once, without a pause.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import anyio
 import structlog
 from grpclib.const import Handler
 
 from actors import ActorError
-from broker.coordinator.assignment.messages import ChannelReported, NextAssignment, UpdatePolicy
+from broker.coordinator.assignment.messages import (
+    ChannelReported,
+    ListPChannels,
+    NextAssignment,
+    UpdatePolicy,
+)
 from broker.edge.rpc.middleware import Call, Middleware, decoded
 from broker.edge.rpc.proxies import Proxy
 from broker.model.channel import Assignment, AssignmentVersion, NodeAssignment
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
+from schemas.generated.milvus.proto import common
 from schemas.generated.milvus.proto import streaming as wire
 
 log = structlog.get_logger(__name__)
@@ -41,7 +47,7 @@ class AssignmentService:
         return {
             SERVICE + "AssignmentDiscover": middleware.streaming(self.discover),
             SERVICE + "UpdateReplicateConfiguration": middleware.unary(
-                wire.UpdateReplicateConfigurationRequest, _no_replication
+                wire.UpdateReplicateConfigurationRequest, self.update_replication
             ),
             SERVICE + "UpdateWALBalancePolicy": middleware.unary(
                 wire.UpdateWalBalancePolicyRequest, self.update_policy
@@ -67,6 +73,22 @@ class AssignmentService:
             config=wire.WalBalancePolicyConfig(allow_rebalance=policy.allow_rebalance),
             freeze_node_ids=list(policy.frozen),
         )
+
+    async def update_replication(
+        self, request: wire.UpdateReplicateConfigurationRequest
+    ) -> wire.UpdateReplicateConfigurationResponse:
+        """Succeed for the present configuration: this cluster alone. Any other is UNRECOVERABLE."""
+        wanted = request.configuration
+        if wanted is not None and (wanted.clusters or wanted.cross_cluster_topology):
+            known = await self._assigner.ask(ListPChannels())
+            cause = _not_alone(wanted, self._middleware.cluster, {each.name for each in known})
+            if cause:
+                raise Refused(
+                    StreamingCode.UNRECOVERABLE,
+                    f"replication between clusters is not built, and {cause}; the present"
+                    " configuration is this cluster alone, or none. Nothing was changed",
+                )
+        return wire.UpdateReplicateConfigurationResponse()
 
     async def discover(self, call: Call) -> None:
         """Serve one stream: tables out, error reports in, until the client closes it."""
@@ -158,8 +180,16 @@ def _node(node: NodeAssignment) -> wire.StreamingNodeAssignment:
     )
 
 
-async def _no_replication(
-    _: wire.UpdateReplicateConfigurationRequest,
-) -> wire.UpdateReplicateConfigurationResponse:
-    cause = "replication between clusters is not supported; do not configure it"
-    raise Refused(StreamingCode.UNRECOVERABLE, cause)
+def _not_alone(
+    wanted: common.ReplicateConfiguration, cluster: str, pchannels: Collection[str]
+) -> str:
+    """What the configuration asks for beyond this cluster alone; empty: nothing."""
+    if wanted.cross_cluster_topology:
+        edge = wanted.cross_cluster_topology[0]
+        return f"it copies {edge.source_cluster_id!r} to {edge.target_cluster_id!r}"
+    names = [each.cluster_id for each in wanted.clusters]
+    if names != [cluster]:
+        return f"it is for the clusters {names}, this one is {cluster!r}"
+    if set(wanted.clusters[0].pchannels) != set(pchannels):
+        return f"its pchannels of {cluster!r} are not those of this cluster"
+    return ""

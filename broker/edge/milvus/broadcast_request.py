@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.broadcast.messages import AckBroadcast
+from broker.core.log.carried_types import client_refusal
 from broker.core.naming import pchannel_of
 from broker.edge.milvus.message_admission import EMPTY_HEADER, NOT_A_REPLICA
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
@@ -19,8 +20,6 @@ from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import (
     BODY_TYPES,
-    KNOWN_TYPES,
-    SELF_CONTROLLED_TYPES,
     TXN_TYPES,
     Appended,
     MessageType,
@@ -46,7 +45,6 @@ KEYS_MAX: Final = 1024
 COPIES_BYTES_MAX: Final = 256 * 1024 * 1024
 """Of all copies together: all are made in memory and are in flight at the same time."""
 
-PLAIN_TYPES: Final = KNOWN_TYPES - {int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES}
 DOMAINS: Final = {int(domain): domain for domain in ResourceDomain}
 ROCKSMQ: Final = 1
 HEADERS: Final = StoredHeaders()
@@ -181,9 +179,15 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 
 
 def _check_type(scanned: ScannedMessage) -> None:
-    if scanned.type not in PLAIN_TYPES:
-        known = MessageType(scanned.type).name if scanned.type in KNOWN_TYPES else "unknown"
-        raise invalid_argument(f"property _t is {scanned.type} ({known}); it cannot be broadcast")
+    kind = scanned.type
+    if kind <= 0:
+        raise invalid_argument("property _t is missing or not a number above 0")
+    if kind in TXN_TYPES:
+        name = MessageType(kind).name
+        raise invalid_argument(f"property _t is {kind} ({name}); it cannot be broadcast")
+    refusal = client_refusal(kind)
+    if refusal is not None:
+        raise Refused(refusal.code, refusal.cause)
     if scanned.version <= 0:
         raise invalid_argument("property _v is missing or not a number above 0")
 

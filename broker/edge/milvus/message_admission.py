@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.codec.stored_stages import stage_of
+from broker.core.log.carried_types import client_refusal
 from broker.core.naming import belongs_to
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
@@ -77,15 +78,13 @@ class MessageAdmission:
                 f"the message has {message.size} bytes, the limit is {self._message_bytes_max};"
                 " split it",
             )
-        if message.type not in KNOWN_TYPES:
+        if message.type <= 0:
             return Refusal(code.INVALID_ARGUMENT, f"property _t is {_shown(message.type)}")
         if message.version <= 0:
             return Refusal(code.INVALID_ARGUMENT, f"property _v is {_shown(message.version)}")
-        if message.type in SELF_CONTROLLED_TYPES or message.type == MessageType.TXN:
-            return Refusal(
-                code.INVALID_ARGUMENT,
-                f"type {message.type} is written by the log only, not by producers",
-            )
+        refusal = client_refusal(message.type)
+        if refusal is not None:
+            return refusal
         if message.barrier_tick < 0:
             return Refusal(code.INVALID_ARGUMENT, "property _btt is not a number in base 36")
         return _not_for_producers(message) or self._misplaced(message)
@@ -178,6 +177,4 @@ def _not_for_producers(message: ScannedMessage) -> Refusal | None:
 
 def _shown(number: int) -> str:
     """What is wrong with a scanned property: 0 stands for absent, below 0 for not a number."""
-    if number < 0:
-        return "not a decimal number"
-    return f"{number}, which is unknown" if number else "missing or 0"
+    return "not a decimal number" if number < 0 else "missing or 0"

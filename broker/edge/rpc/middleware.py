@@ -85,6 +85,11 @@ class Middleware:
         self._draining = False
 
     @property
+    def cluster(self) -> str:
+        """The name of this server's cluster."""
+        return self._identity.cluster
+
+    @property
     def open_calls(self) -> int:
         """Calls in progress, streams included."""
         return len(self._open)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from broker.core.log.carried_types import is_later
 from broker.core.naming import belongs_to
 from broker.edge.milvus.message_admission import PLAIN_TYPES
 from broker.model.batch import BatchKeys, BatchPart, Codec, Durability, NewBatch
@@ -136,7 +137,7 @@ def _wrong_sizes(batch: ScannedBatch) -> str:
 
 def _unknown(batch: ScannedBatch) -> str:
     kind = batch.type or MessageType.INSERT
-    if kind not in PLAIN_TYPES:
+    if kind not in PLAIN_TYPES and not is_later(kind):
         return f"messages of type {kind} cannot be in a batch; append them one by one"
     if batch.codec not in _CODECS:
         return f"codec {batch.codec} is not known; use {_CODEC_NAMES}"

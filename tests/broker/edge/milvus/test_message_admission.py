@@ -19,7 +19,9 @@ STORED = b"\x12\x06stored"
 GOOD = ScannedMessage(2, 1, f"{P0}_1v0", STORED, 10, 0, None, False, False, True, ())
 SCANNED = st.builds(
     ScannedMessage,
-    type=st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 10, 37, 44, 700, 900, 901, 902, 999]),
+    type=st.sampled_from(
+        [-1, 0, 1, 2, 3, 4, 5, 10, 37, 44, 45, 700, 777, 800, 900, 950, 1900, 901, 902, 999]
+    ),
     version=st.sampled_from([-1, 0, 1, 2]),
     vchannel=st.sampled_from(
         ["", P0, f"{P0}_1v0", f"{P0}_vcchan", "by-dev-rootcoord-dml_1_1v0", "x"]
@@ -37,12 +39,26 @@ SCANNED = st.builds(
 
 def naive(message: ScannedMessage) -> StreamingCode:
     """The rules in order, nothing remembered."""
+    found = naive_of_type(message)
+    return naive_of_the_rest(message) if found is StreamingCode.OK else found
+
+
+def naive_of_type(message: ScannedMessage) -> StreamingCode:
     code = StreamingCode
     if message.size > 100:
         return code.UNRECOVERABLE
-    if message.type in (-1, 0, 44) or message.version < 1:
+    if message.type in (-1, 0) or message.version < 1:
         return code.INVALID_ARGUMENT
-    if message.type in (1, 4, 10, 999) or message.barrier_tick < 0:
+    if message.type in (1, 4, 10, 999):
+        return code.INVALID_ARGUMENT
+    if message.type in (700, 800, 950, 1900):
+        return code.UNRECOVERABLE
+    return code.OK
+
+
+def naive_of_the_rest(message: ScannedMessage) -> StreamingCode:
+    code = StreamingCode
+    if message.barrier_tick < 0:
         return code.INVALID_ARGUMENT
     if message.type in (901, 902) and message.txn is None:
         return code.INVALID_ARGUMENT

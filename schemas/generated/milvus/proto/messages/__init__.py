@@ -225,6 +225,16 @@ class MessageType(betterproto2.Enum):
 
     RefreshExternalCollection = 43
 
+    DropSnapshotsByCollection = 44
+
+    CommitImport = 45
+
+    RollbackImport = 46
+
+    AlterRLSMetadata = 47
+
+    DropRLSMetadata = 48
+
     AlterWAL = 700
 
     AlterReplicateConfig = 800
