@@ -1,22 +1,21 @@
 """`tidemark consume`: writes messages to stdout, one per line, until the pipe is closed."""
 
-import json
 import select
 import sys
-from base64 import b64encode
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 
+from broker.cli.lines.message_filter import BadFilter, Filter, message_filter
+from broker.cli.lines.message_lines import BadFormat, Lines, message_lines
+from broker.cli.lines.stdout_writer import StdoutWriter
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.standard_streams import end_on_closed_pipe
-from broker.client import Client, Received, TidemarkError
-from broker.client.errors import BadTarget
+from broker.client import Client, MessageBatch, TidemarkError
+from broker.client.errors import BadTarget, NoSuchCollection
 from broker.client.net.until_first import until_first
-from broker.client.read.start import Start
+from broker.client.read.batch_start import BatchStart, BatchUntil
 
 LOOK_EVERY_S = 0.2
 PAUSED = (
@@ -30,58 +29,101 @@ class ConsumeOptions:
     """What to read and how to write it."""
 
     target: str
-    start: str
-    limit: int | None
-    until_now: bool
-    raw: bool
+    start: str = "all"
+    limit: int | None = None
+    until_now: bool = False
+    format: str = "json"
+    filters: tuple[str, ...] = ()
+    count: bool = False
     ignore_pause: bool = False
 
 
 def consume_messages(server: str, options: ConsumeOptions) -> None:
-    """Write messages until the limit, Ctrl-C or a closed pipe; each of them is a success."""
+    """Write messages until the limit, Ctrl-C or a closed pipe; each of them is a success.
+
+    With `count` the number of messages is written at the end instead.
+    """
     start = _start(options.start)
-    line = _raw_line if options.raw else _json_line
+    output = _Output(options)
 
     async def consume(client: Client) -> None:
-        await until_first(lambda: write_all(client), _reader_gone, lambda: warn_of_pause(client))
-
-    async def warn_of_pause(client: Client) -> None:
-        if not options.ignore_pause:
-            await _warn_of_pause(client)
-        # It must not return: `until_first` would end the reading, too.
-        await anyio.sleep_forever()
-
-    async def write_all(client: Client) -> None:
-        left = options.limit
-        until: Any = "now" if options.until_now else None
-        if isinstance(start, int):
-            await _refuse_id_of_many(client, options.target)
-        ignore = options.ignore_pause
-        read = client.read(options.target, start=start, until=until, ignore_pause=ignore)
-        async with read as reader:
-            async for batch in reader:
-                messages = batch.messages[:left]
-                _write(line(it) for it in messages)
-                if left is not None:
-                    left -= len(messages)
-                    if left == 0:
-                        return
+        await until_first(
+            lambda: _read_all(client, start, options, output),
+            _reader_gone,
+            lambda: _warn_of_pause(client, options),
+        )
 
     with end_on_closed_pipe():
-        with_client(server, consume, interrupted=0)
+        try:
+            with_client(server, consume, interrupted=0)
+        except SystemExit as ended:
+            if ended.code:
+                raise
+        if options.count:
+            sys.stdout.write(f"{output.messages}\n")
 
 
-async def _warn_of_pause(client: Client) -> None:
+class _Output:
+    """Filters, counts and writes batches, up to the limit."""
+
+    def __init__(self, options: ConsumeOptions) -> None:
+        """Ends the program when the format or a filter is wrong, before anything is read."""
+        self.messages = 0
+        self._limit = options.limit
+        self._lines: Lines
+        self._wanted: Filter | None
+        try:
+            self._lines = message_lines(options.format)
+            self._wanted = message_filter(options.filters)
+        except (BadFormat, BadFilter) as error:
+            fail(str(error), USAGE)
+        self._writer = None if options.count else StdoutWriter(sys.stdout.fileno())
+
+    async def take(self, batch: MessageBatch) -> bool:
+        """Write the batch's messages that are wanted; whether the limit is reached."""
+        mask = None if self._wanted is None or not batch else self._wanted(batch)
+        found = len(batch) if mask is None else sum(mask)
+        if not found:
+            return False
+        left = found if self._limit is None else min(found, self._limit - self.messages)
+        self.messages += left
+        if self._writer is not None:
+            # Each batch at once: a program behind the pipe that waits for the next message must
+            # have all earlier ones.
+            lines = self._lines(batch, mask)[:left]
+            await self._writer.write(b"\n".join(lines) + b"\n")
+        return self.messages == self._limit
+
+
+async def _read_all(
+    client: Client, start: BatchStart, options: ConsumeOptions, output: "_Output"
+) -> None:
+    if isinstance(start, int):
+        await _refuse_id_of_many(client, options.target)
+    until: BatchUntil | None = "now" if options.until_now else None
+    ignore = options.ignore_pause
+    read = client.read_batches(options.target, start=start, until=until, ignore_pause=ignore)
+    async with read as reader:
+        async for batch in reader:
+            if await output.take(batch):
+                return
+
+
+async def _warn_of_pause(client: Client, options: ConsumeOptions) -> None:
     """Warn when consumption is paused; the reader itself reports a server that is unreachable."""
-    with suppress(TidemarkError):
-        if (await client.admin.health()).consumption_paused:
-            sys.stderr.write(f"tidemark: {PAUSED}\n")
+    if not options.ignore_pause:
+        with suppress(TidemarkError):
+            if (await client.admin.health()).consumption_paused:
+                sys.stderr.write(f"tidemark: {PAUSED}\n")
+    # It must not return: `until_first` would end the reading, too.
+    await anyio.sleep_forever()
 
 
 async def _refuse_id_of_many(client: Client, target: str) -> None:
-    if "-" in target:  # a channel: no collection's name has one
+    try:
+        vchannels = (await client.collections.get(target)).vchannels
+    except NoSuchCollection:  # a channel, or the read will say that there is nothing of this name
         return
-    vchannels = (await client.collections.get(target)).vchannels
     if len(vchannels) > 1:
         raise BadTarget(
             f"--from: a message ID belongs to one vchannel; name one instead of {target!r}:"
@@ -99,7 +141,7 @@ async def _reader_gone() -> None:
         await anyio.sleep(LOOK_EVERY_S)
 
 
-def _start(text: str) -> Start:
+def _start(text: str) -> BatchStart:
     """The start that --from names: `all`, `latest`, an ID or `tick:N`."""
     if text == "all":
         return "all"
@@ -111,39 +153,3 @@ def _start(text: str) -> Start:
     if word == "tick" and number.isdecimal() and int(number) < 1 << 64:
         return ("tick", int(number))
     return fail(f"--from {text!r} is not a start; use all, latest, a message ID or tick:N", USAGE)
-
-
-def _write(lines: Iterable[bytes]) -> None:
-    out = sys.stdout.buffer
-    out.writelines(lines)
-    # Per batch, because a reader that waits for the next message must have all earlier ones.
-    out.flush()
-
-
-def _raw_line(message: Received) -> bytes:
-    return message.payload + b"\n"
-
-
-def _json_line(message: Received) -> bytes:
-    fields: dict[str, Any] = {
-        "collection": message.collection,
-        "vchannel": message.vchannel,
-        "id": message.id,
-        "tick": message.tick,
-        "timestamp_ms": message.timestamp_ms,
-        "type": message.type,
-    }
-    if message.key is not None:
-        fields |= _text("key", message.key)
-    fields |= _text("payload", message.payload)
-    if message.properties:
-        fields["properties"] = message.properties
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(name: str, value: bytes) -> dict[str, str]:
-    """Text as it is; other bytes in base64, in a field with the suffix _base64."""
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(value).decode()}

@@ -1,6 +1,5 @@
 """The command line: commands and options. What a command does is imported when it runs."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -48,13 +47,6 @@ app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
-
-
-class Format(StrEnum):
-    """How `consume` writes a message."""
-
-    JSON = "json"
-    RAW = "raw"
 
 
 def run() -> None:
@@ -236,23 +228,47 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
             help="Where to start. A message ID belongs to one vchannel.",
         ),
     ] = "all",
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many messages.")
+    ] = None,
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="Stop at the end of the log as it is now.")
+        bool, typer.Option("--until-now", "-e", help="Stop at the end of the log as it is now.")
     ] = False,
     ignore_pause: Annotated[
         bool, typer.Option("--ignore-pause", help="Read even while consumption is paused.")
     ] = False,
-    format: Annotated[Format, typer.Option(help="A JSON object per message, or its payload.")] = (
-        Format.JSON
-    ),
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="json|raw|hex|TEMPLATE",
+            help="How to write a message: a JSON object, its payload, its payload in hex, or a"
+            " template such as '%{time} %{key} %{payload}'; an unknown field lists all fields.",
+        ),
+    ] = "json",
+    filter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            "-F",
+            metavar="FIELD=VALUE",
+            help="Only messages with this value, such as key=AA, key=A*, property:from=Ulm,"
+            " type!=2. Repeat it: all must be fulfilled.",
+        ),
+    ] = None,
+    count: Annotated[
+        bool, typer.Option("--count", "-c", help="Write only the number of messages, at the end.")
+    ] = False,
     server: Server = "",
 ) -> None:
     """Write messages to stdout, one per line, until Ctrl-C or until the pipe is closed."""
     from broker.cli.consuming import ConsumeOptions, consume_messages
 
-    raw = format is Format.RAW
-    options = ConsumeOptions(target, start, limit, until_now, raw, ignore_pause)
+    filters = tuple(filter or ())
+    options = ConsumeOptions(
+        target, start, limit, until_now, format, filters, count=count, ignore_pause=ignore_pause
+    )
     consume_messages(server, options)
 
 

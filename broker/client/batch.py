@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.client.durability import Durability
 from broker.client.errors import ProtocolBroken
-from broker.client.message import KEY_PROPERTY, Received
+from broker.client.message import KEY_PROPERTY, Received, own_tags
 from broker.model.batch import BatchKeys
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from schemas.arrow.ipc import BadArrow
@@ -92,7 +92,7 @@ class MessageBatch:
     def tags(self) -> Sequence[Mapping[str, str]]:
         """All properties of each message as stored, with the reserved ones."""
         if self._came.form == STORED:
-            return [tags for _, tags in self._stored]
+            return self._stored_tags
         shared = _shared(self._came.properties)
         if not self._came.key_sizes:
             return (shared,) * len(self)
@@ -112,6 +112,31 @@ class MessageBatch:
             return [None] * len(self)
         keys = BatchKeys(came.key_sizes, came.keys).split(len(came.sizes))
         return keys[came.first : came.end]
+
+    @property
+    def properties(self) -> Sequence[Mapping[str, str]]:
+        """The program's own properties of each message."""
+        if self._came.form == STORED:
+            return [own_tags(tags) for tags in self._stored_tags]
+        return (own_tags(_shared(self._came.properties)),) * len(self)
+
+    @property
+    def types(self) -> Sequence[int]:
+        """The message type of each message."""
+        if self._came.form == STORED:
+            return [int(tags.get("_t", "0")) for tags in self._stored_tags]
+        return (self._came.type,) * len(self)
+
+    @property
+    def vchannels(self) -> Sequence[str]:
+        """The vchannel of each message; "" for one that concerns every vchannel."""
+        if self._came.vchannel or self._came.form != STORED:
+            return (self._came.vchannel,) * len(self)
+        return [tags.get("_vc", "") for tags in self._stored_tags]
+
+    @property
+    def _stored_tags(self) -> Sequence[Mapping[str, str]]:
+        return [tags for _, tags in self._stored]
 
     @property
     def has_rows(self) -> bool:
@@ -136,20 +161,10 @@ class MessageBatch:
     @property
     def messages(self) -> list[Received]:
         """Each message as `Client.read` yields it."""
-        kind, plain = self._came.type, self._came.form != STORED
+        columns = (self.payloads, self.ids, self.ticks, self.vchannels, self.types, self.tags)
         return [
-            Received(
-                payload,
-                MessageId(id),
-                TimeTick(tick),
-                self._came.vchannel or tags.get("_vc", ""),
-                self.collection,
-                kind if plain else int(tags.get("_t", "0")),
-                tags,
-            )
-            for payload, id, tick, tags in zip(
-                self.payloads, self.ids, self.ticks, self.tags, strict=True
-            )
+            Received(payload, MessageId(id), TimeTick(tick), vchannel, self.collection, kind, tags)
+            for payload, id, tick, vchannel, kind, tags in zip(*columns, strict=True)
         ]
 
     def _as_json(self) -> list[bytes]:

@@ -112,11 +112,7 @@ class Received(NamedTuple):
     @property
     def properties(self) -> dict[str, str]:
         """The program's own properties."""
-        return {
-            name: value
-            for name, value in self.tags.items()
-            if name[:1] != "_" and name != KEY_PROPERTY
-        }
+        return own_tags(self.tags)
 
     @property
     def broadcast_id(self) -> BroadcastId | None:
@@ -145,6 +141,11 @@ class Batch(NamedTuple):
     collection: str | None
     messages: list[Received]
     closed_tick: TimeTick
+
+
+def own_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The program's own properties among all that are stored."""
+    return {name: value for name, value in tags.items() if name[:1] != "_" and name != KEY_PROPERTY}
 
 
 def check_payload(payload: object) -> None:

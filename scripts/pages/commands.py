@@ -37,7 +37,9 @@ def _arguments(command: TyperCommand) -> str:
 
 def _options(command: TyperCommand) -> str:
     options = [it for it in command.params if isinstance(it, TyperOption) and not it.hidden]
-    return ", ".join(code(it.opts[0]) for it in options)
+    # Short forms behind the long one, as in `--limit -n`.
+    names = (sorted(it.opts, key=len, reverse=True) for it in options)
+    return ", ".join(code(" ".join(it)) for it in names)
 
 
 def _help(command: TyperCommand) -> str:

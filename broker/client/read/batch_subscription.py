@@ -42,11 +42,15 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Which messages: of these types, rows alone, of rows these columns; empty for all."""
+    """Which messages: of these types, rows alone, of rows these columns; empty for all.
+
+    `ignore_pause`: also while an operator has paused consumption.
+    """
 
     types: tuple[int, ...] = ()
     rows: bool = False
     columns: tuple[str, ...] = ()
+    ignore_pause: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class BatchSubscription:
             types=list(wanted.only.types),
             rows=wanted.only.rows,
             columns=list(wanted.only.columns),
+            ignore_pause=wanted.only.ignore_pause,
         )
         if at is not None:
             opening.position = v1.ReadPosition(

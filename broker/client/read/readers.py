@@ -73,6 +73,7 @@ class Readers:
         start: BatchStart = "all",
         until: BatchUntil | None = None,
         types: Iterable[int] = (),
+        ignore_pause: bool = False,
     ) -> BatchScanner:
         """Read batches as they lie in the log, of a collection, a pchannel, or some vchannels.
 
@@ -80,10 +81,11 @@ class Readers:
         "latest", a message id (of one pchannel), ("tick", n), or a cut (what comes after it; raises
         OutOfRange or Unrecoverable where retention removed some of that). `until`: None, "now",
         a time tick, or a cut; the read then ends and is complete. InvalidArgument for a tick from
-        the future. `types`: the message types to see, none for all.
+        the future. `types`: the message types to see, none for all. `ignore_pause`: start even
+        while an operator has paused consumption.
         """
         names = self._targets.names(target)
-        only = Only(tuple([int(it) for it in types]))
+        only = Only(tuple([int(it) for it in types]), ignore_pause=ignore_pause)
         sources = partial(self._batch_sources, names, (start, until), only)
         return BatchScanner(sources, self._tasks)
 

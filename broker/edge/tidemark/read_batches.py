@@ -218,7 +218,14 @@ async def _opening(
     only = vchannels[0] if len(vchannels) == 1 else ""
     among = frozenset(vchannels) if len(vchannels) > 1 else None
     opening = OpenScanner(
-        channel.name, channel.term, only, policy, tuple(filters), among=among, whole=True
+        channel.name,
+        channel.term,
+        only,
+        policy,
+        tuple(filters),
+        ignores_pause=wanted.ignore_pause,
+        among=among,
+        whole=True,
     )
     return opening, cursor
 

@@ -1875,6 +1875,11 @@ class ReadOpen(betterproto2.Message):
     out. None: all.
     """
 
+    ignore_pause: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
+    """
+    Start even while an operator has paused consumption.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ReadOpen", ReadOpen)
 

@@ -1,0 +1,1 @@
+"""What `tidemark consume` writes: which messages, in which form, and how they reach stdout."""
