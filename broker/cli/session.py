@@ -1,10 +1,12 @@
 """Runs a command with a connected client; turns errors into a sentence and an exit code."""
 
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 from broker.client import DEFAULT_SERVER, Client, TidemarkError, connect
+from broker.client.net.waits import LOGGER as WAITS_LOGGER
 
 T = TypeVar("T")
 
@@ -26,6 +28,8 @@ def with_client(
     after Ctrl-C.
     """
 
+    say_waits(sys.stderr.write)
+
     async def connected() -> T:
         async with connect(address_of(server)) as client:
             return await work(client)
@@ -36,6 +40,22 @@ def with_client(
         fail(failed(str(error)))
     except KeyboardInterrupt:
         raise SystemExit(interrupted) from None
+
+
+def say_waits(write: Callable[[str], object]) -> None:
+    """Write a line when the client waits for a connection, and when it has one again."""
+    logger = logging.getLogger(WAITS_LOGGER)
+    logger.handlers = [_WaitLines(write)]
+    logger.propagate = False
+
+
+class _WaitLines(logging.Handler):
+    def __init__(self, write: Callable[[str], object]) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write(f"tidemark: {record.getMessage()}\n")
 
 
 def fail(sentence: str, code: int = FAILED) -> NoReturn:

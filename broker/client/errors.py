@@ -21,6 +21,26 @@ class ConnectionLost(TidemarkError):
     retriable = True
 
 
+class NodeUnreachable(ConnectionLost):
+    """A node serves the channel, but this machine cannot connect to the address it was given.
+
+    Raised within 2 s for an address that was never reached, as long as the server still names it. A
+    node that was reached before is waited for instead, because it may be restarting.
+    """
+
+    def __init__(self, address: str, given_by: str, cause: str) -> None:
+        super().__init__(
+            f"cannot reach {address}: {cause}; {given_by} gave this address for a node: start that"
+            " node with --advertise HOST[:PORT], an address that this machine can connect to"
+        )
+        self.address = address
+        self.given_by = given_by
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[type["NodeUnreachable"], tuple[str, str, str]]:
+        return type(self), (self.address, self.given_by, self.cause)
+
+
 class DeadlineExceeded(TidemarkError):
     """The deadline passed. An append was not written, and will not be."""
 

@@ -11,16 +11,55 @@ from broker.transport.data_frames import take_data
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from broker.transport.untraced import untrace
 
+FORGET_S = 5.0
+"""Without an attempt for so long, earlier failures say nothing about the next one."""
+
+
+class NotConnected(OSError):
+    """No connection within `dial_s_max`."""
+
 
 class Channel(grpclib.client.Channel):
     """grpclib's channel, with the connections of this package."""
 
+    dial_s_max: float | None = None
+    """How long an attempt to connect may take as long as the peer was never reached."""
+    reached = False
+    """Whether there ever was a connection."""
+    _failing_since_s: float | None = None
+    _tried_s = 0.0
+
     async def __connect__(self) -> H2Protocol:
         """Connect. Raises ConnectionResetError when the connection is lost before its first use.
 
-        grpclib returns such a connection, and its first call raises AttributeError.
+        grpclib returns such a connection, and its first call raises AttributeError. Raises
+        NotConnected after `dial_s_max`.
         """
-        protocol = await super().__connect__()
+        if self._connected:
+            return await super().__connect__()
+        began_s = self._loop.time()
+        if self._failing_since_s is None or began_s - self._tried_s > FORGET_S:
+            self._failing_since_s = began_s
+        try:
+            protocol = await self._dial()
+        finally:
+            self._tried_s = self._loop.time()
+        self.reached, self._failing_since_s = True, None
+        return protocol
+
+    def failing_s(self) -> float:
+        """Since when every attempt to connect has failed, in seconds; 0 after a success."""
+        return 0.0 if self._failing_since_s is None else self._loop.time() - self._failing_since_s
+
+    async def _dial(self) -> H2Protocol:
+        limit_s = None if self.reached else self.dial_s_max
+        try:
+            async with asyncio.timeout(limit_s) as dialling:
+                protocol = await super().__connect__()
+        except TimeoutError:
+            if not dialling.expired():
+                raise  # the operating system's own
+            raise NotConnected(f"no answer to a connection attempt for {limit_s:g} s") from None
         if not self._connected:
             raise ConnectionResetError(f"{self._host}:{self._port} ended the connection at once")
         return protocol

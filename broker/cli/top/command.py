@@ -5,7 +5,7 @@ import sys
 from rich.table import Table
 from rich.text import Text
 
-from broker.cli.session import USAGE, address_of, fail, with_client
+from broker.cli.session import USAGE, address_of, fail, say_waits, with_client
 from broker.cli.show.actor_tree import summary_of
 from broker.cli.show.output import show
 from broker.cli.top import panels
@@ -38,6 +38,8 @@ def run_screen(server: str, every_s: float) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):  # textual draws on stderr
         fail("top needs a terminal; pass --once to print everything once", USAGE)
     from broker.cli.top.screen import TopScreen
+
+    say_waits(lambda _: None)  # the screen shows them
 
     TopScreen(address, every_s).run()
 

@@ -27,6 +27,7 @@ from broker.client.errors import (
     BadTarget,
     ClosedClient,
     DeadlineExceeded,
+    NodeUnreachable,
     OutcomeUnknown,
     ServerRefusal,
     TidemarkError,
@@ -37,6 +38,7 @@ from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.network import Network
 from broker.client.net.retry_rules import RetryVerdict, is_wrong_node
 from broker.client.net.until_first import until_first
+from broker.client.net.wait_report import Wait
 from broker.core.naming import pchannel_of
 from broker.model.channel import PChannel
 from broker.model.failure import StreamingCode
@@ -45,6 +47,8 @@ from schemas.wire import Produced, ProduceFailed
 
 SILENCE_S = 5.0
 """A stream is aborted when an append on it expired and no answer came for this long."""
+
+OWNER = "a node that takes appends"
 
 MOVED_S = 2.0
 """How long to wait for answers and refusals of an owner that has been replaced."""
@@ -85,6 +89,7 @@ class Producer(AnswerSink):
         self._answered_s = 0.0
         self._closing = False
         self._last_error: TidemarkError | None = None
+        self._wait: Wait | None = None
         self.ended = anyio.Event()
         """`run` is over, and every caller has its answer."""
 
@@ -159,10 +164,8 @@ class Producer(AnswerSink):
             self._closing = True
             if self._timer is not None:
                 self._timer.cancel()
-            for expired in self._outbox.clear():
-                self._fail(
-                    expired, ClosedClient("the client was closed before the append was sent")
-                )
+            self._end_wait(succeeded=False)
+            self._fail_all(ClosedClient("the client was closed before the append was sent"))
             self._admit_waiters()
             self.ended.set()
 
@@ -178,6 +181,7 @@ class Producer(AnswerSink):
     async def _serve(self) -> None:
         """One stream from its opening to its end, and the pause after it."""
         assignments = self._network.assignments
+        self._begin_wait()
         self._location = None
         try:
             location = self._location = await assignments.locate(
@@ -194,21 +198,37 @@ class Producer(AnswerSink):
             )
         except BadTarget as error:
             # The name is no pchannel of this cluster: another try cannot succeed.
-            for expired in self._outbox.clear():
-                self._fail(expired, error)
+            self._fail_all(error)
+        except NodeUnreachable as error:
+            self._last_error = error
+            # A producer that was served before waits: the channel may move on to another node.
+            if not self._answered_s:
+                self._fail_all(error)
         except TidemarkError as error:
             self._last_error = error
             if self._location and isinstance(error, ServerRefusal) and is_wrong_node(error.code):
                 assignments.report(self._location.channel, error)
         self._stream = None
+        self._begin_wait()
         for pending in self._outbox.stream_lost(resend=self._resend):
             self._fail_unknown(pending)
+        if not self._outbox.to_send:
+            self._end_wait(succeeded=False)
         # Also after a stream that ended regularly: only a success on the next one resets it.
         self._backoff = self._backoff.failed()
         # A new owner ends the pause. Without a location there is none: `locate` has waited.
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
+
+    def _begin_wait(self) -> None:
+        if self._wait is None:
+            self._wait = self._network.begin_wait(OWNER, self._name, self._location)
+        self._wait.cause = str(self._last_error or "")
+
+    def _end_wait(self, *, succeeded: bool) -> None:
+        self._network.waits.end(self._wait, succeeded=succeeded)
+        self._wait = None
 
     async def _until_moved(self, channel: PChannel) -> None:
         """Return some time after another node took the channel over.
@@ -268,6 +288,8 @@ class Producer(AnswerSink):
 
     def answers_done(self, *, progress: bool) -> None:
         self._answered_s = self._loop.time()
+        if self._wait is not None:
+            self._end_wait(succeeded=True)
         if progress:
             self._backoff = self._backoff.succeeded()
         if self._for_room:
@@ -307,6 +329,10 @@ class Producer(AnswerSink):
             if not turn.done():
                 turn.set_result(None)
                 room -= 1
+
+    def _fail_all(self, error: TidemarkError) -> None:
+        for expired in self._outbox.clear():
+            self._fail(expired, error)
 
     def _fail(self, expired: Expired[Waiter], error: TidemarkError | None) -> None:
         """Fail an append with `error`, by default DeadlineExceeded, or as unknown."""

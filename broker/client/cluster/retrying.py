@@ -5,15 +5,16 @@ from typing import TypeVar
 
 import anyio
 
-from broker.client.errors import DeadlineExceeded, TidemarkError
+from broker.client.errors import DeadlineExceeded, NodeUnreachable, TidemarkError
 from broker.client.net.backoff import Backoff
 
 T = TypeVar("T")
 
 
 def is_retriable(error: TidemarkError) -> bool:
-    """Whether the error says that the same call may succeed later."""
-    return error.retriable
+    """Whether the same call may succeed within its deadline."""
+    # An address that cannot be connected to is corrected by people: that takes longer.
+    return error.retriable and not isinstance(error, NodeUnreachable)
 
 
 async def retried(

@@ -14,6 +14,8 @@ from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.connection import Connection, Conversation
 from broker.client.net.control_messages import DISCOVER, read_assignment, report_error
 from broker.client.net.until_first import until_first
+from broker.client.net.wait_report import Wait
+from broker.client.net.waits import Waits, answer_of
 from broker.model.channel import Assignment, PChannel
 from broker.model.ids import PChannelName
 
@@ -26,8 +28,13 @@ READ_ONLY_S = 0.5
 class Assignments:
     """Finds where a pchannel is served, and waits for changes of that."""
 
-    def __init__(self, connection: Connection, *, open_s: float, spread: random.Random) -> None:
+    def __init__(
+        self, connection: Connection, waits: Waits, *, open_s: float, spread: random.Random
+    ) -> None:
         self._connection = connection
+        self._waits = waits
+        self._wait: Wait | None = None
+        self._current = False
         self._open_s = open_s
         self._spread = spread
         self._table = AssignmentTable()
@@ -41,10 +48,13 @@ class Assignments:
     async def follow(self) -> None:
         """Keep the table up to date until cancelled."""
         while True:
+            self._begin_wait()
             try:
                 async with self._connection.converse(DISCOVER, deadline_s=self._open_s) as stream:
                     await self._converse(stream)
             except TidemarkError as error:
+                self._current = False
+                self._begin_wait(str(error))
                 self._last_error = error
                 self._backoff = self._backoff.failed()
                 # Wakes `ready`, which raises the error of the first attempt.
@@ -92,6 +102,10 @@ class Assignments:
         """Of all nodes that serve anything now, sorted."""
         return self._table.addresses
 
+    def names(self, address: str) -> bool:
+        """Whether the coordinator, which is connected, says that a node serves at this address."""
+        return self._current and address in self._table.addresses
+
     def report(self, channel: PChannel, error: ServerRefusal) -> None:
         """Report to the coordinator, once for each term, that its assignment is wrong."""
         if self._table.should_report(channel):
@@ -111,6 +125,11 @@ class Assignments:
                 return
             await self._changed.wait()
 
+    def _begin_wait(self, cause: str = "") -> None:
+        if self._wait is None:
+            self._wait = self._waits.begin(answer_of(self._connection.address))
+        self._wait.cause = cause or self._wait.cause
+
     def _check(self, name: PChannelName) -> None:
         # Not by the table: a pchannel that is being moved is missing there too.
         prefix = self._table.control_host.rpartition("_")[0]
@@ -128,6 +147,9 @@ class Assignments:
             self._take(read_assignment(message))
         # Only a table counts as success: a server that accepts streams may still have none.
         self._backoff = self._backoff.succeeded()
+        self._current = True
+        self._waits.end(self._wait, succeeded=True)
+        self._wait = None
         while True:
             for message in await stream.read(None):
                 self._take(read_assignment(message))

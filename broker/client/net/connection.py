@@ -4,8 +4,9 @@ Every way in which a call can end becomes one of the client's errors. Nothing is
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from grpclib.config import Configuration
@@ -17,6 +18,7 @@ from broker.client.errors import (
     BadAddress,
     ConnectionLost,
     DeadlineExceeded,
+    NodeUnreachable,
     ProtocolBroken,
     ServerRefusal,
     TidemarkError,
@@ -55,7 +57,21 @@ RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 STALL_S = 15.0
 """The longest pause inside a message that has partly arrived."""
 
+UNREACHABLE_S = 1.2
+"""Failed attempts for so long count as unreachable. With the pauses between them, the program
+learns it within 2 s."""
+DIAL_S_MAX = 1.8
+"""An attempt may be lost on the way and is repeated by the system after 1 s."""
+
 NO_METADATA: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Who named an address to this client, and whether that server still does."""
+
+    by: str
+    still: Callable[[], bool]
 
 
 W = TypeVar("W", bound=WireMessage)
@@ -64,13 +80,17 @@ W = TypeVar("W", bound=WireMessage)
 class Connection:
     """A server at `address`; connects when first used and again when it broke.
 
-    Raises BadAddress when `address` is not HOST:PORT.
+    `given`: who named the address; None when the program did. Raises BadAddress when `address` is
+    not HOST:PORT.
     """
 
-    def __init__(self, address: str, *, cluster: str, lifetime: ClientLifetime) -> None:
+    def __init__(
+        self, address: str, *, cluster: str, lifetime: ClientLifetime, given: Given | None = None
+    ) -> None:
         host, port = _host_and_port(address)
         self.address = address
         self.lifetime = lifetime
+        self._given = given
         self._cluster = cluster
         self._channel = Channel(
             host,
@@ -90,6 +110,8 @@ class Connection:
                 _http2_min_sent_ping_interval_without_data=PING_EVERY_S,
             ),
         )
+        if given is not None:
+            self._channel.dial_s_max = DIAL_S_MAX
 
     async def call(
         self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
@@ -97,7 +119,7 @@ class Connection:
         """One request, one response. Raises a TidemarkError for any failure."""
         # Not in `converse`: pending appends may need a new stream while the client is being closed.
         self.lifetime.check()
-        with _translated(self.address):
+        with self._translated():
             async with (
                 asyncio.timeout(deadline_s),
                 self._channel.request(
@@ -127,7 +149,7 @@ class Connection:
             stall_s=STALL_S,
         )
         # Around the caller's block as well, because reads and writes on the stream fail there.
-        with _translated(self.address):
+        with self._translated():
             async with asyncio.timeout(deadline_s) as opened, opening as stream:
                 # The deadline is for the opening; each read and write on the stream has its own.
                 opened.reschedule(None)
@@ -136,6 +158,31 @@ class Connection:
     def close(self) -> None:
         """Close the connection; every stream on it ends at once."""
         self._channel.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translate errors of grpclib, h2, the transport and the system into the client's."""
+        try:
+            with restored_cancellation():
+                yield
+        except Exception as error:
+            translated = self._unreachable(error) or _translation(error, self.address)
+            if translated is None:
+                raise
+            # A known refusal is the server's answer: grpclib's traceback would only distract.
+            known = isinstance(translated, ServerRefusal) and not isinstance(
+                translated, UnknownRefusal
+            )
+            raise translated from None if known else error
+
+    def _unreachable(self, error: Exception) -> NodeUnreachable | None:
+        """The error for an address that was never reached, although the server still names it."""
+        given, channel = self._given, self._channel
+        if given is None or channel.reached or not isinstance(error, OSError):
+            return None
+        if channel.failing_s() < UNREACHABLE_S or not given.still():
+            return None
+        return NodeUnreachable(self.address, given.by, error.strerror or str(error))
 
     def _metadata(self, more: Mapping[str, str]) -> dict[str, str]:
         return {"cluster": self._cluster, **more}
@@ -146,6 +193,12 @@ class Conversation:
 
     def __init__(self, stream: ClientBatchStream) -> None:
         self._stream = stream
+        self._reading_since_s: float | None = None
+
+    def silent_s(self) -> float:
+        """How long the reading task has waited for a message by now; 0 while it does not."""
+        since_s = self._reading_since_s
+        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     async def read(self, deadline_s: float | None) -> list[bytes]:
         """All messages that have arrived, at least one.
@@ -153,10 +206,14 @@ class Conversation:
         Raises an error for any end of the stream, also a regular one, and DeadlineExceeded after
         `deadline_s` seconds without a message.
         """
-        if deadline_s is None:
-            messages = await self._stream.read_batch()
-        else:
-            messages = await self._read_within(deadline_s)
+        self._reading_since_s = asyncio.get_running_loop().time()
+        try:
+            if deadline_s is None:
+                messages = await self._stream.read_batch()
+            else:
+                messages = await self._read_within(deadline_s)
+        finally:
+            self._reading_since_s = None
         if not messages:
             raise _ended(self._stream.status())
         return messages
@@ -197,21 +254,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise BadAddress(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
     return host.strip("[]"), int(port)
-
-
-@contextmanager
-def _translated(address: str) -> Iterator[None]:
-    """Translate errors of grpclib, h2, the transport and the system into the client's errors."""
-    try:
-        with restored_cancellation():
-            yield
-    except Exception as error:
-        translated = _translation(error, address)
-        if translated is None:
-            raise
-        # A known refusal is the server's answer: grpclib's traceback would only distract from it.
-        known = isinstance(translated, ServerRefusal) and not isinstance(translated, UnknownRefusal)
-        raise translated from None if known else error
 
 
 def _translation(error: Exception, address: str) -> TidemarkError | None:

@@ -3,8 +3,12 @@
 import random
 
 from broker.client.lifetime import ClientLifetime
+from broker.client.net.assignment_table import Location
 from broker.client.net.assignments import Assignments
-from broker.client.net.connection import Connection
+from broker.client.net.connection import Connection, Given
+from broker.client.net.wait_report import Wait
+from broker.client.net.waits import Waits, answer_of
+from broker.model.ids import PChannelName
 
 
 class Network:
@@ -20,6 +24,8 @@ class Network:
         self._cluster = cluster
         self.lifetime = ClientLifetime()
         self._connections: dict[str, Connection] = {}
+        self._server = server
+        self.waits = Waits()
         self.open_s = open_s
         self.silence_s = silence_s
         self.spread = spread
@@ -27,7 +33,7 @@ class Network:
         # server would take batches of one for repeats.
         self.names: random.Random = random.SystemRandom()
         self.coordinator = self.connection(server)
-        self.assignments = Assignments(self.coordinator, open_s=open_s, spread=spread)
+        self.assignments = Assignments(self.coordinator, self.waits, open_s=open_s, spread=spread)
 
     def new_name(self) -> str:
         """A random name for a producer; no two producers must ever share one."""
@@ -37,11 +43,27 @@ class Network:
         """The one connection to `address`."""
         found = self._connections.get(address)
         if found is None:
-            found = Connection(address, cluster=self._cluster, lifetime=self.lifetime)
+            found = Connection(
+                address,
+                cluster=self._cluster,
+                lifetime=self.lifetime,
+                given=None if address == self._server else self._given(address),
+            )
             self._connections[address] = found
         return found
 
+    def begin_wait(self, owner: str, name: PChannelName, location: Location | None) -> Wait:
+        """Begin to wait for the `owner` of a pchannel, which was at this location, if anywhere."""
+        # One process may be server and node: the program then waits for one thing, not for two.
+        if location is not None and location.address == self._server:
+            return self.waits.begin(answer_of(self._server))
+        return self.waits.begin(owner, name)
+
+    def _given(self, address: str) -> Given:
+        return Given(self._server, lambda: self.assignments.names(address))
+
     def close(self) -> None:
         """Close all connections."""
+        self.waits.close()
         for connection in self._connections.values():
             connection.close()

@@ -10,6 +10,7 @@ from broker.client.errors import (
     ChannelNotExist,
     ConnectionLost,
     DeadlineExceeded,
+    NodeUnreachable,
     ServerRefusal,
     TidemarkError,
 )
@@ -94,4 +95,4 @@ class Owners:
 def _may_have_moved(error: TidemarkError) -> bool:
     if isinstance(error, ServerRefusal):
         return is_wrong_node(error.code) or error.code is StreamingCode.ON_SHUTDOWN
-    return isinstance(error, ConnectionLost)
+    return isinstance(error, ConnectionLost) and not isinstance(error, NodeUnreachable)

@@ -12,13 +12,20 @@ from typing import Generic, Protocol
 import anyio
 
 from broker.client.cluster.offsets import Offsets
-from broker.client.errors import BadTarget, ProtocolBroken, ServerRefusal, TidemarkError
+from broker.client.errors import (
+    BadTarget,
+    NodeUnreachable,
+    ProtocolBroken,
+    ServerRefusal,
+    TidemarkError,
+)
 from broker.client.net.assignment_table import Location
 from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.connection import Conversation
 from broker.client.net.control_messages import consumer_metadata
 from broker.client.net.network import Network
 from broker.client.net.retry_rules import ends_reader, is_wrong_node
+from broker.client.net.wait_report import Wait
 from broker.client.read.deliveries import B, Deliveries
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import PChannelName
@@ -27,6 +34,7 @@ SILENCE_S = 30.0
 """An idle server sends a time tick every 200 ms; a stream without any for so long is dead."""
 
 WRITE_S = 5.0
+OWNER = "a node that can be read from"
 
 Held = Callable[[], Awaitable[ChannelOffsets | None]]
 """Asks what the pchannel holds; None when that could not be found out now."""
@@ -89,34 +97,49 @@ class ResumingReader(Generic[B]):
         self._reads = reads
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._heard_s = 0.0
+        self._served = False
+        self._location: Location | None = None
+        self._wait: Wait | None = None
 
     async def run(self, deliveries: Deliveries[B]) -> None:
         """Deliver everything once and in order.
 
         Raises OutOfRange when retention removed messages before they were read, and final refusals
         of the server. All else is retried: without limit, but in a bounded read only until the
-        server was silent for `silence_s`; then the error of the last attempt is raised.
+        server was silent for `silence_s`; then the error of the last attempt is raised. Raises
+        NodeUnreachable when the first node cannot be reached at all.
         """
         self._heard_s = anyio.current_time()
-        while not self._reads.done:
-            location = None
-            try:
-                location = await self._network.assignments.locate(
-                    self._reads.pchannel, deadline_s=self._network.open_s
-                )
-                await self._read(location, deliveries)
-            except (BadTarget, ProtocolBroken):
+        try:
+            while not self._reads.done:
+                await self._run_once(deliveries)
+        finally:
+            self._end_wait(succeeded=False)
+
+    async def _run_once(self, deliveries: Deliveries[B]) -> None:
+        """One stream, and the pause after it."""
+        location = None
+        self._begin_wait()
+        try:
+            location = self._location = await self._network.assignments.locate(
+                self._reads.pchannel, deadline_s=self._network.open_s
+            )
+            await self._read(location, deliveries)
+        except (BadTarget, ProtocolBroken):
+            raise
+        except ServerRefusal as error:
+            if location is not None and is_wrong_node(error.code):
+                self._network.assignments.report(location.channel, error)
+            if ends_reader(error.code):
+                await self._reads.judge(error, self._held)
+            self._check_silence(error)
+        except TidemarkError as error:
+            # A reader that was served before waits: the channel may move on to another node.
+            if isinstance(error, NodeUnreachable) and not self._served:
                 raise
-            except ServerRefusal as error:
-                if location is not None and is_wrong_node(error.code):
-                    self._network.assignments.report(location.channel, error)
-                if ends_reader(error.code):
-                    await self._reads.judge(error, self._held)
-                self._check_silence(error)
-            except TidemarkError as error:
-                self._check_silence(error)
-            if not self._reads.done:
-                await self._pause(location)
+            self._check_silence(error)
+        if not self._reads.done:
+            await self._pause(location)
 
     async def _read(self, location: Location, deliveries: Deliveries[B]) -> None:
         """One stream, from its opening to its end."""
@@ -128,7 +151,10 @@ class ResumingReader(Generic[B]):
             if not self._reads.accepts(first):
                 raise ProtocolBroken(f"{connection.address}: unexpected first message on {path}")
             await stream.write(self._reads.request(), WRITE_S)
-            await self._reads.deliver(stream, frames, deliveries, self._heard)
+            self._served = True
+            self._end_wait(succeeded=True)
+            with self._network.waits.silence_of(stream, self._reads.pchannel, location.address):
+                await self._reads.deliver(stream, frames, deliveries, self._heard)
 
     def _heard(self) -> None:
         self._backoff = self._backoff.succeeded()
@@ -143,7 +169,17 @@ class ResumingReader(Generic[B]):
                 return None  # the next stream will be refused as well, which leads here again
             raise
 
+    def _begin_wait(self, cause: str = "") -> None:
+        if self._wait is None:
+            self._wait = self._network.begin_wait(OWNER, self._reads.pchannel, self._location)
+        self._wait.cause = cause or self._wait.cause
+
+    def _end_wait(self, *, succeeded: bool) -> None:
+        self._network.waits.end(self._wait, succeeded=succeeded)
+        self._wait = None
+
     def _check_silence(self, error: TidemarkError) -> None:
+        self._begin_wait(str(error))
         silent_s = anyio.current_time() - self._heard_s
         if self._reads.bounded and silent_s > self._network.silence_s:
             raise error

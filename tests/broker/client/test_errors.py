@@ -36,6 +36,8 @@ def test_a_refusal_survives_pickling_as_spark_needs() -> None:
 def test_errors_with_fields_survive_pickling_too() -> None:
     gone = pickle.loads(pickle.dumps(errors.OutOfRange("p_1v0", 3, 7, 9)))
     assert (gone.channel, gone.requested_id, gone.first_id, gone.next_id) == ("p_1v0", 3, 7, 9)
+    away = pickle.loads(pickle.dumps(errors.NodeUnreachable("n:1", "s:2", "refused")))
+    assert (away.address, away.given_by, away.cause) == ("n:1", "s:2", "refused")
     failed = pickle.loads(pickle.dumps(errors.AppendsFailed([errors.ConnectionLost("away"), 1])))
     assert (type(failed.results[0]), failed.results[1]) == (errors.ConnectionLost, 1)
     assert failed.retriable

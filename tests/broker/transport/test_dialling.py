@@ -5,9 +5,11 @@ from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
 from broker.transport import Channel, MessageCodec
+from broker.transport.dialling import NotConnected
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from tests.broker.transport.echo import HOST, call, serving
 from tests.broker.transport.test_streams import collected
+from tests.hanging_address import hanging_address
 
 
 async def test_a_server_may_send_frames_as_large_as_it_takes_itself() -> None:
@@ -43,5 +45,33 @@ async def test_a_connection_that_is_lost_before_its_first_call_is_told_as_such()
             with pytest.raises(ConnectionResetError, match="at once"):
                 async with call(channel) as stream:
                     await stream.write_batch([b"x"])
+        finally:
+            channel.close()
+
+
+async def test_a_peer_that_was_never_reached_gets_a_bounded_time() -> None:
+    with hanging_address() as (host, port):
+        channel = Channel(host, port, codec=MessageCodec())
+        channel.dial_s_max = 0.05
+        try:
+            for _ in range(2):
+                with pytest.raises(NotConnected, match=r"no answer .* for 0\.05 s"):
+                    async with call(channel):
+                        pass
+            assert channel.failing_s() >= 0.1
+            assert not channel.reached
+        finally:
+            channel.close()
+
+
+async def test_a_connection_ends_the_count_of_failures() -> None:
+    async with serving() as (listener, _):
+        channel = Channel(HOST, listener.port, codec=MessageCodec())
+        channel.dial_s_max = 30.0
+        try:
+            async with call(channel) as stream:
+                await stream.write_batch([b"x"])
+            assert channel.reached
+            assert channel.failing_s() == 0.0
         finally:
             channel.close()
