@@ -194,14 +194,13 @@ def _read_any(data: bytes) -> Consumed:
     id_bytes = payload = b""
     properties: dict[str, str] = {}
     for tag, first, stop in fields(data, 0, len(data)):
-        content = data[first:stop]
         match tag:
             case 0x0A:
-                id_bytes += content
+                id_bytes += data[first:stop]
             case 0x12:
-                payload = content
+                payload = data[first:stop]
             case 0x1A:
-                key, value = read_entry(content)
+                key, value = read_entry(data[first:stop])
                 properties[key] = value
             case _:
                 pass

@@ -16,6 +16,9 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]
 
+from broker.version import version_text  # noqa: E402 - of the wheel, else of this checkout
+from schemas.compiled import compiled  # noqa: E402
+
 structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
 """A broker in the test's own process must not write into what a command of the test prints."""
 
@@ -44,6 +47,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
     )
+    parser.addoption(
+        "--schemas",
+        choices=("pure", "compiled"),
+        default="pure",
+        help="what the tests must run on: the scanners in Python, or compiled by mypyc",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to test the wrong build: both behave the same, so no test would notice."""
+    found = "compiled" if compiled() else "pure"
+    if found != config.getoption("--schemas"):
+        raise pytest.UsageError(f"these schemas are {found}; pass --schemas {found} to test them")
+
+
+def pytest_report_header() -> str:
+    """Which build is tested."""
+    return f"tidemark {version_text()}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -57,12 +57,9 @@ def run() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from broker.version import version_text
 
-        try:
-            typer.echo(f"tidemark {version('tidemark')}")
-        except PackageNotFoundError:
-            typer.echo("tidemark 0+checkout")
+        typer.echo(f"tidemark {version_text()}")
         raise typer.Exit
 
 

@@ -18,7 +18,8 @@ _GROUP_DEPTH_MAX: Final = 100
 def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Each field as `(tag, first, stop)`; the tag is number << 3 | wire type.
 
-    For a varint `first` is its value; for every other wire type the content is `data[first:stop]`.
+    For every wire type but a varint the content is `data[first:stop]`. For a varint `first` is its
+    value: never slice with it, because compiled code raises where `first` is greater than `stop`.
     A group is one field, its content not looked at beyond finding its end.
     Raises Malformed at the first byte that breaks the format.
     """

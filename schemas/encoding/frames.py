@@ -2,23 +2,15 @@
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final, Self
+from typing import Final
 
+from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.encoding.varint import Malformed
 
 HEAD_BYTES: Final = 5
 SHOWN_BYTES: Final = 32
 """Of an Oversize: enough to see which request it is."""
 _HEAD: Final = Struct(">BI")
-
-
-class FrameTooLarge(ValueError):
-    """A frame announces `length` bytes where `limit` are allowed; nothing was allocated for it."""
-
-    def __init__(self, limit: int, length: int) -> None:
-        super().__init__(f"a frame of {length} bytes, where at most {limit} are allowed")
-        self.limit = limit
-        self.length = length
 
 
 def frame(message: bytes) -> bytes:
@@ -38,17 +30,6 @@ def frames(messages: Iterable[bytes]) -> bytes:
     for message in messages:
         parts += (pack(0, len(message)), message)
     return b"".join(parts)
-
-
-class Oversize(bytes):
-    """The beginning of a message of `length` bytes, which is over the limit; the rest is gone."""
-
-    length: int
-
-    def __new__(cls, beginning: bytes, length: int) -> Self:
-        self = super().__new__(cls, beginning)
-        self.length = length
-        return self
 
 
 class FrameSplitter:

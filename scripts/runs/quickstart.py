@@ -30,6 +30,7 @@ from rich.table import Table
 from served_broker import served_broker
 
 from broker.client import connect
+from broker.version import version_text
 
 COLLECTION = "flights"
 SHARDS = 4
@@ -96,7 +97,7 @@ def interrupted(*_: object) -> None:
 
 def run(folder: Path, *, with_spark: bool) -> int:
     """Append the flights, read them back, compare; keeps everything in `folder`."""
-    say(f"Starting a broker on data folder {folder / 'data'}")
+    say(f"Starting Tidemark {version_text()} on data folder {folder / 'data'}")
     with served_broker(folder / "data") as broker:
         say(f"[dim]{broker.ready_line}[/dim]")
         address = broker.address

@@ -39,7 +39,7 @@ from broker.transport import (
     restored_cancellation,
 )
 from broker.transport.codec import RawDetailsCodec
-from schemas.encoding.frames import FrameTooLarge
+from schemas.encoding.oversize import FrameTooLarge
 from schemas.status import read_status_details
 from schemas.wire import Malformed
 

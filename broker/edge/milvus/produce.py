@@ -23,7 +23,7 @@ from broker.model.ids import TimeTick
 from broker.model.message import NewMessage
 from broker.node.appender_messages import AppendOutcome
 from broker.transport import BatchStream
-from schemas.encoding.frames import FrameTooLarge, Oversize
+from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,
     CreateProducerResponse,

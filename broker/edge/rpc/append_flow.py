@@ -35,7 +35,8 @@ from broker.node.append.intake import append_then
 from broker.node.appender_messages import AppendOutcome
 from broker.node.directory_messages import Locate, Located
 from broker.transport import Stalled
-from schemas.encoding.frames import FrameTooLarge, frames
+from schemas.encoding.frames import frames
+from schemas.encoding.oversize import FrameTooLarge
 from schemas.encoding.varint import Malformed
 
 REQUEST_OVERHEAD_BYTES: Final = 512

@@ -10,7 +10,7 @@ from grpclib.exceptions import GRPCError
 from actors import ActorError, AskTimeout, MailboxFull
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.transport import CutShort, Stalled
-from schemas.encoding.frames import FrameTooLarge
+from schemas.encoding.oversize import FrameTooLarge
 from schemas.status import StreamingError, grpc_code, status_details
 from schemas.wire import Malformed
 

@@ -25,7 +25,7 @@ from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.node.appender_messages import AppendOutcome
 from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
-from schemas.encoding.frames import FrameTooLarge, Oversize
+from schemas.encoding.oversize import FrameTooLarge, Oversize
 
 GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
 """Batches that arrived together go to the Appender as one group, up to this size."""

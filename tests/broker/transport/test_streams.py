@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.transport import BatchStream, ServerBatchStream, Stalled, StreamGone
-from schemas.encoding.frames import FrameTooLarge, frames
+from schemas.encoding.frames import frames
+from schemas.encoding.oversize import FrameTooLarge
 from tests.broker.transport.echo import LIMIT_BYTES, call, serving
 
 

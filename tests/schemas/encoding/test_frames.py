@@ -4,15 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.encoding.frames import (
-    HEAD_BYTES,
-    SHOWN_BYTES,
-    FrameSplitter,
-    FrameTooLarge,
-    Oversize,
-    frame,
-    frames,
-)
+from schemas.encoding.frames import HEAD_BYTES, SHOWN_BYTES, FrameSplitter, frame, frames
+from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.encoding.varint import Malformed
 
 LIMIT = 64

@@ -7,7 +7,7 @@ from actors import ActorError, AskTimeout, MailboxFull, NoSuchActor
 from broker.edge.rpc.failures import grpc_error, refusal_of
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.transport import CutShort, Stalled
-from schemas.encoding.frames import FrameTooLarge
+from schemas.encoding.oversize import FrameTooLarge
 from schemas.wire import Malformed
 
 Code = StreamingCode
