@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -127,6 +127,13 @@ class Settings(BaseSettings):
 
     require_collection: bool = False
     """Refuse rows for a vchannel on which no CreateCollection message created a collection."""
+
+    storage_version: Literal[0, 2, 3] = 2
+    """The `storage_version` of the CreateSegment messages of collections that Milvus clients
+    create: 2 packed files, as Milvus 2.6 writes; 3 files with a manifest; 0 the older binlogs."""
+    delete_segments: bool = False
+    """True: deletes get segments, too (level L0, partition -1), as this broker did before; Milvus's
+    log creates none."""
 
     tick_interval_ms: Positive = 200
     """Milliseconds between two time ticks of a pchannel."""

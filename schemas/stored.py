@@ -23,6 +23,16 @@ def payload_of(stored: bytes) -> bytes:
     return parts[-1] if parts else b""
 
 
+def size_of(stored: bytes) -> int:
+    """Payload plus all keys and values, in bytes: the estimate Milvus uses. Raises Malformed."""
+    size = len(payload_of(stored))
+    for tag, first, stop in fields(stored, 0, len(stored)):
+        if tag == _ENTRY_TAG:
+            key, value = read_entry(stored[first:stop])
+            size += len(key.encode()) + len(value.encode())
+    return size
+
+
 def header_of(stored: bytes) -> bytes:
     """The bytes of the header message; empty when it is empty or missing. Raises Malformed."""
     text = ""

@@ -2,6 +2,7 @@
 
 from broker.config import Settings
 from broker.core.cluster.balance import BalanceRules
+from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.node.state.node_limits import NodeLimits
@@ -33,6 +34,9 @@ def node_limits(settings: Settings) -> NodeLimits:
         snapshot_period_s=settings.snapshot_period_s,
         snapshot_records=settings.snapshot_records,
         snapshot_look_s=min(settings.snapshot_period_s, 1.0),
+        segments=SegmentLimits(
+            storage_version=settings.storage_version, delete_segments=settings.delete_segments
+        ),
         require_collection=settings.require_collection,
         retention=Retention(settings.retention_bytes, settings.retention_ms),
     )

@@ -40,7 +40,7 @@ from schemas.properties.broadcast_header import read_broadcast_header
 from schemas.properties.insert_header import assigned, read_insert_header
 from schemas.properties.keys import BATCH, BROADCAST, BadProperty
 from schemas.scan import stored_properties
-from schemas.stored import header_of, payload_of, stored_form, with_header
+from schemas.stored import header_of, payload_of, size_of, stored_form, with_header
 
 _FLUSHED_FIELD: Final[Mapping[int, int]] = {
     MessageType.MANUAL_FLUSH: 3,
@@ -56,7 +56,6 @@ _BATCH_KEY: Final = BATCH.key.encode()
 
 # Milvus writes CreateSegment and Flush in version 2 of its message format.
 _OWN_VERSION: Final = 2
-_STORAGE_VERSION: Final = 0
 _NEW_SCHEMA: Final = 0x6A
 _OLD_SCHEMA: Final = 0x42
 """The schema in a CreateCollectionRequest: as a message, or as the bytes of one."""
@@ -125,7 +124,7 @@ class StoredHeaders:
                     collection_id=event.collection_id,
                     partition_id=event.partition_id,
                     segment_id=event.segment_id,
-                    storage_version=_STORAGE_VERSION,
+                    storage_version=event.storage_version,
                     max_segment_size=event.size_bytes_max,
                     max_rows=event.rows_max,
                     level=data_messages.SegmentLevel(event.level),
@@ -174,7 +173,9 @@ def _inserted(stored: bytes) -> Effect | None:
 
 def _deleted(stored: bytes) -> Effect | None:
     header = header_of(stored)
-    return Deleted(CollectionId(_number(header, 1)), _number(header, 2))
+    # From the stored form, so that a replay finds the size that was counted when it was written.
+    size_bytes = size_of(stored)
+    return Deleted(CollectionId(_number(header, 1)), _number(header, 2), size_bytes)
 
 
 def _collection_created(stored: bytes) -> Effect | None:
@@ -234,6 +235,7 @@ def _segment_created(stored: bytes) -> Effect | None:
         _number(header, 6),
         SegmentLevel(_number(header, 7)),
         _number(header, 8),
+        _number(header, 4),
     )
 
 

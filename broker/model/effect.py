@@ -112,10 +112,15 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """`rows` primary keys were deleted."""
+    """`rows` primary keys were deleted by a message of `size_bytes`.
+
+    A message names no segment: `segment_id` is set by who knows the one that took it.
+    """
 
     collection_id: CollectionId
     rows: int
+    size_bytes: int = 0
+    segment_id: SegmentId = SegmentId(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,8 @@ class SegmentCreated:
     rows_max: int
     level: SegmentLevel
     schema_version: int
+    storage_version: int = 0
+    """The format of the segment's files, by Milvus's numbers."""
 
 
 @dataclass(frozen=True, slots=True)

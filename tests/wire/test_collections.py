@@ -6,11 +6,14 @@ from typing import Protocol
 
 import pytest
 
+from broker.core.segments.segment_sealing import SegmentLimits
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import StreamingCode as Code
+from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import MemoryWal
 from schemas.generated.milvus.proto import messages, msg, schema
 from schemas.generated.milvus.proto import streaming as wire
+from schemas.generated.milvus.proto.data import SegmentLevel
 from schemas.generated.tidemark import v1
 from schemas.properties.keys import TXN
 from schemas.properties.txn_context import TxnContext
@@ -147,6 +150,7 @@ async def test_a_collections_life_over_a_restart_is_read_back_in_order() -> None
         made = messages.CreateSegmentMessageHeader.parse(header_of(found[at]))
         assert (made.collection_id, made.partition_id, made.segment_id) == (100, partition, segment)
         assert made.schema_version == 3
+        assert made.storage_version == 2
         assert 0 < made.max_segment_size <= int(0.12 * (1 << 30))
         assert found[at].payload == b""
         assert found[at].properties.keys() >= {"_t", "_v", "_h", "_vc", "_tt", "_wt"}
@@ -154,6 +158,35 @@ async def test_a_collections_life_over_a_restart_is_read_back_in_order() -> None
         assert found[at].tick < found[at + 1].tick
     ticks = [each.tick for each in found]
     assert ticks == sorted(set(ticks))
+
+
+@pytest.mark.parametrize("version", [0, 3])
+async def test_a_segments_storage_version_is_the_setting(version: int) -> None:
+    limits = NodeLimits(segments=SegmentLimits(storage_version=version))
+    async with small_broker(node_limits=limits) as broker, connected(broker) as peer:
+        one = await proxy(peer)
+        await one.create()
+        await one.insert(A)
+        _, created, _ = await next_messages(await opened(peer), 3)
+        made = messages.CreateSegmentMessageHeader.parse(header_of(created))
+        assert (created.properties["_t"], made.storage_version) == (CREATE_SEGMENT, version)
+
+
+@pytest.mark.parametrize("segments", [False, True])
+async def test_a_delete_creates_a_segment_only_where_the_setting_says_so(*, segments: bool) -> None:
+    limits = NodeLimits(segments=SegmentLimits(delete_segments=segments))
+    header = messages.DeleteMessageHeader(collection_id=100, rows=1)
+    async with small_broker(node_limits=limits) as broker, connected(broker) as peer:
+        one = await proxy(peer)
+        await one.create()
+        await one.say(DELETE, header, b"keys")
+        await one.say(DELETE, header, b"more")
+        found = await next_messages(await opened(peer), 3 + segments)
+        kinds = [CREATE, *[CREATE_SEGMENT] * segments, DELETE, DELETE]
+        assert [each.properties["_t"] for each in found] == kinds
+        if segments:
+            made = messages.CreateSegmentMessageHeader.parse(header_of(found[1]))
+            assert (made.partition_id, made.level) == (-1, SegmentLevel.L0)
 
 
 async def test_an_insert_keeps_all_but_its_segment_and_a_size_that_was_not_given(

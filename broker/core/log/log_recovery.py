@@ -62,8 +62,8 @@ _OF_COLLECTIONS = frozenset(
 
 _NEVER = WalCheckpoint(MessageId(0), TimeTick(0))
 
-_Pending = dict[SegmentId | None, Inserted | Deleted]
-"""The effects of a transaction at its commit: rows by segment, and deletes."""
+_Pending = dict[SegmentId, Inserted | Deleted]
+"""The effects of a transaction at its commit, by the segment that took them."""
 
 
 class RecoveryState:
@@ -208,7 +208,12 @@ class RecoveryState:
             effect = self._effect_of(record.kind, message.body)
             if isinstance(effect, str):
                 wrong.append(f"message {message.id} cannot be read: {effect}")
-            elif isinstance(effect, Inserted | Deleted):
+            elif isinstance(effect, Deleted):
+                # Now, not at the commit: the writer may have created the next segment by then.
+                taking = self.objects.taking_deletes(VChannelName(record.vchannel), message.tick)
+                if taking:
+                    _add_up(pending, replace(effect, segment_id=taking))
+            elif isinstance(effect, Inserted):
                 _add_up(pending, effect)
         return wrong
 
@@ -275,11 +280,8 @@ def _confirmed_by(record: Record) -> MessageId:
 
 
 def _add_up(pending: _Pending, effect: Inserted | Deleted) -> None:
-    key = effect.segment_id if isinstance(effect, Inserted) else None
-    before = pending.get(key)
-    if isinstance(before, Inserted) and isinstance(effect, Inserted):
+    before = pending.get(effect.segment_id)
+    if before is not None:
         rows, size_bytes = before.rows + effect.rows, before.size_bytes + effect.size_bytes
         effect = replace(effect, rows=rows, size_bytes=size_bytes)
-    elif before is not None:
-        effect = replace(effect, rows=before.rows + effect.rows)
-    pending[key] = effect
+    pending[effect.segment_id] = effect

@@ -89,6 +89,20 @@ class RecoveryObjects:
         """In the order of their ids."""
         return [self.segments[id] for id in sorted(self._on.get(vchannel, ()))]
 
+    def taking_deletes(self, vchannel: VChannelName, tick: TimeTick) -> SegmentId:
+        """The segment that took the deletes of the vchannel at this tick; 0: none, as far as known.
+
+        The newest one: a writer creates the next only when it has sealed the one before.
+        """
+        grew = [
+            (segment.created_tick, segment.id)
+            for segment in self.segments_on(vchannel)
+            if segment.level is SegmentLevel.DELETES
+            and (segment.state is SegmentState.GROWING or segment.tick >= tick)
+            and segment.created_tick < tick
+        ]
+        return max(grew)[1] if grew else SegmentId(0)
+
     def _keep(self, segment: SegmentSnapshot) -> None:
         self.segments[segment.id] = segment
         self._on.setdefault(segment.vchannel, set()).add(segment.id)
@@ -224,14 +238,9 @@ class _Step:
 
     def _count_deletes(self, effect: Deleted) -> None:
         """Deletes name no segment; they go to the segment for deletes, if there is one."""
-        found = [
-            segment
-            for segment in self._objects.segments_on(self._name)
-            if segment.level is SegmentLevel.DELETES and self._grew(segment)
-        ]
+        found = effect.segment_id or self._objects.taking_deletes(self._name, self._tick)
         if found:
-            newest = max(found, key=lambda segment: segment.created_tick)
-            self._grow(newest.id, effect.rows, 0)
+            self._grow(found, effect.rows, effect.size_bytes)
 
     def _grow(self, segment_id: SegmentId, rows: int, size_bytes: int) -> None:
         before = self._own(segment_id)
@@ -298,11 +307,6 @@ class _Step:
         if segment.state is SegmentState.GROWING and self._new_to(segment):
             flushed = replace(segment, state=SegmentState.FLUSHED, tick=self._tick)
             self._objects.put_segment(flushed)
-
-    def _grew(self, segment: SegmentSnapshot) -> bool:
-        """Whether the segment was growing at this tick, as far as known."""
-        grows = segment.state is SegmentState.GROWING or segment.tick >= self._tick
-        return grows and segment.created_tick < self._tick
 
     def _own(self, segment_id: SegmentId) -> SegmentSnapshot | None:
         found = self._objects.segments.get(segment_id)

@@ -104,7 +104,8 @@ class SegmentAssigner:
         self._chances = chances
         self._due = table.flushable()[:FLUSHES_MAX]
         # Each message with rows creates at most one segment.
-        self._segments_max = sum(isinstance(it, Inserted | Deleted) for it in effects.values())
+        rows = Inserted | Deleted if table.limits.delete_segments else Inserted
+        self._segments_max = sum(isinstance(it, rows) for it in effects.values())
         self._tick = TimeTick(0)
         self._next_id = 0
 
@@ -193,8 +194,11 @@ class SegmentAssigner:
         self, message: NewMessage, effect: Inserted | Deleted, txn_id: TxnId | None
     ) -> PlacedMessage:
         if isinstance(effect, Deleted):
-            segment, created = self._room(message, ALL_PARTITIONS, effect.rows, message.size)
-            self._table.grow(segment, effect.rows, message.size, self._tick, txn_id)
+            if not self._table.limits.delete_segments:
+                return PlacedMessage(message.body)
+            rows, size_bytes = effect.rows, effect.size_bytes
+            segment, created = self._room(message, ALL_PARTITIONS, rows, size_bytes)
+            self._table.grow(segment, rows, size_bytes, self._tick, txn_id)
             return PlacedMessage(message.body, created)
         size_bytes = effect.size_bytes or message.size
         segment, created = self._room(message, effect.partition_id, effect.rows, size_bytes)
@@ -222,6 +226,7 @@ class SegmentAssigner:
             segment.rows_max,
             segment.level,
             self._table.collections[message.vchannel].schema_version,
+            self._table.limits.storage_version,
         )
         return segment, self._own(message.vchannel, MessageType.CREATE_SEGMENT, created)
 

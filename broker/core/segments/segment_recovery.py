@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 
 from broker.core.segments.segment_sealing import GrowingSegment, SegmentLimits
 from broker.core.segments.segment_table import SegmentTable
-from broker.model.effect import Deleted, Inserted, SegmentLevel
-from broker.model.ids import SegmentId, TxnId
+from broker.model.effect import Deleted, Inserted
+from broker.model.ids import TxnId
 from broker.model.snapshot import SegmentSnapshot, SegmentState, VChannelSnapshot, VChannelState
 
-PendingEffects = Mapping[TxnId, tuple[str, Iterable[Inserted | Deleted]]]
-"""The vchannel and the effects so far of each open transaction."""
+PendingEffects = Mapping[TxnId, Iterable[Inserted | Deleted]]
+"""The effects so far of each open transaction, each with the segment that took it."""
 
 
 def recovered_segments(
@@ -34,11 +34,11 @@ def recovered_segments(
         for each in sorted(segments, key=lambda it: it.id)
         if each.state is SegmentState.GROWING and each.vchannel in table.collections
     }
-    for txn_id, (vchannel, effects) in pending.items():
+    for txn_id, effects in pending.items():
         for effect in effects:
-            for segment in _of(effect, vchannel, growing):
-                size_bytes = effect.size_bytes if isinstance(effect, Inserted) else 0
-                segment.add(effect.rows, size_bytes, txn_id)
+            segment = growing.get(effect.segment_id)
+            if segment is not None:
+                segment.add(effect.rows, effect.size_bytes, txn_id)
     for segment in growing.values():
         table.restore(segment)
     # Dropped collections were created above, too: dropping them here makes the table refuse late
@@ -63,18 +63,3 @@ def _segment(saved: SegmentSnapshot) -> GrowingSegment:
         rows=saved.rows,
         size_bytes=saved.size_bytes,
     )
-
-
-def _of(
-    effect: Inserted | Deleted, vchannel: str, growing: Mapping[SegmentId, GrowingSegment]
-) -> list[GrowingSegment]:
-    """Deletes name no segment: any segment for deletes of the vchannel may hold them."""
-    if isinstance(effect, Inserted):
-        found = growing.get(effect.segment_id)
-        return [] if found is None else [found]
-    # It is enough that none of them is flushed before the transaction ends.
-    return [
-        segment
-        for segment in growing.values()
-        if segment.vchannel == vchannel and segment.level is SegmentLevel.DELETES
-    ]

@@ -55,6 +55,10 @@ class SegmentLimits:
     """A segment without rows for this long is sealed."""
     idle_bytes_min: int = 16 * MIB
     """A smaller segment is not sealed for being idle."""
+    storage_version: int = 2
+    """What a CreateSegment says of the format of its files: 0 binlogs, 2 packed, 3 manifest."""
+    delete_segments: bool = False
+    """Create segments for deletes, too. Milvus's log creates none."""
     deletes_life_ms_max: int = 600_000
     """An older segment of deletes is sealed."""
     deletes_rows_max: int = 500_000

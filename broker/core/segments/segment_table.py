@@ -255,6 +255,9 @@ class SegmentTable:
         self.growing_bytes += segment.size_bytes
         for txn_id in segment.held_by:
             self._held.setdefault(txn_id, []).append(segment)
+        if segment.level is SegmentLevel.DELETES and not self.limits.delete_segments:
+            # Created while deletes had segments; nothing more goes into it.
+            self.seal(segment, SealReason.RECOVERED)
 
     def _forget(self, segment: GrowingSegment) -> None:
         assert segment.sealed is not None, segment

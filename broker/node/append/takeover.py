@@ -68,9 +68,9 @@ def _segment_table(
     state: RecoveryState, transactions: Transactions, limits: NodeLimits
 ) -> SegmentTable:
     pending = {
-        txn_id: (session.vchannel, effects)
+        txn_id: effects
         for txn_id, effects in state.pending().items()
-        if (session := transactions.find(txn_id)) is not None
+        if transactions.find(txn_id) is not None
     }
     return recovered_segments(
         tuple(state.objects.vchannels.values()),

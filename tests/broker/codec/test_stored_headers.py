@@ -137,7 +137,7 @@ MEANINGS: list[tuple[MessageType, bytes, Effect | None]] = [
     (
         MessageType.DELETE,
         _stored(bytes(messages.DeleteMessageHeader(collection_id=7, rows=5))),
-        Deleted(COLLECTION, 5),
+        Deleted(COLLECTION, 5, 20),
     ),
     (MessageType.CREATE_DATABASE, _stored(b""), None),
 ]

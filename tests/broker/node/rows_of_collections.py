@@ -60,6 +60,11 @@ def insert(
     return _message(MessageType.INSERT, bytes(header), txn=txn)
 
 
+def delete(rows: int = 1, payload: bytes = b"keys", txn: TxnContext | None = None) -> NewMessage:
+    header = messages.DeleteMessageHeader(collection_id=COLLECTION, rows=rows)
+    return _message(MessageType.DELETE, bytes(header), payload, txn)
+
+
 def manual_flush() -> NewMessage:
     header = messages.ManualFlushMessageHeader(collection_id=COLLECTION, flush_ts=1)
     return _message(MessageType.MANUAL_FLUSH, bytes(header))

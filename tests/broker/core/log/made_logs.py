@@ -5,7 +5,7 @@ A message's body is the number of its effect in `Log.effects`, so a log needs no
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from broker.core.log.log_recovery import RecoveryState
@@ -227,7 +227,7 @@ class Naive:
             elif record.kind == MessageType.BEGIN_TXN:
                 bodies[record.txn.id] = []
             elif record.kind in (MessageType.INSERT, MessageType.DELETE):
-                bodies[record.txn.id] += effects
+                bodies[record.txn.id] += [self.taken(record.vchannel, it) for it in effects]
             else:
                 self.ends.append((record.txn.id, record.last_tick))
                 members = bodies.pop(record.txn.id)
@@ -254,12 +254,23 @@ class Naive:
                 self.where[segment] = (name, partition, level is SegmentLevel.DELETES)
             case SegmentFlushed(_, _, segment):
                 self.flush(name, [segment])
-            case Deleted(_, rows):
-                mine = [it for it in self.segments if self.where[it][::2] == (name, True)]
-                if mine:
-                    self.segments[max(mine)] = [self.segments[max(mine)][0] + rows, tick]
+            case Deleted(_, rows, _, segment):
+                taken = segment or self.newest_for_deletes(name)
+                if taken in self.segments:
+                    self.segments[taken] = [self.segments[taken][0] + rows, tick]
             case _:
                 return
+
+    def taken(self, name: str, effect: Effect) -> Effect:
+        """Deletes with the segment that takes them now."""
+        if not isinstance(effect, Deleted):
+            return effect
+        return replace(effect, segment_id=self.newest_for_deletes(name))
+
+    def newest_for_deletes(self, name: str) -> SegmentId:
+        """-1: none."""
+        mine = [it for it in self.segments if self.where[it][::2] == (name, True)]
+        return SegmentId(max(mine, default=-1))
 
     def fold_collection(self, name: str, effect: Effect, tick: int) -> None:
         partitions, starts = self.vchannels[name]

@@ -51,7 +51,9 @@ P = PChannelName("by-dev-rootcoord-dml_3")
 V = (f"{P}_7v0", f"{P}_8v0")
 ADMISSION = AdmissionPolicy(P, message_bytes_max=1000, record_bytes_max=100, record_messages_max=3)
 MS = 1 << 18
-LIMITS = SegmentLimits(segment_bytes=1000, seal_proportion=0.1, row_bytes_min=10)
+LIMITS = SegmentLimits(
+    segment_bytes=1000, seal_proportion=0.1, row_bytes_min=10, delete_segments=True
+)
 """A segment takes between 90 and 100 bytes, and 10 rows."""
 
 KINDS: dict[type, MessageType] = {
@@ -273,10 +275,11 @@ class NaiveReader:
             and not (it.flushed or it.closed)
         ]
         it.rows += delete.rows
-        it.size_bytes += 5
+        it.size_bytes += delete.size_bytes
         it.inserts += 1
         assert it.inserts == 1 or it.rows <= self.limits.deletes_rows_max
-        self._hold(record, it, delete.rows, 5)
+        assert it.inserts == 1 or it.size_bytes <= self.limits.deletes_bytes_max
+        self._hold(record, it, delete.rows, delete.size_bytes)
 
     def _hold(self, record: Record, it: Grown, rows: int, size_bytes: int) -> None:
         if record.txn is not None:

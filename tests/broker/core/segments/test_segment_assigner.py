@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.core.segments.segment_sealing import SealReason
+from broker.core.segments.segment_sealing import SealReason, SegmentLimits
 from broker.model.channel import SegmentCounts
 from broker.model.effect import (
     ALL_PARTITIONS,
@@ -81,7 +81,7 @@ def test_the_first_insert_creates_its_segment_and_the_next_ones_share_it() -> No
     first, second, other, third = segments_of(log)
     assert first == second == third != other
     created = next(it for _, _, it in log.effects() if isinstance(it, SegmentCreated))
-    assert created == SegmentCreated(C[0], A, first, 95, 10, SegmentLevel.ROWS, 4)
+    assert created == SegmentCreated(C[0], A, first, 95, 10, SegmentLevel.ROWS, 4, 2)
     NaiveReader(LIMITS).read(log)
 
 
@@ -329,6 +329,24 @@ def test_deletes_are_gathered_in_a_segment_of_their_own() -> None:
     assert (created.rows_max, other.rows_max) == (500_000, 600_000)
     assert [it.sealed for it in log.shards.sealed.values()] == [SealReason.CAPACITY]
     NaiveReader(LIMITS).read(log)
+
+
+def test_a_segment_of_deletes_is_full_by_bytes_too() -> None:
+    log = opened()
+    half = Deleted(C[0], 1, 16 << 20)
+    log.group(*[log.message(half) for _ in range(5)])
+    sizes = [it.size_bytes >> 20 for it in (*log.shards.sealed.values(), *log.shards.growing())]
+    assert sizes == [32, 32, 16]
+    NaiveReader(LIMITS).read(log)
+
+
+def test_by_default_a_delete_creates_no_segment_as_in_milvus() -> None:
+    log = opened()
+    log.shards.limits = SegmentLimits()
+    result = log.group(log.message(Deleted(C[0], 3)), log.message(rows()))
+    assert not any(isinstance(it, Refusal) for it in result.outcomes)
+    (created,) = [it for _, _, it in log.effects() if isinstance(it, SegmentCreated)]
+    assert (created.level, created.storage_version) == (SegmentLevel.ROWS, 2)
 
 
 def test_what_is_overdue_or_chosen_is_sealed_once() -> None:

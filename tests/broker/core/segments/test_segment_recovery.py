@@ -71,21 +71,47 @@ def test_of_two_in_one_partition_the_older_one_is_sealed_again() -> None:
 def test_what_open_transactions_added_counts_and_holds() -> None:
     rows = Inserted(CollectionId(7), A, SegmentId(11), 2, 20, None)
     unknown = Inserted(CollectionId(7), A, SegmentId(99), 2, 20, None)
-    pending = {TxnId(1): (V, (rows, unknown, Deleted(CollectionId(7), 3)))}
+    deletes = Deleted(CollectionId(7), 3, 40, SegmentId(13))
+    pending = {TxnId(1): (rows, unknown, deletes)}
     shards = recovered_segments(
         [vchannel()],
         [segment(11), segment(12, B), segment(13, ALL_PARTITIONS)],
         pending,
-        SegmentLimits(),
+        SegmentLimits(delete_segments=True),
         required=False,
     )
     assert [(it.rows, it.size_bytes, set(it.held_by)) for it in shards.growing()] == [
         (7, 70, {1}),
         (5, 50, set()),
-        (8, 50, {1}),
+        (8, 90, {1}),
     ]
     shards.release(TxnId(1), committed=True)
     assert not any(it.held_by for it in shards.growing())
+
+
+def test_a_transactions_deletes_are_added_to_the_one_segment_that_took_them() -> None:
+    pending = {TxnId(1): (Deleted(CollectionId(7), 3, 40, SegmentId(12)),)}
+    shards = recovered_segments(
+        [vchannel()],
+        [segment(11, ALL_PARTITIONS), segment(12, ALL_PARTITIONS)],
+        pending,
+        SegmentLimits(delete_segments=True),
+        required=False,
+    )
+    assert [(it.id, it.rows, it.size_bytes) for it in shards.growing()] == [(12, 8, 90)]
+    assert [(it.id, it.rows, it.held_by) for it in shards.sealed.values()] == [(11, 5, {})]
+
+
+def test_where_deletes_have_no_segments_an_older_one_is_sealed() -> None:
+    shards = recovered_segments(
+        [vchannel()],
+        [segment(11), segment(13, ALL_PARTITIONS)],
+        {},
+        SegmentLimits(),
+        required=False,
+    )
+    assert [it.id for it in shards.growing()] == [11]
+    assert {id: it.sealed for id, it in shards.sealed.items()} == {13: SealReason.RECOVERED}
 
 
 def test_a_dropped_collection_is_remembered_as_such() -> None:

@@ -21,7 +21,7 @@ from broker.model.effect import (
     SegmentFlushed,
 )
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import PartitionId, SegmentId
+from broker.model.ids import PartitionId, SegmentId, TxnId
 from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
 from broker.model.txn import TxnContext
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
@@ -33,6 +33,7 @@ from tests.broker.node.rows_of_collections import (
     A,
     B,
     create_collection,
+    delete,
     drop_collection,
     effects_in,
     insert,
@@ -40,6 +41,9 @@ from tests.broker.node.rows_of_collections import (
     stored,
 )
 from tests.broker.node.world import PCHANNEL, World, appended, message, running_node
+
+ANY_LONG = TxnContext(TxnId(0), 60_000)
+BEGIN = NewMessage(VCHANNEL, MessageType.BEGIN_TXN, stored(900, b""), 1, txn=ANY_LONG)
 
 
 def names(effects: list[Effect]) -> list[str]:
@@ -269,6 +273,40 @@ def test_messages_of_the_log_carry_what_milvus_needs_to_know() -> None:
             assert CollectionDropped not in map(type, effects)
 
     run_seeded(8, scenario)
+
+
+def test_deletes_count_the_same_bytes_after_a_restart() -> None:
+    async def scenario() -> None:
+        limits = NodeLimits(segments=SegmentLimits(delete_segments=True, deletes_bytes_max=4_000))
+        async with running_node(limits=limits) as world:
+            await world.assign()
+            await say(world, create_collection())
+            (begun,) = await world.append(BEGIN)
+            assert isinstance(begun, AppendedInTxn)
+            for size in (500, 1_000, 1_700):
+                await say(world, delete(payload=b"k" * size))
+                await say(world, delete(payload=b"k" * 300, txn=begun.txn))
+            before = counted(world)
+            assert [name for name, *_ in before] == ["capacity", "growing"]
+            await world.locate()
+            world.system.kill(world.path("appender"))
+            await world.locate()
+            # The last owner's older segment is sealed again, for another reason.
+            assert [it[1:] for it in counted(world)] == [it[1:] for it in before]
+
+    run_seeded(3, scenario)
+
+
+def counted(world: World) -> list[tuple[str, int, int, int, list[tuple[int, int]]]]:
+    """Each segment: why it is sealed, its id, rows and bytes, and those of open transactions."""
+    opened = world.node.open_channels.find(PCHANNEL)
+    assert opened is not None
+    table = opened.segments
+    return [
+        (it.sealed.value if it.sealed else "growing", it.id, it.rows, it.size_bytes,
+         list(it.held_by.values()))
+        for it in (*table.sealed.values(), *table.growing())
+    ]  # fmt: skip
 
 
 VICTIMS = ("appender", "recovery")
