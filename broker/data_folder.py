@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAYOUT_VERSION = 1
+LOCK = "tidemark.lock"
+LAYOUT = "format.json"
+UNFINISHED = "restore.unfinished"
+"""Stands in the folder while a restore fills it. No broker starts before it is gone."""
 PID_BYTES = 32
 """Fixed, so that replacing the pid is one write and needs no new disk space."""
 
@@ -39,7 +43,7 @@ class DataFolder:
 @contextmanager
 def hold(root: Path) -> Iterator[DataFolder]:
     """Make the folder if it is missing, and keep other brokers out until the block ends."""
-    with _held(root, "tidemark.lock", "stop it, or pass another --data-dir"):
+    with _held(root, LOCK, "stop it, or pass another --data-dir"):
         yield DataFolder(root)
 
 
@@ -51,15 +55,46 @@ def hold_node(root: Path, node_id: int) -> Iterator[DataFolder]:
 
 
 @contextmanager
+def restored_folder(root: Path) -> Iterator[None]:
+    """Keep brokers out of an empty folder while the block fills it, also after a kill.
+
+    After an error the folder stays unfinished: the caller removes what it made, then calls
+    `clear_unfinished`. Raises DataFolderError when somebody else has the folder.
+    """
+    lock = _open_lock(root, LOCK)
+    try:
+        _take(lock, f"data folder {root}", "name another folder")
+        _write_durably(root / UNFINISHED, "A restore has not finished here.\n")
+        yield
+        _check_layout(root, restoring=True)
+        # Last: everything in the folder is durable by now.
+        (root / UNFINISHED).unlink()
+        _sync(root)
+    finally:
+        os.close(lock)
+
+
+def clear_unfinished(root: Path) -> None:
+    """Remove the files of `restored_folder`; the marker last, while there is still something."""
+    for name in (LAYOUT, LOCK, UNFINISHED):
+        with suppress(OSError):
+            (root / name).unlink()
+
+
+def _open_lock(root: Path, name: str) -> int:
+    # O_CLOEXEC: a child process that inherited the lock would keep it when this one has died.
+    return os.open(root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+@contextmanager
 def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
     try:
         _make(root)
-        # O_CLOEXEC: a child process that inherited the lock would keep it when this one has died.
-        lock = os.open(root / lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = _open_lock(root, lock_file)
     except OSError as error:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
     try:
-        what = f"data folder {root}" if lock_file == "tidemark.lock" else f"{root / lock_file}"
+        what = f"data folder {root}" if lock_file == LOCK else f"{root / lock_file}"
         _take(lock, what, remedy)
         _check_layout(root)
         yield
@@ -86,8 +121,12 @@ def _take(lock: int, what: str, remedy: str) -> None:
         os.pwrite(lock, f"{os.getpid()}\n".ljust(PID_BYTES).encode(), 0)
 
 
-def _check_layout(root: Path) -> None:
-    path = root / "format.json"
+def _check_layout(root: Path, *, restoring: bool = False) -> None:
+    if not restoring and (root / UNFINISHED).exists():
+        raise DataFolderError(
+            f"a restore into {root} did not finish; delete the folder and restore again"
+        )
+    path = root / LAYOUT
     try:
         if not path.exists():
             _write_durably(path, json.dumps({"layout": LAYOUT_VERSION}) + "\n")

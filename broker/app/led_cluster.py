@@ -15,6 +15,7 @@ from broker.app.storage import metadata
 from broker.config import Settings
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.leases.leadership import LedStore, lead
+from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
@@ -33,6 +34,7 @@ log = structlog.get_logger("tidemark")
 class LedCluster:
     """The cluster of a data folder, led by this process. `address`: the one clients are given."""
 
+    identity: str
     store: LedStore
     pchannels: tuple[PChannelName, ...]
     address: str
@@ -51,21 +53,21 @@ async def led_cluster(
     address = with_advertised(settings, bound).advertise
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        led = await _founded(store, pchannels, streaming=settings.streaming)
-        yield LedCluster(led, pchannels, address, callbacks)
+        cluster, led = await _founded(store, pchannels, streaming=settings.streaming)
+        yield LedCluster(cluster.identity, led, pchannels, address, callbacks)
 
 
 async def _founded(
     store: SqliteMetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
-) -> LedStore:
-    """The metadata store under a new leader term.
+) -> tuple[Cluster, LedStore]:
+    """The cluster, and its metadata store under a new leader term.
 
     Waits while the store takes no writes (a full disk), as the parts above it do. Raises
     CannotStart.
     """
     # Writes only if the cluster is new or grows, so a full disk does not end a normal start here.
     try:
-        await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
+        cluster = await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
     except Refused as refused:
         raise CannotStart(refused.refusal.cause) from refused
     except MetaError as error:
@@ -73,7 +75,7 @@ async def _founded(
     reported = False
     while True:
         try:
-            return await lead(store)
+            return cluster, await lead(store)
         except Refused as refused:
             raise CannotStart(refused.refusal.cause) from refused
         except MetaError as error:

@@ -136,7 +136,7 @@ class _CoordinatorParts:
             proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), address=self.address
         )
         return EdgeServer(
-            server_facts(settings, COORDINATOR_ID),
+            server_facts(settings, COORDINATOR_ID, self._cluster.identity),
             replace(self.lookup.proxies, staged_txns=self._staged_txns, lead=self._cluster.store),
             process_view(system, settings, DamageRegistry(skipped=settings.skip_damage)),
             edge_limits(settings),

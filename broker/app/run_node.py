@@ -146,7 +146,7 @@ class _NodeParts:
     def edge(self, system: System) -> EdgeServer:
         """See ProcessParts."""
         return EdgeServer(
-            server_facts(self._settings, self._node_id),
+            server_facts(self._settings, self._node_id, self._identity),
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
             process_view(system, self._settings, self._damages),
             edge_limits(self._settings),

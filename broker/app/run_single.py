@@ -120,7 +120,7 @@ class _BrokerParts:
             lead=self._cluster.store,
         )
         return EdgeServer(
-            server_facts(self._settings, self._node_id),
+            server_facts(self._settings, self._node_id, self._cluster.identity),
             proxies,
             process_view(system, self._settings, self._damages),
             edge_limits(self._settings),

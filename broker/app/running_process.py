@@ -140,16 +140,18 @@ def lead_lost(led: LedStore) -> LeadLost:
     )
 
 
-def server_facts(settings: Settings, node_id: NodeId) -> ServerFacts:
+def server_facts(settings: Settings, node_id: NodeId, cluster_id: str) -> ServerFacts:
     """What this process reports about itself."""
     return ServerFacts(
         version=program_version(),
         node_id=node_id,
         cluster=settings.cluster,
         wal_name="rocksmq",
-        data=str(settings.data_dir),
+        # Absolute: a command on this machine runs in another working directory.
+        data=str(settings.data_dir.absolute()),
         pid=os.getpid(),
         started_ms=SystemClock().wall_ms(),
+        cluster_id=cluster_id,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from broker.app.process_errors import CannotStart
+from broker.backup.held_log import remove_left_behind
 from broker.config import Settings
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
@@ -35,6 +36,8 @@ async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
 
 def segmented_wal(settings: Settings, folder: DataFolder, damages: DamageRegistry) -> SegmentedWal:
     """The log of the folder. Logs each damaged place once, and keeps a list of them."""
+    # A backup that was killed: its links would keep what retention removes on the disk.
+    remove_left_behind(folder.log)
     sizes = SegmentedSettings(
         segment_bytes=settings.segment_bytes, skip_damage=settings.skip_damage
     )

@@ -7,6 +7,7 @@ import typer
 
 from broker.cli.commands import (
     actors,
+    backup,
     broadcasts,
     collection,
     commits,
@@ -47,6 +48,8 @@ app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
+app.command()(backup.backup)
+app.command()(backup.restore)
 
 
 def run() -> None:

@@ -89,7 +89,8 @@ class Client:
         self.read_range = readers.read_range
         self.read_batches = readers.read_batches
         self.read_arrow = readers.read_arrow
-        self.cut = Cuts(coordinator, owners, self._targets, deadline_s=call_s).cut
+        cuts = Cuts(coordinator, owners, self._targets, deadline_s=call_s)
+        self.cut, self.cut_cluster = cuts.cut, cuts.cut_cluster
         self.measure = Measuring(owners, self._targets, deadline_s=call_s).measure
         self.barrier = self.barriers.named
         self.cursor = self.cursors.named

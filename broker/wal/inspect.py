@@ -58,7 +58,7 @@ class _Folder:
     """One log folder as recovery sees it."""
 
     path: Path
-    files: "_UntouchedFiles"
+    files: "UntouchedFiles"
     found: RecoveredLog
     segments: tuple[LogSegment, ...]
     damages: tuple[Row, ...]
@@ -110,7 +110,7 @@ def _folders(path: Path) -> Iterator[_Folder]:
 
 
 def _look(path: Path, only: str = "") -> _Folder:
-    files, damages = _UntouchedFiles(path.parent), list[Row]()
+    files, damages = UntouchedFiles(path.parent), list[Row]()
     recovery = LogRecovery(
         files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
     )
@@ -176,7 +176,7 @@ def _damaged(damage: Corrupt | UnknownFormat) -> Row:
     return Row(damage.file, 0, damage=reason)
 
 
-class _UntouchedFiles(OsFiles):
+class UntouchedFiles(OsFiles):
     """Opens files read-only and ignores recovery's syncs: those are for owners."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:

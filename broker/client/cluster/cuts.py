@@ -3,7 +3,8 @@
 Next: broker/edge/tidemark/time_sync_service.py
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 import anyio
 
@@ -19,6 +20,8 @@ from schemas.generated.tidemark import v1
 
 _SERVICE = "tidemark.v1.TimeSync"
 RELEASE_S = 2.0
+
+T = TypeVar("T")
 
 
 class Cuts:
@@ -59,7 +62,21 @@ class Cuts:
             return await self._take(channels, tick or 0)
         if tick is not None:
             raise InvalidArgument("a cut with whole_broadcasts chooses its tick; do not give one")
-        return await retried(lambda: self._take_held(channels), self._deadline_s)
+        held = await retried(lambda: self._take_held(channels, _nothing), self._deadline_s)
+        return held[1]
+
+    async def cut_cluster(
+        self, pchannels: Sequence[str], read: Callable[[], Awaitable[T]]
+    ) -> tuple[T, Cut]:
+        """A cut of whole pchannels, and what `read` returned just before its tick was chosen.
+
+        From the start of `read` to the cut no broadcast and no commit of a batch appends anything,
+        not even on one vchannel. So what `read` sees of them agrees with the log up to the cut. It
+        may be called again, and has to return within 2 s. Raises what `cut` does.
+        """
+        return await retried(
+            lambda: self._take_held(pchannels, read, exclusive=True), self._deadline_s
+        )
 
     async def _take(self, channels: Sequence[str], tick: int) -> Cut:
         # Each node chooses a tick that is not below anything it has acknowledged (unless `tick`
@@ -74,11 +91,14 @@ class Cuts:
         ends = {name: end for cut in cuts for name, end in cut.ends.items()}
         return Cut(agreed, {name: ends[name] for name in channels})
 
-    async def _take_held(self, channels: Sequence[str]) -> Cut:
-        request = v1.HoldBroadcastsRequest(channels=list(channels))
+    async def _take_held(
+        self, channels: Sequence[str], read: Callable[[], Awaitable[T]], *, exclusive: bool = False
+    ) -> tuple[T, Cut]:
+        request = v1.HoldBroadcastsRequest(channels=list(channels), exclusive=exclusive)
         held = await self._calls.ask("HoldBroadcasts", request, v1.HoldBroadcastsResponse)
         lasted = False
         try:
+            found = await read()
             cut = await self._take(channels, 0)
         finally:
             # Shielded, so that a cancelled cut does not keep broadcasts waiting for the hold's end.
@@ -87,7 +107,7 @@ class Cuts:
         if not lasted:
             # The hold has expired, so a broadcast may have landed on some of the channels only.
             raise ServerFailed("the cut took longer than broadcasts can be held back; try again")
-        return cut
+        return found, cut
 
     async def _release(self, hold_id: int) -> bool:
         """Whether the hold was still in force. One that cannot be released expires."""
@@ -111,3 +131,7 @@ class Cuts:
             return Cut(TimeTick(answer.time_tick), ends)
 
         return [cut for _, cut in await self._owners.ask(channels, ask)]
+
+
+async def _nothing() -> None:
+    """A plain cut reads nothing under its hold."""

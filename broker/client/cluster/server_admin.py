@@ -36,7 +36,11 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of a server. `state`: starting, healthy, degraded or stopping."""
+    """The health of a server. `state`: starting, healthy, degraded or stopping.
+
+    `data`: its data folder, on its machine. `cluster_id`: the same on all servers of one data
+    folder, and on no other; "" from a server of an older release.
+    """
 
     state: str
     version: str
@@ -52,6 +56,7 @@ class Health:
     damages: tuple[Damage, ...]
     damages_unlisted: int
     consumption_paused: bool
+    cluster_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,7 @@ class ServerAdmin:
             ),
             damages_unlisted=it.damages_unlisted,
             consumption_paused=it.consumption_paused,
+            cluster_id=it.cluster_id,
         )
 
     async def channels(self) -> list[ChannelInfo]:

@@ -84,8 +84,8 @@ class CutLock(Actor[CutLockMessage]):
                 self._acquiring.setdefault(entry, []).append(envelope)
             case ReleaseShared(party, name):
                 rules.leave(SharedHolder(party, name))
-            case TakeHold(channels):
-                self._hold(channels, envelope)
+            case TakeHold() as request:
+                self._hold(request, envelope)
             case ReleaseHold(id_):
                 envelope.reply(rules.release(id_))
             case SweepHolds():
@@ -93,12 +93,13 @@ class CutLock(Actor[CutLockMessage]):
             case message:
                 assert_never(message)
 
-    def _hold(self, channels: tuple[str, ...], envelope: Caller) -> None:
+    def _hold(self, request: TakeHold, envelope: Caller) -> None:
         if self._rules.holds >= HOLDS_MAX:
             cause = f"{HOLDS_MAX} cuts are being taken already; try again"
             envelope.fail(Refused(StreamingCode.INNER, cause))
             return
-        self._taking[self._rules.hold(channels, self._now_s())] = envelope
+        now_s, exclusive = self._now_s(), request.exclusive
+        self._taking[self._rules.hold(request.channels, now_s, exclusive=exclusive)] = envelope
 
     def _advance(self) -> None:
         """Grant and refuse what the messages of the batch, or the time, have made possible."""

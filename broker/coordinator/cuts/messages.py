@@ -58,10 +58,13 @@ class Held:
 class TakeHold(Request[Held]):
     """Keep out every entry that appends on two or more of `channels`, and wait for those inside.
 
+    `exclusive`: those that append on only one of them, too.
+
     Refused(INNER): too many holds at once, or an entry inside took too long.
     """
 
     channels: tuple[str, ...]
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A shared holder is a broadcast, or anything else that appends messages belonging
 vchannels. It enters before its first append and leaves when all of them are durable. A hold is
 requested by whoever takes a cut; it is granted when no conflicting holder is inside, and while it
 is granted no conflicting holder enters. A holder conflicts with a hold if they have at least two
-vchannels in common: a cut cannot split what lies on a single vchannel.
+vchannels in common: a cut cannot split what lies on a single vchannel. With an exclusive hold one
+is enough: a backup reads records of the metadata and the log, and neither may change in between.
 
 The lock is fair, so neither side starves. A holder waits only for holds requested before it. A hold
 ends `wait_s` after its request if it is not granted by then, and `lease_s` after it was granted. So
@@ -46,12 +47,14 @@ class _Hold:
     targets: frozenset[str]
     waits_for: set[SharedHolder]
     until_s: float
+    vchannels_min: int
     granted: bool = False
 
     def is_concerned_by(self, vchannels: Iterable[str]) -> bool:
-        """Whether two of them are among the targets, directly or through their pchannel."""
+        """Whether enough of them are among the targets, directly or through their pchannel."""
         targets = self.targets
-        return sum([it in targets or pchannel_of(it) in targets for it in vchannels]) > 1
+        common = sum([it in targets or pchannel_of(it) in targets for it in vchannels])
+        return common >= self.vchannels_min
 
 
 @dataclass(slots=True)
@@ -128,10 +131,14 @@ class CutLockRules:
         for hold in self._holds.values():
             hold.waits_for.discard(entrant)
 
-    def hold(self, targets: Iterable[str], now_s: float) -> int:
-        """Request a hold for a cut of these channels; returns its id."""
+    def hold(self, targets: Iterable[str], now_s: float, *, exclusive: bool = False) -> int:
+        """Request a hold for a cut of these channels; returns its id.
+
+        `exclusive`: holders with a single vchannel among them conflict, too.
+        """
         self._last_id += 1
-        hold = _Hold(frozenset(targets), set(), now_s + self._wait_s)
+        vchannels_min = 1 if exclusive else 2
+        hold = _Hold(frozenset(targets), set(), now_s + self._wait_s, vchannels_min)
         for entrant, vchannels in self._inside.items():
             if hold.is_concerned_by(vchannels):
                 hold.waits_for.add(entrant)

@@ -49,6 +49,7 @@ class ServerFacts:
     data: str
     pid: int
     started_ms: int
+    cluster_id: str = ""
 
 
 class AdminService:
@@ -110,6 +111,7 @@ class AdminService:
             damages=[_damage(damage) for damage in damages],
             damages_unlisted=view.damages_unlisted(),
             consumption_paused=any(entry.extra.get(PAUSED) for entry in statistics),
+            cluster_id=facts.cluster_id,
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:

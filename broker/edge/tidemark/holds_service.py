@@ -50,7 +50,7 @@ class HoldsService:
                 f"a hold names 1 to {CHANNELS_MAX} channels, none of them empty;"
                 f" this one names {len(channels)}"
             )
-        held = await self._cut_lock.ask(TakeHold(channels))
+        held = await self._cut_lock.ask(TakeHold(channels, request.exclusive))
         return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
 
     async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:

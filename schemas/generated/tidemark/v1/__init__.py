@@ -1281,6 +1281,11 @@ class HealthResponse(betterproto2.Message):
 
     consumption_paused: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
 
+    cluster_id: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
+    """
+    A random text of the cluster, made with its data folder; a restored folder has a new one.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthResponse)
 
@@ -1292,6 +1297,12 @@ class HoldBroadcastsRequest(betterproto2.Message):
     )
     """
     Vchannels, or pchannels as a whole; at least one.
+    """
+
+    exclusive: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+    """
+    Also hold back a broadcast or commit that appends on only one of the channels. A cut cannot
+    split it, but who reads the metadata and takes a cut must not have one come in between.
     """
 
 

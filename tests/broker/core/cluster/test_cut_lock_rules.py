@@ -231,3 +231,19 @@ def test_a_party_that_starts_anew_alone_keeps_inside_what_was_inside_and_is_not_
     lock.leave(other)
     lock.leave(going)
     assert lock.advance(1.0).granted == (hold,)
+
+
+def test_an_exclusive_hold_keeps_out_what_has_one_vchannel_in_common() -> None:
+    lock = CutLockRules([], WAIT_S, LEASE_S)
+    inside, later, other = (SharedHolder(PARTY, name) for name in ("inside", "later", "other"))
+    lock.enter(inside, V[:1])
+    lock.advance(0.0)
+    hold = lock.hold(V[:2], 0.0, exclusive=True)
+    assert hold not in lock.advance(0.0).granted, "it waits for one on a single vchannel"
+    lock.leave(inside)
+    assert hold in lock.advance(0.0).granted
+    lock.enter(later, V[1:2])
+    lock.enter(other, ("elsewhere_1v0",))
+    assert lock.advance(0.0).admitted == (other,)
+    assert lock.release(hold)
+    assert lock.advance(0.0).admitted == (later,)

@@ -1,0 +1,108 @@
+"""Keeps the log files of a live broker while they are copied: each gets a second name.
+
+Retention and new owners remove names, not files, so a hard link keeps the bytes without the broker
+having to know, and costs no space until then. The links lie in a folder below the log's own, so
+they are on its file system. One that a killed backup left is removed by the next backup and by the
+next start of the broker; until then it keeps disk space from being freed.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from broker.backup.backup_failed import BackupFailed
+
+PREFIX: Final = ".backup-"
+MARK: Final = ".first"
+SUFFIXES: Final = (".log", ".index")
+LISTINGS_MAX: Final = 100
+"""A file may vanish between the listing and its link; each new listing follows a truncation."""
+
+
+class HeldLog:
+    """A folder of links below `log`, until the block ends. Raises BackupFailed."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.folder = log / f"{PREFIX}{secrets.token_hex(4)}"
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        remove_left_behind(self._log)
+        try:
+            self.folder.mkdir()
+            self._lock = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _cannot_hold(self._log, error) from error
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        # Removed before the lock is released: a second backup would remove it, too.
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+    def link_from_start(self, pchannels: Iterable[str]) -> None:
+        """Link every file, and the marks of what retention has removed.
+
+        Called before the metadata is read. So whatever a snapshot in it needs is held, because
+        retention keeps what the newest snapshot needs, and the one that is read is as new or newer.
+        """
+        for name in pchannels:
+            for _ in range(LISTINGS_MAX):
+                if self._link(name, (*SUFFIXES, MARK)):
+                    break
+                # Not whole: a file went away. With it a new mark came, so the links start anew.
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+            else:
+                raise BackupFailed(f"{self._log / name} changes all the time; try again")
+
+    def link_new(self, pchannels: Iterable[str]) -> None:
+        """Link the files that came since; not the marks: the first links still hold everything."""
+        for name in pchannels:
+            self._link(name, SUFFIXES)
+
+    def _link(self, pchannel: str, suffixes: tuple[str, ...]) -> bool:
+        """False when a file vanished before it was linked."""
+        source, target = self._log / pchannel, self.folder / pchannel
+        try:
+            names = [it.name for it in source.iterdir() if it.name.endswith(suffixes)]
+        except FileNotFoundError:
+            return True  # no owner has opened this log yet
+        try:
+            target.mkdir(exist_ok=True)
+            for name in names:
+                with suppress(FileExistsError):
+                    os.link(source / name, target / name)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _cannot_hold(source, error) from error
+        return True
+
+
+def remove_left_behind(log: Path) -> None:
+    """Remove the links of backups that were killed. Never fails: it is tried again next time."""
+    for folder in log.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _cannot_hold(folder: Path, error: OSError) -> BackupFailed:
+    return BackupFailed(
+        f"cannot keep the files of {folder} with hard links: {error.strerror};"
+        " run the backup as the user of the broker, on a file system with hard links"
+    )
