@@ -18,7 +18,7 @@ from tests.broker_process import BrokerProcess
 from tests.roles_processes import until
 
 SHARDS = 4
-GUARD_S = 120.0
+GUARD_S = 240.0
 LATER = 300
 """Appends after the backup that must not be in it."""
 
@@ -250,6 +250,11 @@ MIB = 1 << 20
 DISK = 'mount -t tmpfs -o size=4m tidemark-test "$0" && exec "$@"'
 
 
+def started(*arguments: str, server: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "broker", *arguments]
+    return subprocess.Popen(command, env=os.environ | {"TIDEMARK_SERVER": server})
+
+
 async def filled(server: str) -> None:
     """So much log that a copy takes a while."""
     async with connect(server) as log:
@@ -263,8 +268,7 @@ async def test_a_backup_that_is_killed_is_no_backup_and_the_next_one_cleans_up(
 ) -> None:
     with BrokerProcess(tmp_path / "data", pchannels="2") as broker:
         await filled(broker.address)
-        command = [sys.executable, "-m", "broker", "backup", str(tmp_path / "one")]
-        killed = subprocess.Popen(command, env=os.environ | {"TIDEMARK_SERVER": broker.address})
+        killed = started("backup", str(tmp_path / "one"), server=broker.address)
 
         async def copies() -> bool:
             assert killed.poll() is None, "it was done before it was killed"

@@ -11,10 +11,13 @@ from broker.backup.live_folder import LiveFolder
 from broker.backup.manifest import MANIFEST, Manifest, read_manifest
 from broker.backup.restoring import Restore
 from broker.backup.taking import Backup
+from broker.coordinator.records import COLLECTION_ID_KEY
 from broker.data_folder import DataFolderError, hold
+from broker.meta.sqlite import SqliteMetaStore
 from tests.broker.backup.data_folders import (
     FACTS,
     PCHANNELS,
+    FixedCut,
     Folder,
     back_up,
     nothing,
@@ -155,10 +158,10 @@ async def test_a_byte_that_flipped_anywhere_in_a_backup_is_found_and_its_file_na
         assert file in str(failed.value)
         assert not (tmp_path / "new").exists()
         path.write_bytes(whole[:-2])
-        with pytest.raises(BackupFailed, match="bytes instead of|damaged"):
+        with pytest.raises(BackupFailed, match=r"bytes instead of|damaged"):
             restore(tmp_path / "backup", tmp_path / "new")
         path.unlink()
-        with pytest.raises(BackupFailed, match="is missing|did not finish"):
+        with pytest.raises(BackupFailed, match=r"is missing|did not finish"):
             restore(tmp_path / "backup", tmp_path / "new")
         path.write_bytes(whole)
     restore(tmp_path / "backup", tmp_path / "new")
@@ -204,10 +207,6 @@ async def test_a_folder_of_another_cluster_is_not_backed_up(tmp_path: Path) -> N
 
 
 async def test_a_collection_that_comes_during_a_cut_makes_it_cut_again(tmp_path: Path) -> None:
-    from broker.coordinator.records import COLLECTION_ID_KEY
-    from broker.meta.sqlite import SqliteMetaStore
-    from tests.broker.backup.data_folders import FixedCut
-
     folder = Folder(tmp_path / "data")
     identity = await folder.found()
     cuts = 0
