@@ -39,6 +39,8 @@ class ScannedBatch(NamedTuple):
     key_sizes: tuple[int, ...] = ()
     keys: bytes = b""
     body: bytes = b""
+    raw: int = 0
+    """1: store it although the collection of its vchannel was dropped."""
 
 
 class Landed(NamedTuple):
@@ -57,6 +59,8 @@ class NotLanded(NamedTuple):
     code: int
     cause: str
     expected_sequence: int
+    dropped: bool = False
+    """The collection of its vchannel was dropped."""
 
 
 class Position(NamedTuple):
@@ -112,6 +116,7 @@ def append_request(batch: ScannedBatch, body: Sequence[bytes]) -> bytes:
             _number(b"\x48", batch.codec),
             _packed(b"\x52", batch.key_sizes),
             field(0x5A, batch.keys) if batch.keys else b"",
+            _number(b"\x60", batch.raw),
             b"\x7a",
             varint(sum(map(len, body))),
             *body,
@@ -148,7 +153,7 @@ def scan_append_request(frame: bytes) -> ScannedBatch:
             # Packed or one by one: protobuf lets a writer choose, and a reader must take both.
             case 0x12 | 0x15 | 0x52 | 0x55:
                 lists.setdefault(_LISTS[tag], []).append(frame[first:stop])
-            case 0x20 | 0x30 | 0x38 | 0x48:
+            case 0x20 | 0x30 | 0x38 | 0x48 | 0x60:
                 found[_NUMBERS[tag]] = signed(first)
             case 0x5A | 0x7A:
                 found[_BYTES[tag]] = frame[first:stop]
@@ -173,15 +178,17 @@ def append_landed(message_id: int, tick: int, last_confirmed_id: int, durability
     )
 
 
-def append_refused(code: int, cause: str, expected_sequence: int = 0) -> bytes:
+def append_refused(
+    code: int, cause: str, expected_sequence: int = 0, *, dropped: bool = False
+) -> bytes:
     """The AppendResponse that refuses a batch."""
     error = b"\x08" + varint(code) + field(0x12, cause.encode("utf-8", "replace"))
-    return field(0x2A, error) + _number(b"\x30", expected_sequence)
+    return field(0x2A, error) + _number(b"\x30", expected_sequence) + _number(b"\x38", dropped)
 
 
 def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
     """The outcome of a batch; None for the first answer, the empty greeting. Raises Malformed."""
-    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0}
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0, 0x38: 0}
     error: tuple[int, int] | None = None
     for tag, first, stop in fields(frame, 0, len(frame)):
         if tag == 0x2A:
@@ -190,7 +197,8 @@ def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
             numbers[tag] = first
     if error is not None:
         told = read_streaming_error(frame[error[0] : error[1]])
-        return NotLanded(told.code, told.cause, signed(numbers[0x30]))
+        dropped = bool(numbers[0x38])
+        return NotLanded(told.code, told.cause, signed(numbers[0x30]), dropped)
     # The greeting of the stream, which is an empty message.
     if not frame:
         return None
@@ -310,7 +318,13 @@ def _scan_position(frame: bytes, start: int, end: int) -> Position:
 
 _TEXTS: Final = {0x0A: "vchannel", 0x2A: "producer"}
 _LISTS: Final = {0x12: "sizes", 0x15: "sizes", 0x52: "key_sizes", 0x55: "key_sizes"}
-_NUMBERS: Final = {0x20: "type", 0x30: "sequence", 0x38: "durability", 0x48: "codec"}
+_NUMBERS: Final = {
+    0x20: "type",
+    0x30: "sequence",
+    0x38: "durability",
+    0x48: "codec",
+    0x60: "raw",
+}
 _BYTES: Final = {0x5A: "keys", 0x7A: "body"}
 _READ_NUMBERS: Final = {
     0x20: "message_id",

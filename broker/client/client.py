@@ -54,10 +54,12 @@ class Client:
         async with connect("127.0.0.1:19531") as log:
             landed = await log.append("trains", b"IC 5 is late", key=b"IC 5")
 
-    A target is the name of a collection or of a channel. Every method raises ClosedClient after
-    `aclose`, ForkedClient in a forked process, and the errors of `broker.client.errors`. Parts:
-    `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches), `offsets`
-    (positions in channels) and `admin` (health, channels, actors).
+    A target is the name of a collection or of a channel. A name of nothing raises NoSuchCollection
+    or NoSuchVChannel; `NewVChannel` names a vchannel that need not exist. A collection with a
+    schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
+    after `aclose`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
+    Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
+    `offsets` (positions in channels) and `admin` (health, channels, actors).
     """
 
     def __init__(
@@ -75,8 +77,9 @@ class Client:
         self._tasks = tasks
         self._deadlines = deadlines
         self._appends = Appends(network, tasks, *sending, resend=resend)
-        self.collections = Collections(coordinator, deadline_s=call_s)
+        self.collections = Collections(coordinator, owners, deadline_s=call_s)
         self._targets = self.collections.targets
+        network.on_dropped = self._targets.forget_all
         self.offsets = Offsets(owners, deadline_s=call_s)
         self.cursors = NamedCursors(coordinator, self._targets, deadline_s=call_s)
         self.barriers = NamedBarriers(coordinator, tasks, deadline_s=call_s)
@@ -161,12 +164,11 @@ class Client:
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
         BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
         """
-        vchannel = (await self._targets.resolve(target)).choose_for_batch(
-            target, keyed=keys is not None
-        )
+        shards = await self._targets.resolve(target)
+        vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         plain = Message(b"", properties=properties)
         within_s = deadline_s or self._deadlines.append_s
-        header = batch_header(vchannel, plain, within_s, level_of(durability))
+        header = batch_header(vchannel, plain, within_s, level_of(durability), raw=shards.raw)
         return await self._appends.batch(header, payloads, keys)
 
     async def append_arrow(
@@ -228,6 +230,7 @@ class Client:
     ) -> Appended:
         """Append one message to exactly this vchannel, whatever its key: Milvus's RawAppend.
 
+        The vchannel need not exist. SchemaVersionMismatch for data of a collection with a schema.
         InvalidArgument for what only the log writes (time tick, begin, commit, rollback).
         """
         shards = self._targets.vchannel(vchannel)

@@ -83,6 +83,10 @@ class ProtocolBroken(TidemarkError):
     """The server violated the protocol, or does not offer the call: not a Tidemark broker?"""
 
 
+class NotOffered(ProtocolBroken):
+    """The server does not know the call: an earlier release, or not a Tidemark broker."""
+
+
 class OutOfRange(TidemarkError):
     """The requested ids are not all in the log, which holds [first_id, next_id) of `channel`.
 
@@ -201,6 +205,22 @@ class NoSuchCollection(ServerRefusal):
     expected = StreamingCode.CHANNEL_NOT_EXIST
 
 
+class NoSuchVChannel(ServerRefusal):
+    """No collection has this channel, and no message has named it."""
+
+    expected = StreamingCode.CHANNEL_NOT_EXIST
+
+
+class OutdatedTarget(ServerRefusal):
+    """The collection was dropped since its name was looked up; nothing was stored.
+
+    The next call looks the name up again, and finds a collection that was created anew.
+    """
+
+    expected = StreamingCode.INVALID_ARGUMENT
+    retriable = True
+
+
 class NoSuchCursor(ServerRefusal):
     """No cursor has this name."""
 
@@ -263,7 +283,14 @@ class UnknownRefusal(ServerRefusal):
     retriable = True
 
 
-_BY_MEANING = (NoSuchCollection, NotLocal, NoSuchCursor, CursorMovedBack)
+_BY_MEANING = (
+    NoSuchCollection,
+    NoSuchVChannel,
+    OutdatedTarget,
+    NotLocal,
+    NoSuchCursor,
+    CursorMovedBack,
+)
 """Raised by calls that know what the code means for them; the code alone does not tell."""
 
 _BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {

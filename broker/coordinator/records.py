@@ -20,6 +20,8 @@ TICK_BOUND_KEY = "tso/bound"
 INCARNATION_KEY = "counter/incarnation"
 COLLECTION_ID_KEY = "counter/collection"
 COLLECTION_PREFIX = "collection/"
+FIRST_COLLECTION_ID = 100
+"""Smaller ids are reserved for the broker."""
 PCHANNEL_PREFIX = "pchannel/"
 SESSION_KEY = "counter/session"
 NODE_PREFIX = "node/"

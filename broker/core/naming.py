@@ -18,7 +18,9 @@ PCHANNEL_NAME_LENGTH_MAX = 128
 _CONTROL_SUFFIX = "vcchan"
 _INT64_MAX = (1 << 63) - 1
 _COLLECTION_ID = re.compile(r".*_([0-9]+)v[0-9]+", re.DOTALL)
-_COLLECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+_COLLECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.-]*")
+_LIKE_VCHANNEL = re.compile(r".*_([0-9]+v[0-9]+|vcchan)", re.DOTALL)
+_LIKE_PCHANNEL = "-rootcoord-dml_"
 _PCHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -83,8 +85,8 @@ def collection_id_of(vchannel: str) -> CollectionId | None:
 def collection_name_refusal(name: str) -> Refusal | None:
     """Why this cannot name a collection; None if it can.
 
-    Milvus's rule. It also keeps collection and channel names apart: a channel name always contains
-    a '-', a collection name never does.
+    Milvus's rule, and '-' and '.' in addition. Nothing that looks like a channel's name is allowed,
+    so that no name stands for two things.
     """
     if len(name) > COLLECTION_NAME_LENGTH_MAX:
         return invalid_argument(
@@ -94,9 +96,22 @@ def collection_name_refusal(name: str) -> Refusal | None:
     if not _COLLECTION_NAME.fullmatch(name):
         return invalid_argument(
             f"collection name {_shown(name)} must start with a letter or '_' "
-            "and contain only letters, digits, '_' and '$'"
+            "and contain only letters, digits, '_', '$', '-' and '.'"
+        ).refusal
+    if looks_like_channel(name):
+        return invalid_argument(
+            f"collection name {_shown(name)} could be taken for a channel: it contains"
+            f" '{_LIKE_PCHANNEL}', or ends as a vchannel does (_1v0, _vcchan); choose another name"
         ).refusal
     return None
+
+
+def looks_like_channel(name: str) -> bool:
+    """Whether this has the form of a pchannel, of a collection's vchannel or of a control channel.
+
+    Other forms name a channel only if their pchannel exists.
+    """
+    return _LIKE_PCHANNEL in name or _LIKE_VCHANNEL.fullmatch(name) is not None
 
 
 def _shown(name: str) -> str:

@@ -110,7 +110,7 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         BroadcastService(middleware, proxies.broadcaster, proxies.assigner),
         BroadcastsService(middleware, proxies.broadcaster),
         CommitsService(middleware, proxies.committer, proxies.staged_txns),
-        CollectionsService(middleware, proxies.catalog),
+        CollectionsService(middleware, proxies.catalog, proxies.row_schemas),
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),
         HoldsService(middleware, proxies.cut_lock, proxies.lead),

@@ -37,6 +37,17 @@ class ChannelView(Protocol):
         """
         ...
 
+    def has_collection(self, vchannel: str) -> bool:
+        """Whether a message of the log created a collection on the vchannel; it may be dropped."""
+        ...
+
+    async def has_vchannel(self, vchannel: str) -> bool:
+        """Whether a message of the log has named the vchannel. May read the whole log, once.
+
+        A cancelled call is continued by the next one. True when that cannot be told any more.
+        """
+        ...
+
     async def heads(self, from_id: MessageId) -> Sequence[RecordHead]:
         """Some records without their bodies, from the one that holds `from_id` or the oldest.
 

@@ -7,12 +7,13 @@ from typing import Any
 from benchmark.disk import BODY
 from benchmark.figures import RATE
 from broker.client import Client, Durability, connect
+from broker.client.cluster.targets import NewVChannel
 
 BATCH = 1000
 BATCHES_IN_FLIGHT = 4
 ROWS_IN_FLIGHT = 8
 ROWS = "bench_rows"
-VCHANNEL = "by-dev-rootcoord-dml_1_2v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_2v0")
 
 
 class Batches:

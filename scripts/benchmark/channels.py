@@ -6,6 +6,7 @@ import time
 from benchmark.disk import BODY
 from benchmark.figures import RATE
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 
 PCHANNELS = 16
 BATCH = 20
@@ -18,7 +19,8 @@ class Channels:
     def __init__(self, address: str, count: int, first: int) -> None:
         self._address = address
         self._names = [
-            f"by-dev-rootcoord-dml_{at % PCHANNELS}_{first + at}v0" for at in range(count)
+            NewVChannel(f"by-dev-rootcoord-dml_{at % PCHANNELS}_{first + at}v0")
+            for at in range(count)
         ]
         self._held, self._ticks = 0, (0, 0)
 

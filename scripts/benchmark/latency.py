@@ -7,8 +7,9 @@ from benchmark.disk import BODY
 from benchmark.figures import percentile, quantiles
 from benchmark.pace import Answers, Pace
 from broker.client import BatchScanner, Durability, Message, connect
+from broker.client.cluster.targets import NewVChannel
 
-VCHANNEL = "by-dev-rootcoord-dml_2_3v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_2_3v0")
 NUMBER_BYTES = 8
 REST = BODY[NUMBER_BYTES:]
 """Of a message that begins with its number."""

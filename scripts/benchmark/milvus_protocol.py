@@ -6,6 +6,7 @@ import time
 from benchmark.disk import BODY
 from benchmark.figures import RATE
 from broker.client import Client, Message, connect
+from broker.client.cluster.targets import NewVChannel
 
 IN_FLIGHT = 1000
 TXN_SHARE = 10
@@ -13,7 +14,7 @@ TXN_SHARE = 10
 TXN_BODIES_IN_FLIGHT = 200
 SINGLE = Message(BODY, version=2)
 """What the client cannot put into a batch, so it goes through Produce, as all of a transaction."""
-VCHANNEL = "by-dev-rootcoord-dml_1_1v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_1v0")
 
 
 class MilvusProtocol:

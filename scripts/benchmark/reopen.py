@@ -22,8 +22,9 @@ from served_broker import ServedBroker, killed, served_broker
 
 from broker.client import Message, connect
 from broker.client.cluster import ChannelInfo
+from broker.client.cluster.targets import NewVChannel
 
-VCHANNEL = "by-dev-rootcoord-dml_0_1v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_0_1v0")
 BODY = bytes(range(256)) * 4
 BATCH = 500
 TXN_EVERY = 10

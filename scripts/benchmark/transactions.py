@@ -6,8 +6,9 @@ import time
 from benchmark.disk import BODY
 from benchmark.figures import RATE
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 
-VCHANNEL = "by-dev-rootcoord-dml_1_4v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_4v0")
 BATCHES_IN_FLIGHT = 32
 TXNS_IN_FLIGHT = 64
 TXN_SHARE = 10

@@ -19,6 +19,7 @@ import uvloop
 from broker.app import bind, run_broker
 from broker.app.logs import configure_logs
 from broker.client import Client, ResourceKey, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.config import Settings
 from broker.data_folder import hold
 
@@ -45,7 +46,10 @@ async def measure(options: argparse.Namespace) -> None:
     with TemporaryDirectory(dir=options.folder) as name:
         pchannels = max(16, options.vchannels)
         settings = Settings(data_dir=Path(name), listen="127.0.0.1:0", pchannels=pchannels)
-        names = [f"{settings.cluster}-rootcoord-dml_{it}_1v{it}" for it in range(options.vchannels)]
+        names = [
+            NewVChannel(f"{settings.cluster}-rootcoord-dml_{it}_1v{it}")
+            for it in range(options.vchannels)
+        ]
         with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
             running = run_broker(settings, folder, bound)
             async with running as broker, connect(broker.address) as log:

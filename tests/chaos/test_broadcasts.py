@@ -15,11 +15,12 @@ import pytest
 
 from actors import ActorStatistics
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 from tests.broadcast_load import judge, make_load
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
-VCHANNELS = [f"by-dev-rootcoord-dml_{it}_{it}v0" for it in range(4)]
+VCHANNELS = [NewVChannel(f"by-dev-rootcoord-dml_{it}_{it}v0") for it in range(4)]
 GUARD_S = 60.0
 VICTIMS = ("", "/locks", "/tasks")
 

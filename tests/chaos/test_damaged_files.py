@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from broker.client import Client, Unrecoverable, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess, failed_start
 
 (PCHANNEL,) = pchannel_names("by-dev", 1)
-VCHANNEL = f"{PCHANNEL}_1v0"
+VCHANNEL = NewVChannel(f"{PCHANNEL}_1v0")
 SETTINGS = {"pchannels": "1", "segment_bytes": "1048576", "tail_bytes_max": "65536"}
 MESSAGES = 40
 LARGE = 100_000

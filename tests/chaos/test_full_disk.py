@@ -16,12 +16,13 @@ import anyio
 import pytest
 
 from broker.client import Client, Scanner, TidemarkError, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
 DISK_MIB = 24
 PCHANNELS = pchannel_names("by-dev", 2)
-VCHANNELS = tuple(f"{name}_1v0" for name in PCHANNELS)
+VCHANNELS = tuple(NewVChannel(f"{name}_1v0") for name in PCHANNELS)
 SETTINGS = {
     "pchannels": str(len(PCHANNELS)),
     "segment_bytes": str(4 << 20),

@@ -15,6 +15,7 @@ import pytest
 
 from broker.app import Broker
 from broker.client import Appended, Client, OutcomeUnknown, Scanner, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.local_broker import actors_of, local_broker
 
@@ -42,7 +43,7 @@ class Watched:
 
     @property
     def vchannel(self) -> str:
-        return f"{self.name}_7v0"
+        return NewVChannel(f"{self.name}_7v0")
 
     def slowest_since(self) -> float:
         """The worst latency since the last call."""

@@ -23,11 +23,12 @@ from broker.client import (
     TransactionExpired,
     connect,
 )
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import InvalidTransactionState
 from tests.broker_process import BrokerProcess, free_port
 from tests.roles_processes import RoleProcess, until
 
-V = tuple(f"by-dev-rootcoord-dml_{number}_9v{number}" for number in range(3))
+V = tuple(NewVChannel(f"by-dev-rootcoord-dml_{number}_9v{number}") for number in range(3))
 APPS = ("one", "two")
 PARTS = 2
 ROWS = 3

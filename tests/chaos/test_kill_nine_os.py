@@ -5,9 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from broker.client import Client, TidemarkError, connect
+from broker.client.cluster.targets import NewVChannel
 from tests.broker_process import BrokerProcess
 
-V = "by-dev-rootcoord-dml_0_1v0"
+V = NewVChannel("by-dev-rootcoord-dml_0_1v0")
 TASKS = 8
 ANSWERS = 60
 

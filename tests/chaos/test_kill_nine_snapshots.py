@@ -16,6 +16,7 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client, Message, TidemarkError, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.codec.stored_headers import StoredHeaders
 from broker.core.log.log_recovery import RecoveryState
 from broker.core.naming import pchannel_names
@@ -98,7 +99,7 @@ async def test_a_snapshot_damaged_on_disk_costs_time_and_no_state(tmp_path: Path
     connection.close()
     with BrokerProcess(tmp_path / "data", **SETTINGS) as broker:
         async with connect(broker.address) as log:
-            await log.append(f"{P}_1000v0", b"it serves")
+            await log.append(NewVChannel(f"{P}_1000v0"), b"it serves")
         assert broker.terminate() == 0
     await compare(tmp_path)
 
@@ -154,7 +155,7 @@ async def work_for_ever(log: Client, rng: random.Random, done: Done) -> None:
 async def work(log: Client, rng: random.Random) -> None:
     """One step in the lives of some collections."""
     collection = rng.randint(1, 30)
-    vchannel = f"{P}_{collection}v0"
+    vchannel = NewVChannel(f"{P}_{collection}v0")
     with anyio.fail_after(STEP_S_MAX):
         match rng.randrange(20):
             case 0:

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from broker.client import Client, OutcomeUnknown, TidemarkError, TransactionExpired, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTransaction
 from tests.broker_process import BrokerProcess, free_port
 
@@ -98,7 +99,7 @@ async def test_transactions_survive_kill_nine_whole_or_not_at_all(
 async def test_a_transaction_goes_on_over_a_kill(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     broker = BrokerProcess(tmp_path / "data", address)
-    vchannel = "by-dev-rootcoord-dml_1_7v0"
+    vchannel = NewVChannel("by-dev-rootcoord-dml_1_7v0")
     try:
         async with connect(address) as log:
             async with log.txn(vchannel, keepalive_s=60) as txn:

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from broker.client import Appended, Client, OutcomeUnknown, ResourceKey, Scanner, StagedPart, Txn
 from broker.client.cluster import ResourceDomain
+from broker.client.cluster.targets import NewVChannel
 
 STEP_S_MAX = 60.0
 POLL_S = 0.01
@@ -57,7 +58,7 @@ class Channel:
 
     @property
     def vchannel(self) -> str:
-        return f"{self.name}_7v0"
+        return NewVChannel(f"{self.name}_7v0")
 
 
 async def until(true: Callable[[], bool]) -> None:

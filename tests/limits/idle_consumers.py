@@ -11,6 +11,7 @@ import sys
 import anyio
 
 from broker.client import Scanner, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 
 
@@ -31,7 +32,7 @@ async def consume_idly(
     told_ticks: list[anyio.Event] = []
     async with connect(address) as log, anyio.create_task_group() as reading:
         for number in range(share):
-            vchannel = f"{names[number % len(names)]}_{connection}v{number}"
+            vchannel = NewVChannel(f"{names[number % len(names)]}_{connection}v{number}")
             reader = log.read(vchannel, start="latest", with_ticks=True)
             told_ticks.append(anyio.Event())
             reading.start_soon(read_for_ever, reader, told_ticks[-1])

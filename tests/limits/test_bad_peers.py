@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 from tests.wire.raw_peer import HELLO, RawCall, RawPeer, http_frame, raw
@@ -34,7 +35,7 @@ async def test_a_crowd_of_bad_peers_is_cut_and_appends_go_on(tmp_path: Path) -> 
     settings = {"pchannels": "1", "idle_peer_s": str(IDLE_PEER_S)}
     with BrokerProcess(tmp_path / "data", **settings) as broker:
         async with connect(broker.address) as log, AsyncExitStack() as stack:
-            await log.append(f"{PCHANNEL}_1v0", b"before")
+            await log.append(NewVChannel(f"{PCHANNEL}_1v0"), b"before")
             before_bytes, began_s = broker.resident_bytes(), anyio.current_time()
             peers = [
                 (sent, await stack.enter_async_context(raw(broker)))
@@ -80,5 +81,5 @@ async def wait_until(
 async def append_until(enough: anyio.Event, log: Client, took_s: list[float]) -> None:
     while not enough.is_set():
         began_s = anyio.current_time()
-        await log.append(f"{PCHANNEL}_1v0", b"meanwhile")
+        await log.append(NewVChannel(f"{PCHANNEL}_1v0"), b"meanwhile")
         took_s.append(anyio.current_time() - began_s)

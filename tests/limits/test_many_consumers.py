@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
@@ -76,6 +77,7 @@ async def append_meanwhile(log: Client) -> float:
     names = pchannel_names("by-dev", 16)
     for number in range(APPENDS):
         began_s = anyio.current_time()
-        await log.append(f"{names[number % 16]}_99v0", bytes(1000), deadline_s=DEADLINE_S)
+        vchannel = NewVChannel(f"{names[number % 16]}_99v0")
+        await log.append(vchannel, bytes(1000), deadline_s=DEADLINE_S)
         slowest_s = max(slowest_s, anyio.current_time() - began_s)
     return slowest_s

@@ -7,13 +7,14 @@ import pytest
 
 from broker.app import Broker
 from broker.client import Client, OutOfRange, Scanner, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from broker.node.append.appender import Truncate
 from tests.local_broker import actors_of, local_broker
 
 MIB = 1024 * 1024
 (PCHANNEL,) = pchannel_names("by-dev", 1)
-VCHANNEL = f"{PCHANNEL}_1v0"
+VCHANNEL = NewVChannel(f"{PCHANNEL}_1v0")
 SETTINGS = {
     "pchannels": 1,
     "segment_bytes": MIB,

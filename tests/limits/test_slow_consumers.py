@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client, Scanner, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess
 
@@ -24,7 +25,7 @@ GROWTH_BYTES_MAX = STOPPED * CREDIT_BYTES + TAIL_BYTES + 40 * MIB
 
 DEADLINE_S = 60.0
 (PCHANNEL,) = pchannel_names("by-dev", 1)
-VCHANNEL = f"{PCHANNEL}_1v0"
+VCHANNEL = NewVChannel(f"{PCHANNEL}_1v0")
 
 told = logging.getLogger("tests.limits")
 

@@ -7,9 +7,10 @@ import anyio
 import pytest
 
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 from tests.local_broker import local_broker
 
-V = "by-dev-rootcoord-dml_0_1v0"
+V = NewVChannel("by-dev-rootcoord-dml_0_1v0")
 IDLE_PEER_S = 0.05
 GUARD_S = 60.0
 

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from broker.client import Scanner, TidemarkError, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import BrokerProcess, failed_start
 
@@ -19,7 +20,7 @@ STOP_S_MAX = 5.0
 IN_FLIGHT = 200
 ACKNOWLEDGED = 2000
 (PCHANNEL,) = pchannel_names("by-dev", 1)
-VCHANNEL = f"{PCHANNEL}_1v0"
+VCHANNEL = NewVChannel(f"{PCHANNEL}_1v0")
 
 
 def test_a_second_broker_on_the_same_folder_names_the_first(tmp_path: Path) -> None:

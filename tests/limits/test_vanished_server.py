@@ -6,9 +6,10 @@ import anyio
 import pytest
 
 from broker.client import Deadlines, Message, Scanner, TidemarkError, connect
+from broker.client.cluster.targets import NewVChannel
 from tests.broker_process import BrokerProcess
 
-VCHANNEL = "by-dev-rootcoord-dml_1_1v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_1v0")
 MESSAGES = 3000
 
 

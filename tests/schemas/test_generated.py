@@ -71,14 +71,23 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             v1.LogBase,
             [
                 f"{OURS}Log/{method}"
-                for method in ("Advance", "Append", "Describe", "Measure", "Mvcc", "Read", "Seek")
+                for method in (
+                    "Advance",
+                    "Append",
+                    "Describe",
+                    "HasVChannel",
+                    "Measure",
+                    "Mvcc",
+                    "Read",
+                    "Seek",
+                )
             ],
         ),
         (
             v1.CollectionsBase,
             [
                 f"{OURS}Collections/{method}"
-                for method in ("AddColumns", "Create", "Drop", "Get", "List")
+                for method in ("AddColumns", "Create", "Drop", "Find", "Get", "List")
             ],
         ),
         (

@@ -66,8 +66,9 @@ class Appends:
         self, shards: Shards, message: Message, deadline_s: float, level: int = 0
     ) -> Appended:
         """Append one message, to the shard of its key; returns when it is acknowledged."""
-        vchannel = shards.choose(message.key)
-        offered = await self._offer(prepare(message, vchannel, deadline_s, level), deadline_s)
+        vchannel = shards.choose_for(message)
+        work = prepare(message, vchannel, deadline_s, level, raw=shards.raw)
+        offered = await self._offer(work, deadline_s)
         return await (result_of(*offered) if isinstance(offered, tuple) else offered)
 
     def soon(
@@ -78,8 +79,8 @@ class Appends:
             raise BadTarget(
                 f"a message of type {message.type} cannot be part of a batch: use append"
             )
-        vchannel = shards.choose(message.key)
-        header = batch_header(vchannel, message, deadline_s, level)
+        vchannel = shards.choose_for(message)
+        header = batch_header(vchannel, message, deadline_s, level, raw=shards.raw)
         return self._gather(message, header, deadline_s)
 
     async def batch(
@@ -144,7 +145,7 @@ class Appends:
     ) -> list[Appended]:
         """Append all and wait for all; results in order. AppendsFailed when any failed."""
         # All are checked before one is sent: an invalid message keeps the others out of the log.
-        work = [prepare(it, shards.choose(it.key), deadline_s) for it in messages]
+        work = [prepare(it, shards.choose_for(it), deadline_s, raw=shards.raw) for it in messages]
         offered: list[Offered | TidemarkError] = []
         try:
             for each in work:

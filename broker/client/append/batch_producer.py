@@ -137,6 +137,7 @@ class BatchProducer(Producer):
             type=header.type,
             durability=header.durability,
             codec=ARROW,
+            raw=int(header.raw),
         )
         return self._offer_request(header, append_request(batch, [body]), rows, deadline_at_s)
 

@@ -29,6 +29,8 @@ class BatchHeader(NamedTuple):
     properties: bytes
     deadline_s: float
     durability: int = 0
+    raw: bool = False
+    """The vchannel need not exist: store it also when its collection was dropped."""
 
 
 @dataclass(slots=True)
@@ -125,6 +127,7 @@ def encode_batch(
         codec=codec,
         key_sizes=key_sizes,
         keys=key_body,
+        raw=int(header.raw),
     )
     return append_request(batch, body)
 

@@ -27,18 +27,24 @@ Prepared = tuple[Message, VChannelName, BatchHeader | bytes]
 
 
 def prepare(
-    message: Message, vchannel: VChannelName, deadline_s: float, level: int = 0, txn: str = ""
+    message: Message,
+    vchannel: VChannelName,
+    deadline_s: float,
+    level: int = 0,
+    txn: str = "",
+    *,
+    raw: bool = False,
 ) -> Prepared:
     """Check and encode. Raises InvalidArgument, MessageTooLarge, and what `encode` does.
 
     `level`: the durability to wait for. It holds for plain messages outside of a transaction; all
-    others are synced.
+    others are synced. `raw`: the vchannel need not exist.
     """
     reason = unsendable(message)
     if reason:
         raise InvalidArgument(reason)
     if is_plain(message):
-        return message, vchannel, batch_header(vchannel, message, deadline_s, level, txn)
+        return message, vchannel, batch_header(vchannel, message, deadline_s, level, txn, raw=raw)
     return message, vchannel, encoded(message, vchannel, txn, deadline_s)
 
 
@@ -54,7 +60,13 @@ def is_plain(message: Message) -> bool:
 
 
 def batch_header(
-    vchannel: VChannelName, message: Message, deadline_s: float, level: int = 0, txn: str = ""
+    vchannel: VChannelName,
+    message: Message,
+    deadline_s: float,
+    level: int = 0,
+    txn: str = "",
+    *,
+    raw: bool = False,
 ) -> BatchHeader:
     """What a plain message has in common with others in its batch. Raises as `prepare`.
 
@@ -65,7 +77,7 @@ def batch_header(
     properties = message.properties
     own = encode_properties(own_properties(properties)) if properties else b""
     own = _txn_property(txn) + own if txn else own
-    return BatchHeader(vchannel, int(message.type), own, deadline_s, level)
+    return BatchHeader(vchannel, int(message.type), own, deadline_s, level, raw)
 
 
 # A transaction's property is the same for every batch of it.

@@ -29,6 +29,7 @@ from broker.client.errors import (
     DeadlineExceeded,
     NodeUnreachable,
     OutcomeUnknown,
+    OutdatedTarget,
     ServerRefusal,
     TidemarkError,
     refusal,
@@ -260,6 +261,9 @@ class Producer(AnswerSink):
 
     def refused(self, answer: ProduceFailed) -> RetryVerdict:
         error = refusal(answer.code, answer.cause)
+        if isinstance(answer, BatchFailed) and answer.dropped:
+            error = OutdatedTarget(answer.cause, error.code)
+            self._network.on_dropped()
         if isinstance(answer, BatchFailed) and error.code is StreamingCode.INVALID_REQUEST_SEQ:
             return self._out_of_sequence(answer, error)
         found = self._outbox.refused(

@@ -248,9 +248,13 @@ class ProduceCodec:
 
 
 class BatchFailed(ProduceFailed):
-    """A batch was refused; `expected_sequence` counts when the reason is its number."""
+    """A batch was refused; `expected_sequence` counts when the reason is its number.
+
+    `dropped`: the reason is that the collection was dropped.
+    """
 
     expected_sequence: int = 0
+    dropped: bool = False
 
 
 class AppendCodec:
@@ -288,4 +292,5 @@ class AppendCodec:
             return Produced(request_id, *place, durability=answer.durability)
         failed = BatchFailed(request_id, answer.code, answer.cause)
         failed.expected_sequence = answer.expected_sequence
+        failed.dropped = answer.dropped
         return failed

@@ -23,6 +23,7 @@ from broker.client.net.connection import Connection
 from broker.client.net.retry_call import retry_call
 from broker.model.broadcast import ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
+from broker.model.message import MessageType
 from schemas.generated.milvus.proto import common, messages, streaming
 from schemas.generated.tidemark import v1
 from schemas.properties.broadcast_header import BroadcastHeader, HeaderKey, write_broadcast_header
@@ -107,12 +108,12 @@ class Broadcasts:
 
         Raises OutcomeUnknown at the deadline, or when the client is closed meanwhile: it may still
         take effect; call again with the same key. Unrecoverable when it is too large, or cannot
-        continue until an operator decides. InvalidArgument for a target that is not a vchannel,
+        continue until an operator decides. SchemaVersionMismatch for data that is broadcast to a
+        collection with a schema. InvalidArgument for a target that is not a vchannel,
         one named twice, or none.
         """
         names = self._targets.names(targets)
-        # Not `resolve_all`, which drops repeats: a target named twice is to be refused.
-        vchannels = [it for name in names for it in (await self._targets.resolve(name)).vchannels]
+        vchannels = await self._vchannels(names, options.get("type", MessageType.INSERT))
         key = IdempotencyKey(CLUSTER_DOMAIN, 0, idempotency_key or f"client-{uuid4().hex}")
         fields: dict[str, Any] = {name: it for name, it in options.items() if name != "ack_sync_up"}
         stored = stored_properties(Message(payload, **fields)) | IDEMPOTENCY.entry(key)
@@ -143,6 +144,14 @@ class Broadcasts:
             ) from error
         results = {name: _appended(name, it) for name, it in answer.results.items()}
         return Broadcasted(BroadcastId(answer.broadcast_id), results)
+
+    async def _vchannels(self, names: Iterable[str], kind: int) -> list[VChannelName]:
+        # Not `resolve_all`, which drops repeats: a target named twice is to be refused.
+        found = [await self._targets.resolve(name) for name in names]
+        for each in found:
+            if each.rows_of is not None:
+                each.check_takes(kind)
+        return [it for each in found for it in each.vchannels]
 
     async def ack(self, message: Received, *, deadline_s: float | None = None) -> None:
         """Acknowledge that this copy of a broadcast was processed; durable on return.

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from broker.client.cluster.look_up import NameLookup
 from broker.client.cluster.service import ServiceCalls
 from broker.client.cluster.targets import Targets
 from broker.client.errors import BadTarget, ChannelNotExist, InvalidArgument, NoSuchCollection
 from broker.client.net.connection import Connection
+from broker.client.net.owners import Owners
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, VChannelName
 from schemas.arrow.columns import decode_schema, encode_schema
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 class Collections:
     """`log.collections`. Every call has a deadline and raises what `broker.client.errors` has."""
 
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+    def __init__(self, connection: Connection, owners: Owners, *, deadline_s: float) -> None:
         self._calls = ServiceCalls(connection, "tidemark.v1.Collections", deadline_s=deadline_s)
-        self.targets = Targets(self.get, connection.lifetime)
+        lookup = NameLookup(self._calls, self.get, owners, deadline_s=deadline_s)
+        self.targets = Targets(lookup.shards, connection.lifetime)
         """Resolves names; knows which collections this client has dropped."""
 
     async def create(

@@ -1,30 +1,58 @@
 """Resolves the name that a program uses to vchannels: a collection's shards, or one channel.
 
-Collections are cached, because the shards of a collection never change while it exists. When
-another client drops a collection and creates one of the same name, this client notices only after
-the next `connect`.
+Names are cached, so that an append costs no look-up: the shards of a collection never change while
+it exists, and a channel that exists does not go away. The server refuses appends to the vchannels
+of a dropped collection; then, and when this client drops one, the names are looked up again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from broker.client.errors import BadTarget
+from broker.client.errors import BadTarget, SchemaVersionMismatch, TidemarkError
 from broker.client.lifetime import ClientLifetime
-from broker.client.message import Key
+from broker.client.message import Key, Message
 from broker.core.naming import is_physical, pchannel_of
 from broker.core.sharding import shard_of
-from broker.model.collection import Collection
 from broker.model.ids import PChannelName, VChannelName
+from broker.model.message import MessageType
 
-FindCollection = Callable[[str], Awaitable[Collection]]
-"""Asks the server for a collection; raises NoSuchCollection."""
+LOOK_UPS_MAX = 8
+"""Of one name, when drops during the look-up make its answer outdated."""
+_DATA = frozenset({MessageType.INSERT, MessageType.DELETE})
+
+
+class NewVChannel(str):
+    """A vchannel that need not exist yet; its first message makes it, as in Milvus.
+
+        await log.append(NewVChannel("by-dev-rootcoord-dml_0_7v0"), b"first")
+
+    A plain name must be that of a vchannel that exists, so that a typing error is an error.
+    """
+
+    __slots__ = ()
 
 
 class Shards:
-    """The vchannels of one collection, and the rule that spreads rows over them."""
+    """The vchannels of one target, and the rule that spreads rows over them.
 
-    def __init__(self, collection: str | None, vchannels: tuple[VChannelName, ...]) -> None:
+    `rows_of`: the collection with a schema that they belong to, which takes rows only. `broad`: a
+    channel that is no vchannel, which takes no data. `raw`: the vchannel need not exist.
+    """
+
+    def __init__(
+        self,
+        collection: str | None,
+        vchannels: tuple[VChannelName, ...],
+        *,
+        rows_of: str | None = None,
+        broad: str = "",
+        raw: bool = False,
+    ) -> None:
         self.collection = collection
         self.vchannels = vchannels
+        self.rows_of = rows_of
+        self.raw = raw
+        self._broad = broad
+        self._open = rows_of is None and not broad
         self._turn = 0
 
     def choose(self, key: Key | None) -> VChannelName:
@@ -34,17 +62,48 @@ class Shards:
         self._turn = (self._turn + 1) % len(self.vchannels)
         return self.vchannels[self._turn]
 
+    def choose_for(self, message: Message) -> VChannelName:
+        """The vchannel of a message. Raises as `check_takes`."""
+        if not self._open:
+            self.check_takes(message.type)
+        return self.choose(message.key)
+
     def choose_for_batch(self, target: str, *, keyed: bool) -> VChannelName:
         """The vchannel of a batch, in turns. BadTarget for keys when there are several vchannels.
 
-        A batch lies on one vchannel, so its keys could not choose the shard of each row.
+        A batch lies on one vchannel, so its keys could not choose the shard of each row. Raises as
+        `check_takes` too.
         """
+        self.check_takes(MessageType.INSERT)
         if keyed and len(self.vchannels) > 1:
             raise BadTarget(
                 f"{target!r} has {len(self.vchannels)} vchannels, and a batch with keys needs one:"
                 " name a vchannel, or use append_messages"
             )
         return self.choose(None)
+
+    def check_takes(self, kind: int) -> None:
+        """Raise unless messages of this type may be appended here.
+
+        SchemaVersionMismatch for data of a collection with a schema, which takes rows only, because
+        readers of rows would not see it. BadTarget for data on a channel that is no vchannel.
+        """
+        if self._open or kind not in _DATA:
+            return
+        self.check_narrow()
+        raise SchemaVersionMismatch(
+            f"collection {self.rows_of!r} has a schema and takes rows, not messages: use"
+            " append_arrow, or `tidemark produce --format`"
+        )
+
+    def check_narrow(self) -> None:
+        """Raise BadTarget for a pchannel and for the control channel."""
+        if self._broad:
+            name = self.vchannels[0]
+            raise BadTarget(
+                f"{name!r} is {self._broad}, which takes no data: name a collection or a vchannel,"
+                " or use raw_append"
+            )
 
 
 def merged(found: Sequence[Shards]) -> Shards:
@@ -57,10 +116,14 @@ def merged(found: Sequence[Shards]) -> Shards:
 class Targets:
     """Resolves names to vchannels. Every method raises ClosedClient or ForkedClient."""
 
-    def __init__(self, find: FindCollection, lifetime: ClientLifetime) -> None:
-        self._find = find
+    def __init__(
+        self, look_up: Callable[[str], Awaitable[Shards]], lifetime: ClientLifetime
+    ) -> None:
+        """`look_up` asks the server; raises NoSuchCollection, NoSuchVChannel."""
+        self._look_up = look_up
         self._lifetime = lifetime
         self._known: dict[str, Shards] = {}
+        self._forgotten = 0
 
     def known(self, name: str) -> Shards | None:
         """What `resolve` would return without asking the server, if it is cached."""
@@ -68,31 +131,47 @@ class Targets:
         return self._known.get(name)
 
     async def resolve(self, name: str) -> Shards:
-        """The vchannels of a collection, or a channel by its own name. Raises NoSuchCollection."""
+        """The vchannels of a collection, or a channel by its own name.
+
+        Raises NoSuchCollection, and NoSuchVChannel for a channel that nothing has named.
+        """
         found = self.known(name)
-        if found is None:
-            # Two tasks may look it up at once; their answers are the same.
-            found = self._known[name] = await self._look_up(name)
-        return found
+        return await self._asked(name) if found is None else found
+
+    async def current(self, name: str) -> Shards:
+        """As `resolve`, but a collection is looked up anew: it may have been dropped and recreated.
+
+        What is cached counts while the server cannot be asked.
+        """
+        cached = self.known(name)
+        if cached is not None and cached.collection is None:
+            return cached
+        try:
+            return await self._asked(name)
+        except TidemarkError as error:
+            if cached is not None and error.retriable:
+                return cached
+            raise
 
     async def resolve_all(self, targets: str | Iterable[str]) -> Shards:
-        """The vchannels of one or more targets, each once. Raises NoSuchCollection."""
+        """The vchannels of one or more targets, each once. Raises as `resolve`."""
         return merged([await self.resolve(name) for name in self.names(targets)])
 
-    async def only_vchannel(self, target: str) -> VChannelName:
-        """The one vchannel of the target; BadTarget when it has several."""
+    async def only_vchannel(self, target: str) -> Shards:
+        """The target, which must have one vchannel; BadTarget when it has several."""
         shards = await self.resolve(target)
+        shards.check_narrow()
         if len(shards.vchannels) != 1:
             raise BadTarget(
                 f"{target!r} has {len(shards.vchannels)} vchannels, and a transaction needs one:"
                 " name a vchannel (`log.collections.get(name)` lists them)"
             )
-        return shards.vchannels[0]
+        return shards
 
     def vchannel(self, name: str) -> Shards:
         """Exactly this vchannel, without a look-up."""
         self._lifetime.check()
-        return Shards(None, (VChannelName(name),))
+        return Shards(None, (VChannelName(name),), raw=True)
 
     def names(self, targets: str | Iterable[str]) -> list[str]:
         """The targets as a list."""
@@ -101,14 +180,26 @@ class Targets:
 
     def forget(self, name: str) -> None:
         """Ask the server again next time."""
+        self._forgotten += 1
         self._known.pop(name, None)
 
-    async def _look_up(self, name: str) -> Shards:
-        # The name of a collection has no '-', the name of a channel always has one.
-        if "-" in name:
-            return Shards(None, (VChannelName(name),))
-        collection = await self._find(name)
-        return Shards(collection.name, collection.vchannels)
+    def forget_all(self) -> None:
+        """Ask the server again about every name."""
+        self._forgotten += 1
+        self._known.clear()
+
+    async def _asked(self, name: str) -> Shards:
+        if isinstance(name, NewVChannel):
+            found = self._known[name] = self.vchannel(name)
+            return found
+        for _ in range(LOOK_UPS_MAX):
+            before = self._forgotten
+            found = await self._look_up(name)
+            # A drop during the look-up: its answer may be that of before the drop.
+            if before == self._forgotten:
+                self._known[name] = found
+                break
+        return found
 
 
 def split(channel: str) -> tuple[PChannelName, VChannelName]:

@@ -19,6 +19,7 @@ from broker.client.errors import (
     ConnectionLost,
     DeadlineExceeded,
     NodeUnreachable,
+    NotOffered,
     ProtocolBroken,
     ServerRefusal,
     TidemarkError,
@@ -292,6 +293,6 @@ def _ended(status: CallStatus) -> TidemarkError:
         case Status.DEADLINE_EXCEEDED.value:
             return DeadlineExceeded(status.message or "the server exceeded the deadline")
         case Status.UNIMPLEMENTED.value:
-            return ProtocolBroken("the server does not offer this call; is it a Tidemark broker?")
+            return NotOffered("the server does not offer this call; is it a Tidemark broker?")
         case _:
             return refusal(StreamingCode.UNKNOWN, status.message)

@@ -1,6 +1,7 @@
 """What all producers and readers of one client share: connections and assignments."""
 
 import random
+from collections.abc import Callable
 
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.assignment_table import Location
@@ -26,6 +27,8 @@ class Network:
         self._connections: dict[str, Connection] = {}
         self._server = server
         self.waits = Waits()
+        self.on_dropped: Callable[[], None] = lambda: None
+        """Called when a server refuses an append because the collection was dropped."""
         self.open_s = open_s
         self.silence_s = silence_s
         self.spread = spread

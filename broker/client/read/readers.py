@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 from broker.client.batch import MessageBatch
 from broker.client.cluster.collections import Collections
 from broker.client.cluster.offsets import Offsets
+from broker.client.cluster.targets import merged
 from broker.client.message import Batch
 from broker.client.net.network import Network
 from broker.client.read.batch_start import BatchStart, BatchUntil, plan_batches
@@ -123,7 +124,7 @@ class Readers:
 
     def _scanner(self, target: str, options: ReadOptions) -> Scanner:
         async def sources() -> Sequence[Source[Batch]]:
-            shards = await self._targets.resolve(target)
+            shards = await self._targets.current(target)
             return await plan(self._network, self._offsets, shards, options)
 
         return Scanner(sources, self._tasks)
@@ -131,5 +132,5 @@ class Readers:
     async def _batch_sources(
         self, names: Sequence[str], bounds: tuple[BatchStart, BatchUntil | None], only: Only
     ) -> Sequence[Source[MessageBatch]]:
-        shards = await self._targets.resolve_all(names)
+        shards = merged([await self._targets.current(name) for name in names])
         return await plan_batches(self._network, self._offsets, shards, bounds, only)

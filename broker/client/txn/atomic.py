@@ -36,7 +36,7 @@ async def append_atomically(
     everything = list(messages)
     places: dict[VChannelName, list[int]] = {}
     for index, message in enumerate(everything):
-        places.setdefault(shards.choose(message.key), []).append(index)
+        places.setdefault(shards.choose_for(message), []).append(index)
     results: dict[int, Appended | TidemarkError] = {}
 
     async def one_vchannel(vchannel: VChannelName, indexes: Sequence[int]) -> None:
@@ -70,8 +70,8 @@ async def append_whole(
     if len(messages) == 1:
         return [await appends.one(Shards(None, (vchannel,)), messages[0], deadline_s)]
 
-    async def resolved() -> VChannelName:
-        return vchannel
+    async def resolved() -> Shards:
+        return Shards(None, (vchannel,))
 
     txn = Txn(appends, resolved, 0, deadline_s)
     try:

@@ -104,7 +104,7 @@ class Stage:
         shards = await self._resolve(target)
         places: dict[VChannelName, list[int]] = {}
         for index, message in enumerate(everything):
-            places.setdefault(shards.choose(message.key), []).append(index)
+            places.setdefault(shards.choose_for(message), []).append(index)
         results: dict[int, Appended] = {}
         for vchannel, indexes in places.items():
             mine = [everything[index] for index in indexes]
@@ -215,8 +215,8 @@ class Stage:
         return spread
 
     async def _begin(self, vchannel: VChannelName) -> Txn:
-        async def resolved() -> VChannelName:
-            return vchannel
+        async def resolved() -> Shards:
+            return Shards(None, (vchannel,))
 
         until_s = anyio.current_time() + self._deadline_s
         while True:

@@ -7,6 +7,7 @@ a repeated commit gets the answer of the first.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
@@ -35,8 +36,8 @@ from schemas.properties.txn_context import TxnContext, begin_header
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Resolve = Callable[[], Awaitable[VChannelName]]
-"""Finds the vchannel of the transaction."""
+Resolve = Callable[[], Awaitable[Shards]]
+"""Finds the one vchannel of the transaction."""
 
 ROLLBACK_S = 5.0
 """A rollback that is not answered by then is left to the keepalive."""
@@ -71,6 +72,7 @@ class Txn:
         self._appends = appends
         self._resolve = resolve
         self._vchannel = VChannelName("")
+        self._shards = Shards(None, ())
         self._keepalive_ms = keepalive_ms
         self._stage = stage
         self._deadline_s = deadline_s
@@ -109,7 +111,8 @@ class Txn:
         """Begin, once; `async with` does it. Raises InvalidArgument for a bad keepalive."""
         if self._context is not None:
             raise BadTransaction("the transaction has already begun; make another one")
-        self._vchannel = await self._resolve()
+        self._shards = await self._resolve()
+        (self._vchannel,) = self._shards.vchannels
         header = begin_header(self._keepalive_ms)
         own = NO_PROPERTIES if self._stage is None else _named(self._stage)
         begin = Message(b"", None, own, type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
@@ -162,6 +165,7 @@ class Txn:
         """
         within_s = deadline_s or self._deadline_s
         plain = Message(b"", properties=properties)
+        self._shards.check_takes(plain.type)
         shared = batch_header(self._vchannel, plain, within_s, txn=self._open_name())
         return await self._sent(len(payloads), self._appends.batch(shared, payloads, keys))
 
@@ -196,7 +200,8 @@ class Txn:
         """
         if self._unknown is not None:
             # Whether it holds that message is unknown, so nothing of it may be read.
-            await self.rollback()
+            with suppress(TidemarkError):  # without an answer it expires
+                await self.rollback()
             raise self._unknown
         return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
 
@@ -245,6 +250,8 @@ class Txn:
         self, messages: Sequence[Message], deadline_s: float | None
     ) -> list[Appended | TidemarkError]:
         name, within_s = self._open_name(), deadline_s or self._deadline_s
+        for message in messages:
+            self._shards.check_takes(message.type)
         bodies = self._appends.of_txns.bodies(self._vchannel, messages, name, within_s)
         results = await self._sent(len(messages), bodies)
         # These errors were returned, not raised, so `_sent` has not seen them.

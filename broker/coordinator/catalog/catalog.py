@@ -14,12 +14,14 @@ from broker.coordinator.catalog.messages import (
     ChangeSchema,
     CreateCollection,
     DropCollection,
+    FindName,
     GetCollection,
     ListCollections,
 )
 from broker.coordinator.records import (
     COLLECTION_ID_KEY,
     COLLECTION_PREFIX,
+    FIRST_COLLECTION_ID,
     collection_key,
     decode_collection,
     decode_number,
@@ -27,6 +29,7 @@ from broker.coordinator.records import (
     encode_number,
 )
 from broker.core.cluster.shard_placement import SHARDS_MAX, place_shards
+from broker.core.name_lookup import FoundName, found_name
 from broker.core.naming import (
     COLLECTION_NAME_LENGTH_MAX,
     collection_name_refusal,
@@ -38,9 +41,6 @@ from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId, PChannelName, VChannelName
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import Conflict, MetaError, MetaStore
-
-FIRST_COLLECTION_ID = 100
-"""Smaller ids are reserved for the broker."""
 
 
 class Catalog(Actor[CatalogMessage]):
@@ -66,13 +66,17 @@ class Catalog(Actor[CatalogMessage]):
             except MetaError as error:
                 envelope.fail(Refused(StreamingCode.INNER, str(error)))
 
-    async def _answer(self, message: CatalogMessage) -> Collection | tuple[Collection, ...] | None:
+    async def _answer(
+        self, message: CatalogMessage
+    ) -> Collection | FoundName | tuple[Collection, ...] | None:
         match message:
             case CreateCollection():
                 return await self._create(message)
             case GetCollection(name):
                 collection, _ = await self._get(name)
                 return collection
+            case FindName(name):
+                return found_name(name, await self._list(), self._pchannels)
             case ListCollections():
                 return await self._list()
             case DropCollection(name):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from actors import Request
+from broker.core.name_lookup import FoundName
 from broker.model.collection import Collection, RowSchema
 
 
@@ -18,6 +19,13 @@ class CreateCollection(Request[Collection]):
 @dataclass(frozen=True, slots=True)
 class GetCollection(Request[Collection]):
     """The collection of this name. Refused(CHANNEL_NOT_EXIST) when there is none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindName(Request[FoundName]):
+    """What a name stands for. Refused(CHANNEL_NOT_EXIST) for a name of nothing."""
 
     name: str
 
@@ -49,4 +57,6 @@ class ChangeSchema(Request[Collection | None]):
     after: RowSchema
 
 
-CatalogMessage = CreateCollection | GetCollection | ListCollections | DropCollection | ChangeSchema
+CatalogMessage = (
+    CreateCollection | GetCollection | FindName | ListCollections | DropCollection | ChangeSchema
+)

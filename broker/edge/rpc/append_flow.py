@@ -103,6 +103,10 @@ class AppendFlow:
         """The pchannel that the stream appends to."""
         return self._located.channel.name
 
+    def has_collection(self, vchannel: str) -> bool:
+        """Whether a message of the log created a collection on the vchannel."""
+        return self._located.view.has_collection(vchannel)
+
     async def run(self, read: Callable[[], Awaitable[None]]) -> None:
         """Run `read` until the client half-closes, the pchannel leaves or the server drains.
 

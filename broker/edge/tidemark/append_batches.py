@@ -17,12 +17,14 @@ from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.batch_admission import BatchAdmission
 from broker.edge.tidemark.rows_admission import RowsAdmission
+from broker.edge.tidemark.shard_admission import Dropped, ShardAdmission
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer_numbers import OutOfSequence
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.node.appender_messages import AppendOutcome
+from broker.ports.row_schemas import RowSchemas
 from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
 from schemas.encoding.oversize import FrameTooLarge, Oversize
@@ -31,12 +33,20 @@ GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
 """Batches that arrived together go to the Appender as one group, up to this size."""
 
 
+class Admissions:
+    """The checks that all Append streams of a server share."""
+
+    def __init__(self, schemas: RowSchemas, bytes_max: int) -> None:
+        self.rows = RowsAdmission(schemas, bytes_max)
+        self.shards = ShardAdmission(schemas)
+
+
 async def serve_append(
-    call: Call, directory: Proxy, rows_admission: RowsAdmission, limits: EdgeLimits
+    call: Call, directory: Proxy, admissions: Admissions, limits: EdgeLimits
 ) -> None:
     """Serve one stream from its handshake to its end. Raises as `open_append_flow` does."""
     async with open_append_flow(call, directory, limits, b"") as flow:
-        await AppendStream(call.stream, flow, rows_admission, limits).run()
+        await AppendStream(call.stream, flow, admissions, limits).run()
 
 
 @dataclass(slots=True)
@@ -75,13 +85,13 @@ class AppendStream:
         self,
         stream: BatchStream,
         flow: AppendFlow,
-        rows_admission: RowsAdmission,
+        admissions: Admissions,
         limits: EdgeLimits,
     ) -> None:
         self._stream = stream
         self._flow = flow
         self._limits = limits
-        self._rows_admission = rows_admission
+        self._admissions = admissions
         self._admission = BatchAdmission(flow.channel, limits.message_bytes_max)
         self._in_order: deque[_Group] = deque()
 
@@ -119,8 +129,17 @@ class AppendStream:
             error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
             return Refusal(StreamingCode.INVALID_ARGUMENT, f"{error}; split the batch")
         batch = scan_append_request(frame)
-        if batch.codec == Codec.ARROW:
-            return await self._rows_admission.judge(batch, self._admission)
+        rows = batch.codec == Codec.ARROW
+        refusal = await self._admissions.shards.refusal(
+            batch.vchannel, rows=rows, raw=bool(batch.raw)
+        )
+        # Milvus's collections have ids of their own, which may be equal to one that was dropped.
+        milvus = isinstance(refusal, Dropped) and self._flow.has_collection(batch.vchannel)
+        if refusal is not None and not milvus:
+            # What is wrong with the batch itself goes first: its vchannel may be of another stream.
+            return self._admission.refusal(batch) or refusal
+        if rows:
+            return await self._admissions.rows.judge(batch, self._admission)
         return self._admission.judge(batch)
 
     async def _append(self, group: _Group) -> None:
@@ -162,4 +181,5 @@ def _answer(outcome: Appended | Refusal, durability: Durability) -> bytes:
         return append_landed(outcome.id, outcome.tick, outcome.last_confirmed_id, durability)
     # Tells a producer where to go on after a gap in its sequence numbers.
     expected = outcome.expected if isinstance(outcome, OutOfSequence) else 0
-    return append_refused(outcome.code, outcome.cause, expected)
+    dropped = isinstance(outcome, Dropped)
+    return append_refused(outcome.code, outcome.cause, expected, dropped=dropped)

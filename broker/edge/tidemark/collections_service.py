@@ -8,14 +8,17 @@ from broker.coordinator.catalog.messages import (
     ChangeSchema,
     CreateCollection,
     DropCollection,
+    FindName,
     GetCollection,
     ListCollections,
 )
+from broker.core.name_lookup import NameKind
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Refused, StreamingCode, invalid_argument
+from broker.ports.row_schemas import RowSchemas
 from schemas.arrow.columns import added, check_columns, decode_schema, encode_schema
 from schemas.arrow.ipc import BadArrow
 from schemas.generated.tidemark import v1
@@ -24,14 +27,22 @@ SERVICE = "/tidemark.v1.Collections/"
 RACES_MAX = 8
 """Attempts to add columns: each fails when another caller changed the schema meanwhile."""
 VERSIONS_MAX = 1024
+_KINDS = {
+    NameKind.COLLECTION: v1.NameKind.COLLECTION,
+    NameKind.VCHANNEL: v1.NameKind.VCHANNEL,
+    NameKind.PCHANNEL: v1.NameKind.PCHANNEL,
+    NameKind.CONTROL: v1.NameKind.CONTROL,
+    NameKind.OTHER_VCHANNEL: v1.NameKind.OTHER_VCHANNEL,
+}
 
 
 class CollectionsService:
-    """Create, Get, List, Drop, AddColumns."""
+    """Create, Get, List, Drop, AddColumns, Find."""
 
-    def __init__(self, middleware: Middleware, catalog: Proxy) -> None:
+    def __init__(self, middleware: Middleware, catalog: Proxy, schemas: RowSchemas) -> None:
         self._middleware = middleware
         self._catalog = catalog
+        self._schemas = schemas
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -41,6 +52,7 @@ class CollectionsService:
             SERVICE + "List": middleware.unary(v1.ListCollectionsRequest, self.list),
             SERVICE + "Drop": middleware.unary(v1.DropCollectionRequest, self.drop),
             SERVICE + "AddColumns": middleware.unary(v1.AddColumnsRequest, self.add_columns),
+            SERVICE + "Find": middleware.unary(v1.FindRequest, self.find),
         }
 
     async def create(self, request: v1.CreateCollectionRequest) -> v1.Collection:
@@ -50,11 +62,21 @@ class CollectionsService:
             await load_arrow()
             schema = _first_version(request.arrow_schema)
         creation = CreateCollection(request.name, request.shards, schema)
-        return _encoded(await self._catalog.ask(creation))
+        created = await self._catalog.ask(creation)
+        self._schemas.note_change()
+        return _encoded(created)
 
     async def get(self, request: v1.GetCollectionRequest) -> v1.Collection:
         """One collection. CHANNEL_NOT_EXIST when there is none."""
         return _encoded(await self._catalog.ask(GetCollection(request.name)))
+
+    async def find(self, request: v1.FindRequest) -> v1.FindResponse:
+        """What a name stands for. CHANNEL_NOT_EXIST for a name of nothing."""
+        found = await self._catalog.ask(FindName(request.name))
+        answer = v1.FindResponse(kind=_KINDS[found.kind])
+        if found.collection is not None:
+            answer.collection = _encoded(found.collection)
+        return answer
 
     async def list(self, _: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
         """All collections, sorted by name."""
@@ -64,6 +86,8 @@ class CollectionsService:
     async def drop(self, request: v1.DropCollectionRequest) -> v1.DropCollectionResponse:
         """Drop one. CHANNEL_NOT_EXIST when there is none."""
         await self._catalog.ask(DropCollection(request.name))
+        # Before the answer: appends of this process to its vchannels are refused from here on.
+        self._schemas.note_change()
         return v1.DropCollectionResponse()
 
     async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:

@@ -5,6 +5,7 @@ A vchannel is answered with the ids of its pchannel.
 
 from collections.abc import Mapping
 
+import anyio
 from grpclib.const import Handler
 
 from broker.codec.stored_headers import StoredHeaders
@@ -12,11 +13,10 @@ from broker.core.naming import pchannel_of
 from broker.core.time.span_count import SpanLimit
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.edge.tidemark.append_batches import serve_append
+from broker.edge.tidemark.append_batches import Admissions, serve_append
 from broker.edge.tidemark.read_batches import serve_read
-from broker.edge.tidemark.rows_admission import RowsAdmission
 from broker.model.channel import ChannelOffsets
-from broker.model.failure import Refusal, Refused, invalid_argument
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.measured import MeasuredChannel
 from broker.node.directory_messages import ChannelView, Describe, LatestMvcc, Locate, Located
@@ -25,15 +25,17 @@ from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Log/"
+SEARCH_S = 2.0
+"""A search of a log for a vchannel ends after so long; the next question continues it."""
 
 
 class LogService:
-    """Append, Read, Describe, Seek, Advance, Measure, Mvcc."""
+    """Append, Read, Describe, Seek, Advance, Measure, Mvcc, HasVChannel."""
 
     def __init__(self, middleware: Middleware, directory: Proxy, schemas: RowSchemas) -> None:
         self._middleware = middleware
         self._directory = directory
-        self._rows_admission = RowsAdmission(schemas, middleware.limits.message_bytes_max)
+        self._admissions = Admissions(schemas, middleware.limits.message_bytes_max)
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -45,11 +47,12 @@ class LogService:
             SERVICE + "Advance": middleware.unary(v1.AdvanceRequest, self.advance),
             SERVICE + "Measure": middleware.unary(v1.MeasureRequest, self.measure),
             SERVICE + "Mvcc": middleware.unary(v1.MvccRequest, self.mvcc),
+            SERVICE + "HasVChannel": middleware.unary(v1.HasVChannelRequest, self.has_vchannel),
         }
 
     async def append(self, call: Call) -> None:
         """Serve a stream of batches to one pchannel."""
-        await serve_append(call, self._directory, self._rows_admission, self._middleware.limits)
+        await serve_append(call, self._directory, self._admissions, self._middleware.limits)
 
     async def read(self, call: Call) -> None:
         """Serve a stream of batches from one pchannel."""
@@ -115,6 +118,14 @@ class LogService:
             raise invalid_argument("the vchannel's name is empty")
         tick = await self._directory.demand(LatestMvcc(request.vchannel))
         return v1.MvccResponse(time_tick=tick)
+
+    async def has_vchannel(self, request: v1.HasVChannelRequest) -> v1.HasVChannelResponse:
+        """Whether a message of the log has named the vchannel. INNER while the log is searched."""
+        view = await self._view(request.vchannel)
+        with anyio.move_on_after(SEARCH_S):
+            return v1.HasVChannelResponse(named=await view.has_vchannel(request.vchannel))
+        cause = f"the log is still being searched for vchannel {request.vchannel!r}; ask again"
+        raise Refused(StreamingCode.INNER, cause)
 
     async def _view(self, channel: str) -> ChannelView:
         if not channel:

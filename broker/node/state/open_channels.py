@@ -14,6 +14,7 @@ from broker.core.log.mvcc import MvccTicks
 from broker.core.segments.segment_table import SegmentTable
 from broker.core.txn.transactions import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
+from broker.model.failure import Refused
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.measured import RecordHead
 from broker.model.record import head_of
@@ -96,6 +97,26 @@ class OpenChannel:
             return await self.log.advance(from_id, until_id, bytes_max)
         except WalError as error:
             raise refused(error) from error
+
+    def has_collection(self, vchannel: str) -> bool:
+        return self.segments.is_ours(vchannel)
+
+    async def has_vchannel(self, vchannel: str) -> bool:
+        named = self.tail.named
+        while not self.has_collection(vchannel):
+            known = named.knows(vchannel)
+            if known is not None:
+                return known
+            at = max(named.searched_to, self.log.bounds().first_id)
+            try:
+                heads = await self.heads(at)
+            except Refused:
+                # Damage, or a log that is closing: what cannot be read may have named it.
+                return True
+            if not heads:
+                return False  # retention has removed what was to be searched
+            named.add_found({it.vchannel for it in heads}, heads[-1].next_id)
+        return True
 
     async def heads(self, from_id: MessageId) -> Sequence[RecordHead]:
         from_id = max(from_id, self.log.bounds().first_id)

@@ -9,6 +9,7 @@ Next: broker/node/scanner.py
 from collections.abc import Sequence
 
 from actors import ActorError, Ref
+from broker.core.log.named_vchannels import NamedVChannels
 from broker.core.log.tail_window import TailWindow
 from broker.model.ids import MessageId
 from broker.model.message import ClosedTick
@@ -52,6 +53,7 @@ class Tail:
         self._limits = limits
         self._memory = memory
         self._window = TailWindow(next_id)
+        self.named = NamedVChannels(next_id)
         # A dict as an ordered set: Scanners are woken in the order in which they came.
         self._waiting: dict[str, dict[Ref[ScannerMessage], None]] = {}
         memory.windows.append(self._window)
@@ -76,6 +78,7 @@ class Tail:
         self.closed = closed
         self._evict(now_s)
         names = {record.vchannel for record in records}
+        self.named.add(names)
         if "" in names:  # a record of the whole pchannel, such as a tick
             self.wake_all()
             return

@@ -14,6 +14,7 @@ from broker.client import (
     Client,
     Gathering,
     InvalidArgument,
+    Message,
     NoSuchCollection,
     SchemaVersionMismatch,
     connect,
@@ -229,7 +230,9 @@ async def test_a_reader_of_messages_gets_each_row_as_json_with_the_same_ids(
     async with connect(address) as log:
         await log.collections.create(name, schema=SCHEMA)
         (landed,) = await log.append_arrow(name, table(3), properties={"own": "p"})
-        await log.append(name, b"plain")
+        (vchannel,) = (await log.collections.get(name)).vchannels
+        # As a client of Milvus's protocol does, for which a collection has no Arrow schema.
+        await log.raw_append(vchannel, Message(b"plain", barrier_time_tick=1))
         singly = [it async for it in log.read(name, until="now").messages()]
         async with asyncio.timeout(60):
             batches = [it async for it in log.read_batches(name, until="now") if len(it)]

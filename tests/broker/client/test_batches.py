@@ -18,12 +18,13 @@ from broker.client import (
     Unrecoverable,
     connect,
 )
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTarget, MessageTooLarge
 from tests.local_broker import local_broker
 
 P = "by-dev-rootcoord-dml_0"
-V = f"{P}_1v0"
-OTHER = f"{P}_2v0"
+V = NewVChannel(f"{P}_1v0")
+OTHER = NewVChannel(f"{P}_2v0")
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ async def test_only_the_vchannels_and_types_that_were_asked_for_are_read(address
     async with connect(address) as log:
         await log.append_batch(V, [b"v"])
         await log.append_batch(OTHER, [b"other"])
-        await log.append_batch(f"{P}_3v0", [b"third"])
+        await log.append_batch(NewVChannel(f"{P}_3v0"), [b"third"])
         await log.append(V, b"gone", type=3)
         found = await batches(log, V, OTHER)
         assert [it for batch in found for it in batch.payloads] == [b"v", b"other", b"gone"]

@@ -22,13 +22,14 @@ from broker.client import (
     Unrecoverable,
     connect,
 )
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadAddress, BadTarget, NotLocal
 from broker.config import Settings
 from broker.core.sharding import shard_of
 from broker.data_folder import hold
 from broker.model.message import MessageType
 
-VCHANNEL = "by-dev-rootcoord-dml_1_7v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_7v0")
 
 
 @asynccontextmanager
@@ -145,7 +146,7 @@ async def test_a_name_that_nothing_has_is_an_error_at_once(broker: str) -> None:
         with pytest.raises(NoSuchCollection):
             await anext(log.read("nowhere"))
         with pytest.raises(BadTarget):
-            await log.append("other-cluster-dml_1_7v0", b"")
+            await log.append(NewVChannel("other-cluster-dml_1_7v0"), b"")
 
 
 async def test_a_text_payload_is_refused_before_anything_is_sent(broker: str) -> None:
@@ -191,7 +192,7 @@ async def test_the_latest_begins_when_the_reader_is_opened(broker: str) -> None:
             await log.append(VCHANNEL, b"after")
             batch = await anext(reader)
         assert [it.payload for it in batch.messages] == [b"after"]
-        assert batch.vchannel == VCHANNEL
+        assert str(batch.vchannel) == VCHANNEL
 
 
 async def test_an_id_means_nothing_for_several_vchannels(broker: str) -> None:
@@ -204,7 +205,9 @@ async def test_an_id_means_nothing_for_several_vchannels(broker: str) -> None:
 async def test_a_range_has_exactly_its_ids_and_ends(broker: str) -> None:
     async with connect(broker) as log:
         landed = [await log.append(VCHANNEL, b"%d" % it) for it in range(5)]
-        await log.append(VCHANNEL.replace("7v0", "8v0"), b"another vchannel of the same pchannel")
+        await log.append(
+            NewVChannel(VCHANNEL.replace("7v0", "8v0")), b"another vchannel of the same pchannel"
+        )
         ids = [it.id for it in landed]
         reader = log.read_range(VCHANNEL, ids[1], ids[4])
         assert [it.id async for it in reader.messages()] == ids[1:4]
@@ -217,7 +220,7 @@ async def test_a_range_has_exactly_its_ids_and_ends(broker: str) -> None:
 async def test_a_whole_pchannel_is_read_by_its_name(broker: str) -> None:
     async with connect(broker) as log:
         for it in (7, 8):
-            await log.append(f"by-dev-rootcoord-dml_1_{it}v0", b"%d" % it)
+            await log.append(NewVChannel(f"by-dev-rootcoord-dml_1_{it}v0"), b"%d" % it)
         seen = await read_now(log, "by-dev-rootcoord-dml_1")
         assert [it.vchannel for it in seen] == [f"by-dev-rootcoord-dml_1_{it}v0" for it in (7, 8)]
 

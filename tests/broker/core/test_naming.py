@@ -86,13 +86,16 @@ def test_a_channel_of_no_collection_has_no_collection_id(name: str) -> None:
     assert naming.collection_id_of(name) is None
 
 
-@pytest.mark.parametrize("name", ["flights", "_x", "A1$_", "a" * 255])
+@pytest.mark.parametrize(
+    "name", ["flights", "_x", "A1$_", "a-b", "my.coll", "events_v2", "a" * 255]
+)
 def test_plain_collection_names_pass(name: str) -> None:
     assert naming.collection_name_refusal(name) is None
 
 
 @pytest.mark.parametrize(
-    "name", ["", " flights", "flights ", "1st", "a-b", "a/b", "$a", "é", "a\n", "a\0b", "a" * 256]
+    "name",
+    ["", " flights", "flights ", "1st", "-a", ".", "a/b", "$a", "é", "a\n", "a\0b", "a" * 256],
 )
 def test_other_collection_names_are_refused_with_the_name_in_the_text(name: str) -> None:
     refusal = naming.collection_name_refusal(name)
@@ -102,11 +105,33 @@ def test_other_collection_names_are_refused_with_the_name_in_the_text(name: str)
     assert len(refusal.cause) < 250
 
 
-@given(st.text(max_size=300), pchannels)
-def test_no_collection_name_that_passes_is_a_channel_name(name: str, pchannel: str) -> None:
-    if naming.collection_name_refusal(name) is None:
-        assert not name.startswith(pchannel)
-        assert "\n" not in name
+@pytest.mark.parametrize(
+    "name", ["by-dev-rootcoord-dml_0", "x-rootcoord-dml_99", "a_1v0", "a-b_7v12", "my_vcchan"]
+)
+def test_a_collection_name_that_looks_like_a_channel_is_refused_with_the_reason(name: str) -> None:
+    refusal = naming.collection_name_refusal(name)
+    assert refusal is not None
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT
+    assert f"{name!r} could be taken for a channel" in refusal.cause
+
+
+channel_parts = st.sampled_from(
+    ["by-dev", "a", "_", "-", ".", "-rootcoord-dml_", "0", "100", "v", "vcchan", "_1v0"]
+)
+channel_like = st.lists(channel_parts, max_size=8).map("".join)
+
+
+@given(st.text(max_size=300) | channel_like, pchannels, st.integers(0, 2**63 - 1))
+def test_no_collection_name_that_passes_is_a_channel_name(
+    name: str, pchannel: PChannelName, collection: int
+) -> None:
+    if naming.collection_name_refusal(name) is not None:
+        return
+    assert not naming.looks_like_channel(name)
+    assert naming.pchannel_of(name) != pchannel
+    assert naming.collection_id_of(name) is None
+    assert name != naming.vchannel_name(pchannel, CollectionId(collection), 0)
+    assert "\n" not in name
 
 
 @pytest.mark.parametrize("name", ["by-dev-rootcoord-dml_0", "a", "9.x_1", "a" * 128])

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from broker.app import Broker, CannotStart
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from broker.metrics.exposition import CONNECTIONS_MAX, HEAD_BYTES_MAX
 from broker.metrics.table import METRICS, PREFIX
@@ -22,7 +23,7 @@ from tests.local_broker import local_broker
 
 PCHANNELS = pchannel_names("by-dev", 2)
 P0 = PCHANNELS[0]
-V0 = f"{P0}_1v0"
+V0 = NewVChannel(f"{P0}_1v0")
 LABELS = {"channel", "kind", "le", "policy", "state", "term"}
 DEADLINE_S = 30.0
 

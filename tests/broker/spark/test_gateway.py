@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import Client, ConnectionLost
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadAddress
 from broker.spark.gateway import Gateway
 from broker.spark.source.progress_report import ProgressReporter
@@ -39,7 +40,7 @@ def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
     """Each try may take two seconds, and the query waits for it."""
     gateway, progress = Gateway(f"127.0.0.1:{free_port()}", "by-dev"), ProgressReporter("nightly")
     for tick in range(7, 12):
-        progress.processed(gateway, ["by-dev-rootcoord-dml_0_1v0"], tick)  # no error
+        progress.processed(gateway, [NewVChannel("by-dev-rootcoord-dml_0_1v0")], tick)  # no error
     assert [it.getMessage()[:42] for it in caplog.records if it.name == "tidemark.spark"] == [
         "tidemark: cannot report tick 7 to cursor '"
     ]

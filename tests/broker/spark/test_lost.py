@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from broker.app import run_single
 from broker.app.limits_from_settings import node_limits
 from broker.client import Client, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.config import Settings
 from broker.node.state.node_limits import NodeLimits
 from broker.spark.refusals import DataLoss
@@ -23,8 +24,8 @@ from broker.spark.source.stream_reader import StreamReader
 from broker.spark.source.subscribed import Subscribed, declared
 from tests.local_broker import local_broker
 
-V = "by-dev-rootcoord-dml_0_1v0"
-QUIET = "by-dev-rootcoord-dml_0_2v0"
+V = NewVChannel("by-dev-rootcoord-dml_0_1v0")
+QUIET = NewVChannel("by-dev-rootcoord-dml_0_2v0")
 """On the same log."""
 SEGMENT_BYTES = 1024 * 1024
 KEPT_SEGMENTS = 4

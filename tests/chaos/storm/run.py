@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.client import TidemarkError, connect
+from broker.client.cluster.targets import NewVChannel
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
 from tests.chaos.storm.faults import Storm
@@ -52,7 +53,7 @@ class Options:
     @property
     def vchannels(self) -> tuple[str, ...]:
         return tuple(
-            f"by-dev-rootcoord-dml_{pchannel}_{7 + number}v{pchannel}"
+            NewVChannel(f"by-dev-rootcoord-dml_{pchannel}_{7 + number}v{pchannel}")
             for pchannel in range(self.pchannels)
             for number in range(self.vchannels_each)
         )

@@ -60,9 +60,13 @@ __all__ = (
     "DropCursorRequest",
     "DropCursorResponse",
     "Durability",
+    "FindRequest",
+    "FindResponse",
     "Form",
     "GetCollectionRequest",
     "GetCursorRequest",
+    "HasVChannelRequest",
+    "HasVChannelResponse",
     "HealthRequest",
     "HealthResponse",
     "HoldBroadcastsRequest",
@@ -97,6 +101,7 @@ __all__ = (
     "MoveCursorRequest",
     "MvccRequest",
     "MvccResponse",
+    "NameKind",
     "PauseConsumptionRequest",
     "PauseConsumptionResponse",
     "ReadBatch",
@@ -249,6 +254,30 @@ class Form(betterproto2.Enum):
     """
     An Arrow IPC stream, as in Codec.ARROW, with all rows of the batch; `first` and `end` count rows.
     The property `tidemark.schema` is the version of the collection's schema.
+    """
+
+
+class NameKind(betterproto2.Enum):
+    COLLECTION = 0
+    """
+    `collection` is the collection of this name.
+    """
+
+    VCHANNEL = 1
+    """
+    A vchannel of `collection`.
+    """
+
+    PCHANNEL = 2
+
+    CONTROL = 3
+    """
+    The control channel of the cluster.
+    """
+
+    OTHER_VCHANNEL = 4
+    """
+    A vchannel of no collection. Only the log of its pchannel knows whether it exists.
     """
 
 
@@ -496,6 +525,11 @@ class AppendRequest(betterproto2.Message):
 
     keys: "bytes" = betterproto2.field(11, betterproto2.TYPE_BYTES)
 
+    raw: "bool" = betterproto2.field(12, betterproto2.TYPE_BOOL)
+    """
+    Store it although the collection of its vchannel was dropped.
+    """
+
     body: "bytes" = betterproto2.field(15, betterproto2.TYPE_BYTES)
 
 
@@ -531,6 +565,11 @@ class AppendResponse(betterproto2.Message):
     """
     With INVALID_REQUEST_SEQ, the number that the log expects. From 1 to the one sent: numbers were
     skipped, so the batch was never stored. Any other: unknown whether it was stored.
+    """
+
+    dropped: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+    """
+    With INVALID_ARGUMENT: the collection of the vchannel was dropped. Look its name up again.
     """
 
 
@@ -1202,6 +1241,28 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class FindRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("tidemark.v1", "FindRequest", FindRequest)
+
+
+@dataclass(eq=False, repr=False)
+class FindResponse(betterproto2.Message):
+    kind: "NameKind" = betterproto2.field(
+        1, betterproto2.TYPE_ENUM, default_factory=lambda: NameKind(0)
+    )
+
+    collection: "Collection | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message("tidemark.v1", "FindResponse", FindResponse)
+
+
+@dataclass(eq=False, repr=False)
 class GetCollectionRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -1218,6 +1279,26 @@ class GetCursorRequest(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "GetCursorRequest", GetCursorRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class HasVChannelRequest(betterproto2.Message):
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "HasVChannelRequest", HasVChannelRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class HasVChannelResponse(betterproto2.Message):
+    named: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "HasVChannelResponse", HasVChannelResponse
 )
 
 
@@ -2787,6 +2868,28 @@ class CollectionsStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def find(
+        self,
+        message: "FindRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "FindResponse":
+        """
+        What a name stands for: a collection, or a channel of this cluster. CHANNEL_NOT_EXIST for a name
+        that is neither.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Collections/Find",
+            message,
+            FindResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class CommitsStub(betterproto2_grpclib.ServiceStub):
     """
@@ -3045,6 +3148,29 @@ class LogStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Log/Mvcc",
             message,
             MvccResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def has_v_channel(
+        self,
+        message: "HasVChannelRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "HasVChannelResponse":
+        """
+        Whether a message of the log has named the vchannel. Milvus's vchannels come into being by their
+        first message. INNER while the log is still being searched: ask again. CHANNEL_NOT_EXIST unless
+        this node serves the vchannel.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Log/HasVChannel",
+            message,
+            HasVChannelResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -3716,6 +3842,14 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def find(self, message: "FindRequest") -> "FindResponse":
+        """
+        What a name stands for: a collection, or a channel of this cluster. CHANNEL_NOT_EXIST for a name
+        that is neither.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_create(
         self, stream: "grpclib.server.Stream[CreateCollectionRequest, Collection]"
     ) -> None:
@@ -3758,6 +3892,14 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
         response = await self.add_columns(request)
         await stream.send_message(response)
 
+    async def __rpc_find(
+        self, stream: "grpclib.server.Stream[FindRequest, FindResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.find(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Collections/Create": grpclib.const.Handler(
@@ -3789,6 +3931,12 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 AddColumnsRequest,
                 Collection,
+            ),
+            "/tidemark.v1.Collections/Find": grpclib.const.Handler(
+                self.__rpc_find,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                FindRequest,
+                FindResponse,
             ),
         }
 
@@ -3964,6 +4112,17 @@ class LogBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def has_v_channel(
+        self, message: "HasVChannelRequest"
+    ) -> "HasVChannelResponse":
+        """
+        Whether a message of the log has named the vchannel. Milvus's vchannels come into being by their
+        first message. INNER while the log is still being searched: ask again. CHANNEL_NOT_EXIST unless
+        this node serves the vchannel.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_append(
         self, stream: "grpclib.server.Stream[AppendRequest, AppendResponse]"
     ) -> None:
@@ -4024,6 +4183,14 @@ class LogBase(betterproto2_grpclib.ServiceBase):
         response = await self.mvcc(request)
         await stream.send_message(response)
 
+    async def __rpc_has_v_channel(
+        self, stream: "grpclib.server.Stream[HasVChannelRequest, HasVChannelResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.has_v_channel(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Log/Append": grpclib.const.Handler(
@@ -4067,6 +4234,12 @@ class LogBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 MvccRequest,
                 MvccResponse,
+            ),
+            "/tidemark.v1.Log/HasVChannel": grpclib.const.Handler(
+                self.__rpc_has_v_channel,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                HasVChannelRequest,
+                HasVChannelResponse,
             ),
         }
 

@@ -11,6 +11,7 @@ from textual.widgets import DataTable, Static, TabbedContent
 from broker.cli.top.actor_tree_widget import ActorTreeWidget
 from broker.cli.top.screen import TopScreen
 from broker.client import connect
+from broker.client.cluster.targets import NewVChannel
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
@@ -79,7 +80,7 @@ async def test_consumers_come_and_go_in_the_tree(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
         screen = TopScreen(broker.address, EVERY_S)
         async with screen.run_test() as pilot:
-            reader = log.read("by-dev-rootcoord-dml_0_1v0")
+            reader = log.read(NewVChannel("by-dev-rootcoord-dml_0_1v0"))
             await reader.open()
             await until(pilot, lambda: any("scanner-" in path for path in shown(screen)))
             await reader.close()

@@ -13,6 +13,7 @@ from broker.app import Broker
 from broker.client import (
     Client,
     InvalidArgument,
+    Message,
     OutcomeUnknown,
     Received,
     ResourceKey,
@@ -20,6 +21,7 @@ from broker.client import (
     connect,
 )
 from broker.client.cluster import BroadcastInfo
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTarget
 from broker.model.broadcast import Broadcast, Broadcasted
 from broker.model.message import MessageType
@@ -159,14 +161,16 @@ async def _until(ended: list[str], what: str) -> None:
 
 async def test_only_a_copy_of_a_broadcast_can_be_acknowledged(broker: str) -> None:
     async with connect(broker) as log:
-        await log.append(CONTROL, b"plain")
+        await log.raw_append(CONTROL, Message(b"plain"))
         (plain,) = await on(log, CONTROL)
         assert plain.broadcast_id is None
         with pytest.raises(BadTarget, match="not of a broadcast"):
             await log.broadcast.ack(plain)
 
 
-@pytest.mark.parametrize("targets", [[], [CONTROL, CONTROL], ["by-dev-rootcoord-dml_7_1v0"]])
+@pytest.mark.parametrize(
+    "targets", [[], [CONTROL, CONTROL], [NewVChannel("by-dev-rootcoord-dml_7_1v0")]]
+)
 async def test_no_target_twice_the_same_or_an_unknown_one_is_refused(
     broker: str, targets: list[str]
 ) -> None:

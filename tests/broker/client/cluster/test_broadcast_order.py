@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from broker.client import connect
+from broker.client.cluster.targets import NewVChannel
 from tests.broadcast_load import judge, make_load
 from tests.local_broker import local_broker
 
-VCHANNELS = [f"by-dev-rootcoord-dml_{it}_{it}v0" for it in range(6)]
+VCHANNELS = [NewVChannel(f"by-dev-rootcoord-dml_{it}_{it}v0") for it in range(6)]
 
 
 async def test_conflicting_broadcasts_end_in_one_order_everywhere(

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from broker.client import InvalidArgument, NoSuchCollection, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import ChannelNotExist, CursorMovedBack, NoSuchCursor, ServerFailed
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
@@ -38,7 +39,7 @@ async def test_each_misuse_of_a_cursor_has_its_error(tmp_path: Path) -> None:
         local_broker(tmp_path / "data", pchannels=1) as broker,
         connect(broker.address) as log,
     ):
-        vchannel = "by-dev-rootcoord-dml_0_7v0"
+        vchannel = NewVChannel("by-dev-rootcoord-dml_0_7v0")
         tick = (await log.cut(vchannel)).tick
         cursor = log.cursor("c")
         for asked in (cursor.get, cursor.drop, lambda: cursor.move(tick)):
@@ -50,7 +51,7 @@ async def test_each_misuse_of_a_cursor_has_its_error(tmp_path: Path) -> None:
         with pytest.raises(NoSuchCollection):
             await cursor.move(tick, "nowhere")
         with pytest.raises(ChannelNotExist, match="dml_1"):
-            await cursor.move(tick, "by-dev-rootcoord-dml_1_7v0")
+            await cursor.move(tick, NewVChannel("by-dev-rootcoord-dml_1_7v0"))
         for wrong in (0, -5, 1 << 64, tick + (60_000 << 18)):
             with pytest.raises(InvalidArgument):
                 await cursor.move(wrong)
@@ -63,7 +64,7 @@ async def test_each_misuse_of_a_cursor_has_its_error(tmp_path: Path) -> None:
 
 async def test_a_cursor_is_there_after_kills_of_broker_and_nodes(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    vchannels = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(4)]
+    vchannels = [NewVChannel(f"by-dev-rootcoord-dml_{number}_7v0") for number in range(4)]
     settings = {"nodes": "2", "pchannels": "4"}
     with BrokerProcess(tmp_path / "data", listen, **settings) as process:
         async with connect(listen) as log:

@@ -20,6 +20,7 @@ from broker.client import (
     Watch,
     connect,
 )
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTarget, ChannelFenced, ChannelNotExist, OperationIgnored
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
@@ -103,7 +104,7 @@ async def test_a_cut_is_soon_though_every_channel_is_idle(tmp_path: Path) -> Non
         local_broker(tmp_path / "data", **settings) as broker,
         connect(broker.address) as log,
     ):
-        names = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(16)]
+        names = [NewVChannel(f"by-dev-rootcoord-dml_{number}_7v0") for number in range(16)]
         landed = await log.append(names[3], b"x")
         with anyio.fail_after(60):  # a tenth of what a tick by itself takes to come
             cut = await log.cut(names)
@@ -118,7 +119,7 @@ async def test_each_invalid_request_has_its_error(tmp_path: Path) -> None:
         local_broker(tmp_path / "data", pchannels=1) as broker,
         connect(broker.address) as log,
     ):
-        vchannel = "by-dev-rootcoord-dml_0_7v0"
+        vchannel = NewVChannel("by-dev-rootcoord-dml_0_7v0")
         cut = await log.cut(vchannel)
         with pytest.raises(InvalidArgument):
             await log.cut([])
@@ -127,8 +128,8 @@ async def test_each_invalid_request_has_its_error(tmp_path: Path) -> None:
         with pytest.raises(NoSuchCollection):
             await log.cut("nowhere")
         with pytest.raises(ChannelNotExist):
-            await log.cut("by-dev-rootcoord-dml_1_7v0")
-        other = "by-dev-rootcoord-dml_0_8v0"
+            await log.cut(NewVChannel("by-dev-rootcoord-dml_1_7v0"))
+        other = NewVChannel("by-dev-rootcoord-dml_0_8v0")
         for options in ({"until": cut}, {"start": cut}):
             with pytest.raises(BadTarget, match="the cut was not made for"):
                 await read(log, other, **options)
@@ -140,7 +141,7 @@ async def test_workers_report_and_a_dashboard_watches(tmp_path: Path) -> None:
         connect(broker.address) as log,
         connect(broker.address) as dashboard,
     ):
-        vchannel = "by-dev-rootcoord-dml_0_7v0"
+        vchannel = NewVChannel("by-dev-rootcoord-dml_0_7v0")
         nightly = log.barrier("nightly")
         async with nightly.join("a") as a, nightly.join("b") as b:
             async with dashboard.barrier("nightly").watch() as watch:
@@ -190,7 +191,7 @@ async def test_the_cluster_barrier_gives_ticks_that_are_closed_everywhere(tmp_pa
 async def test_peers_and_watchers_continue_when_the_server_comes_back(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     settings = {"pchannels": "1", "tick_interval_ms": "50"}
-    vchannel = "by-dev-rootcoord-dml_0_7v0"
+    vchannel = NewVChannel("by-dev-rootcoord-dml_0_7v0")
     with BrokerProcess(tmp_path / "data", listen, **settings) as process:
         async with (
             connect(listen) as log,

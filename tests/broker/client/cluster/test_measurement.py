@@ -7,11 +7,12 @@ import anyio
 import pytest
 
 from broker.client import Client, InvalidArgument, Message, NoSuchCollection, Received, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import ChannelNotExist
 from tests.broker_process import BrokerProcess
 from tests.local_broker import local_broker
 
-NAMES = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(4)]
+NAMES = [NewVChannel(f"by-dev-rootcoord-dml_{number}_7v0") for number in range(4)]
 
 
 async def fill(log: Client, rounds: int) -> None:
@@ -102,7 +103,7 @@ async def test_without_a_limit_all_is_measured_however_often_that_must_be_asked(
     tmp_path: Path,
 ) -> None:
     """One answer looks at so many records of all pchannels together: 64 have 4,096 each."""
-    names = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(64)]
+    names = [NewVChannel(f"by-dev-rootcoord-dml_{number}_7v0") for number in range(64)]
     async with local_broker(tmp_path, pchannels=64) as broker, connect(broker.address) as log:
 
         async def append() -> None:

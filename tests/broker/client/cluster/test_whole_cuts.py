@@ -17,13 +17,14 @@ from broker.client import (
     TidemarkError,
     connect,
 )
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import ServerFailed
 from broker.coordinator.leases.leadership import lead
 from broker.meta.sqlite import SqliteMetaStore
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
-NAMES = [f"by-dev-rootcoord-dml_{number}_7v0" for number in range(4)]
+NAMES = [NewVChannel(f"by-dev-rootcoord-dml_{number}_7v0") for number in range(4)]
 WORKERS = 8
 ENOUGH_S = 180.0
 

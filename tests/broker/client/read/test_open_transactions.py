@@ -10,10 +10,11 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from broker.client import Client, Cut, Txn, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.client.read.start import Start, Until
 from tests.local_broker import local_broker
 
-VCHANNEL = "by-dev-rootcoord-dml_0_7v0"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_0_7v0")
 STEPS = 120
 OPEN_MAX = 4
 WHAT = (*("begin", "plain") * 2, *("body",) * 4, "commit", "end", "cut")

@@ -22,6 +22,7 @@ from broker.client import (
 )
 from broker.client.append.appends import Appends
 from broker.client.append.txn_appends import TxnAppends
+from broker.client.cluster.targets import NewVChannel
 from broker.client.txn.atomic import append_whole
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
@@ -29,7 +30,7 @@ from schemas.properties.txn_context import TxnContext
 from tests.local_broker import local_broker
 
 PCHANNEL = "by-dev-rootcoord-dml_1"
-VCHANNEL = f"{PCHANNEL}_7v0"
+VCHANNEL = NewVChannel(f"{PCHANNEL}_7v0")
 LONG_S = 60.0
 
 
@@ -102,7 +103,7 @@ async def test_what_cannot_share_a_transaction_is_refused_and_nothing_is_read(br
 
 async def test_every_tick_is_above_the_barrier_alone_and_in_a_transaction(broker: str) -> None:
     async with connect(broker) as log:
-        other = await log.append("by-dev-rootcoord-dml_0_7v0", b"elsewhere")
+        other = await log.append(NewVChannel("by-dev-rootcoord-dml_0_7v0"), b"elsewhere")
         for count in (1, 3):
             landed = await log.append_messages(
                 VCHANNEL, [Message(b"a")] * count, barrier_time_tick=other.tick

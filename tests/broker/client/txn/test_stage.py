@@ -15,15 +15,17 @@ from broker.client import (
     Client,
     Cut,
     InvalidArgument,
+    SchemaVersionMismatch,
     StagedPart,
     TransactionExpired,
     Unrecoverable,
     connect,
 )
-from broker.client.errors import BadTarget, BadTransaction, InvalidTransactionState
+from broker.client.cluster.targets import NewVChannel
+from broker.client.errors import BadTransaction, InvalidTransactionState
 from tests.local_broker import local_broker
 
-V = tuple(f"by-dev-rootcoord-dml_{number}_7v{number}" for number in range(3))
+V = tuple(NewVChannel(f"by-dev-rootcoord-dml_{number}_7v{number}") for number in range(3))
 pytestmark = pytest.mark.asyncio
 
 
@@ -117,7 +119,7 @@ async def test_what_can_never_be_committed_is_refused_by_name(tmp_path: Path) ->
         twice = [part, replace(part, attempt=1, txns=((V[0], 9),))]
         await refused(twice, "part 0 has transactions of attempts 0 and 1")
         await refused([part, part], "is named twice")
-        await refused([replace(part, txns=(("elsewhere_1v0", 9),))], "on no pchannel")
+        await refused([replace(part, txns=((NewVChannel("elsewhere_1v0"), 9),))], "on no pchannel")
         await refused([replace(part, part=-1)], "part is -1")
         await refused([replace(part, part=3)], "belongs to part 0, attempt 0 .* not to part 3")
         with pytest.raises(TransactionExpired, match="is unknown"):
@@ -250,8 +252,8 @@ async def test_batches_and_rows_of_arrow_are_staged_like_messages(tmp_path: Path
             landed = await stage.append_arrow("numbers", table, key="n")
             assert sum(it.messages for it in landed) == 5000
             await stage.append_batch(V[0], [b"a", b"b"], keys=[b"k", None])
-            with pytest.raises(BadTarget, match="a batch with keys needs one"):
-                await stage.append_batch("numbers", [b"a"], keys=[b"k"])
+            with pytest.raises(SchemaVersionMismatch, match="takes rows, not messages"):
+                await stage.append_batch("numbers", [b"a"])
             part = await stage.seal()
         assert await numbers(log) == []
         await log.commit_batch("job", 1, [part])

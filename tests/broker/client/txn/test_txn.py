@@ -10,12 +10,13 @@ from anyio.from_thread import start_blocking_portal
 
 from broker.app import Broker
 from broker.client import Client, InvalidArgument, Message, TransactionExpired, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTarget, BadTransaction
 from broker.model.message import MessageType
 from tests.local_broker import actors_of, local_broker
 
 PCHANNEL = "by-dev-rootcoord-dml_1"
-VCHANNEL = f"{PCHANNEL}_7v0"
+VCHANNEL = NewVChannel(f"{PCHANNEL}_7v0")
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import anyio
 from broker.client.append.outgoing_batch import BatchHeader, encode_batch
 from broker.edge.rpc.append_flow import AppendFlow
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.tidemark.append_batches import AppendStream
-from broker.edge.tidemark.rows_admission import RowsAdmission
+from broker.edge.tidemark.append_batches import Admissions, AppendStream
 from broker.model.channel import PChannel
 from broker.model.ids import PChannelName, Term, VChannelName
 from broker.model.message import MessageType
@@ -49,8 +48,8 @@ def frame(size: int) -> bytes:
 
 async def test_a_group_whose_wait_is_cancelled_is_not_appended_again() -> None:
     flow, limits = FullFlow(), EdgeLimits()
-    rows = RowsAdmission(NoRowSchemas(), limits.message_bytes_max)
-    stream = AppendStream(cast("BatchStream", None), cast("AppendFlow", flow), rows, limits)
+    checks = Admissions(NoRowSchemas(), limits.message_bytes_max)
+    stream = AppendStream(cast("BatchStream", None), cast("AppendFlow", flow), checks, limits)
     with flow.scope:
         await stream._take([frame(MIB + MIB // 2) for _ in range(3)])
     assert flow.scope.cancelled_caught

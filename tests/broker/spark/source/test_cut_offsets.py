@@ -5,6 +5,7 @@ import json
 import pytest
 
 from broker.client import Cut
+from broker.client.cluster.targets import NewVChannel
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.spark.refusals import BadCheckpoint
@@ -33,7 +34,7 @@ def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() ->
 @pytest.mark.parametrize(
     ("offset", "told"),
     [
-        ({"flights": {"by-dev-rootcoord-dml_0_1v0": 23}}, "older release"),
+        ({"flights": {NewVChannel("by-dev-rootcoord-dml_0_1v0"): 23}}, "older release"),
         ({"a": {"v": 1}, "b": {}}, "startingTick or startingTimestamp"),
         ({}, "not an offset of this source"),
         ({"tick": "7", "ends": {}}, "not an offset of this source"),

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from broker.client import Client, Gathering, Message, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.spark.refusals import BadCheckpoint, BadColumns, BadLimit, BadOption
 from broker.spark.source.batch_reader import BatchReader
 from broker.spark.source.source_options import parse
@@ -252,7 +253,7 @@ def test_what_is_no_offset_of_this_query_is_refused_wherever_it_comes(world: Wor
     name = world.make("mine")
     other = world.stream(world.make("other")).initialOffset()
     reader = world.stream(name)
-    old = {name: {"by-dev-rootcoord-dml_0_1v0": 5}}
+    old = {name: {NewVChannel("by-dev-rootcoord-dml_0_1v0"): 5}}
     for start in (old, other):
         with pytest.raises(BadCheckpoint):
             reader.latestOffset(start, ReadAllAvailable())
