@@ -1,5 +1,6 @@
 """The command line: commands and options. What a command does is imported when it runs."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from broker.cli.commands import (
     commits,
     consumption,
     cursors,
+    profile,
     streaming,
     wal,
 )
@@ -30,6 +32,7 @@ from broker.cli.commands.flags import (
     Server,
 )
 from broker.cli.fast_imports import fast_imports
+from broker.cli.global_options import choose, chosen, first
 from broker.cli.standard_streams import open_standard_streams
 
 app = typer.Typer(
@@ -46,6 +49,7 @@ app.add_typer(collection.app, name="collection")
 app.add_typer(commits.app, name="commits")
 app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
+app.add_typer(profile.app, name="profile")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
 app.command()(backup.backup)
@@ -55,7 +59,7 @@ app.command()(backup.restore)
 def run() -> None:
     """The entry point of the `tidemark` command."""
     open_standard_streams()
-    app(prog_name="tidemark")
+    app(first(sys.argv[1:]), prog_name="tidemark")
 
 
 def _print_version(wanted: bool) -> None:
@@ -68,14 +72,27 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback has used it
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    config: Config = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Connect as this profile says (`tidemark profile list`); default:"
+            " TIDEMARK_PROFILE.",
+        ),
+    ] = None,
 ) -> None:
-    """Tidemark: a write-ahead-log broker with durable, ordered channels and time ticks."""
+    """Tidemark: a write-ahead-log broker with durable, ordered channels and time ticks.
+
+    --config and --profile may also stand behind the command.
+    """
+    choose(profile, config)
 
 
 @app.command()
@@ -106,7 +123,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
 
     run_server(
         {
-            "config": config,
+            "config": config or chosen().config,
             "data_dir": data_dir,
             "listen": listen,
             "advertise": advertise,
@@ -138,7 +155,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
 
     run_coordinator(
         {
-            "config": config,
+            "config": config or chosen().config,
             "data_dir": data_dir,
             "listen": listen,
             "advertise": advertise,
@@ -176,7 +193,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
 
     run_node(
         {
-            "config": config,
+            "config": config or chosen().config,
             "coordinator": coordinator,
             "node_id": node_id,
             "data_dir": data_dir,

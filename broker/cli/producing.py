@@ -16,6 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from broker.cli.counted import counted
 from broker.cli.session import USAGE, fail, with_client
 from broker.client import Appended, AppendsFailed, Client, Message
 
@@ -84,7 +85,8 @@ class Tally:
     def line(self) -> str:
         """One line for people."""
         return (
-            f"{self.messages:,} messages, {self.bytes:,} bytes in {self.seconds:.2f} s"
+            f"{counted(self.messages, 'message')}, {counted(self.bytes, 'byte')}"
+            f" in {self.seconds:.2f} s"
             f" ({self.rate:,} messages/s{self._in_transactions()})\n"
         )
 
@@ -97,11 +99,12 @@ class Tally:
         return json.dumps(fields) + "\n"
 
     def _in_transactions(self) -> str:
-        return f", {self.transactions:,} transactions" if self.transactions else ""
+        return f", {counted(self.transactions, 'transaction')}" if self.transactions else ""
 
     def say(self, error: str) -> str:
         """An error sentence, with the number of messages appended before it."""
-        return f"{error} ({self.messages:,} messages were appended before it)"
+        were = "was" if self.messages == 1 else "were"
+        return f"{error} ({counted(self.messages, 'message')} {were} appended before it)"
 
 
 async def _append(

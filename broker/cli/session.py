@@ -3,10 +3,13 @@
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeVar
 
-from broker.client import DEFAULT_SERVER, Client, TidemarkError, connect
+from broker.cli.client_connection import ClientConnection, connection
+from broker.client import Client, TidemarkError, connect
 from broker.client.net.waits import LOGGER as WAITS_LOGGER
+from broker.config_file import BadConfig
 
 T = TypeVar("T")
 
@@ -28,10 +31,11 @@ def with_client(
     after Ctrl-C.
     """
 
+    chosen = connection_of(server)
     say_waits(sys.stderr.write)
 
     async def connected() -> T:
-        async with connect(address_of(server)) as client:
+        async with open_client(chosen) as client:
             return await work(client)
 
     try:
@@ -64,13 +68,22 @@ def fail(sentence: str, code: int = FAILED) -> NoReturn:
     raise SystemExit(code)
 
 
+def connection_of(server: str) -> ClientConnection:
+    """Where to connect to, by `--server` and what stands behind it; else ends the program."""
+    try:
+        return connection(server)
+    except BadConfig as error:
+        fail(str(error), USAGE)
+
+
+def open_client(chosen: ClientConnection) -> AbstractAsyncContextManager[Client]:
+    """A client of that connection."""
+    return connect(chosen.server, cluster=chosen.cluster, deadlines=chosen.deadlines)
+
+
 def address_of(server: str) -> str:
-    """The given HOST:PORT, or the default. Ends the program when it is neither."""
-    address = server or DEFAULT_SERVER
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        fail(f"{address!r} is not a server address; use HOST:PORT, such as {DEFAULT_SERVER}", USAGE)
-    return address
+    """The address of the broker, by `--server` and what stands behind it."""
+    return connection_of(server).server
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -133,7 +133,8 @@ class ServerRefusal(TidemarkError):
     def __init__(self, cause: str, code: StreamingCode | None = None) -> None:
         self.code = self.expected if code is None else code
         self.cause = cause
-        super().__init__(f"{self.code.name}: {cause}" if cause else self.code.name)
+        words = cause or self.code.name.lower().replace("_", " ")
+        super().__init__(f"{words} ({self.code.name})")
 
     def __reduce__(self) -> tuple[type["ServerRefusal"], tuple[str, StreamingCode]]:
         # By default the whole text would be passed as the cause when it is unpickled.

@@ -33,8 +33,8 @@ FULL_S = 4.0
 """Longer than the bound of the ticks lasts: the metadata has to meet the full disk as well."""
 
 REFUSALS = (
-    ("ON_SHUTDOWN: storage refused", "No space left"),
-    ("INNER: no time ticks available", "database or disk is full"),
+    ("storage refused", "No space left"),
+    ("no time ticks available", "database or disk is full"),
 )
 """By the log, or, where a slow machine lets the ticks run out first, by the metadata beside it."""
 

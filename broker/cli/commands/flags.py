@@ -9,8 +9,9 @@ Server = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT",
-        envvar="TIDEMARK_SERVER",
-        help="Address of the broker; default: 127.0.0.1:19531.",
+        # Not `envvar`: a profile that was named by a flag goes before the environment.
+        help="Address of the broker; default: that of --profile, else TIDEMARK_SERVER, else"
+        " 127.0.0.1:19531.",
         show_default=False,
     ),
 ]

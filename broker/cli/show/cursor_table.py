@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from broker.cli.counted import counted
 from broker.cli.session import with_client
 from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment, natural_order, short_moment
@@ -40,7 +41,7 @@ def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> No
         return await client.cursor(name).move(tick, targets)
 
     moved = with_client(server, move)
-    show(f"cursor {name} is at tick {moved.tick} on {len(moved.channels)} channels")
+    show(f"cursor {name} is at tick {moved.tick} on {counted(len(moved.channels), 'channel')}")
 
 
 def drop_cursor(server: str, name: str) -> None:

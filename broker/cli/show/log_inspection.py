@@ -5,6 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from broker.cli.counted import counted
 from broker.cli.session import FAILED, USAGE, fail
 from broker.cli.standard_streams import end_on_closed_pipe
 from broker.model.message import KNOWN_TYPES, MessageType
@@ -51,8 +52,14 @@ def _line(row: Row) -> str:
 
 
 def _summary(report: InspectionReport) -> list[str]:
-    counts = f"{report.logs} logs, {report.segments} segments, {report.records:,} records"
-    lines = [f"{counts}, {report.messages:,} messages, {report.size_bytes:,} bytes"]
+    counts = {
+        "log": report.logs,
+        "segment": report.segments,
+        "record": report.records,
+        "message": report.messages,
+        "byte": report.size_bytes,
+    }
+    lines = [", ".join(counted(number, thing) for thing, number in counts.items())]
     lines += [_line(row) for row in report.damages]
     lines += [
         f"{name}  belongs to no segment: a crash left it, and the next start removes it"
@@ -63,4 +70,4 @@ def _summary(report: InspectionReport) -> list[str]:
 
 
 def _damaged(places: int) -> str:
-    return "1 damaged place" if places == 1 else f"{places:,} damaged places"
+    return counted(places, "damaged place")
