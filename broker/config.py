@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     require_collection: bool = False
     """Refuse rows for a vchannel on which no CreateCollection message created a collection."""
 
-    storage_version: Literal[0, 2, 3] = 2
+    storage_version: Annotated[int, Field(ge=0, le=3)] = 2
     """The `storage_version` of the CreateSegment messages of collections that Milvus clients
     create: 2 packed files, as Milvus 2.6 writes; 3 files with a manifest; 0 the older binlogs."""
     delete_segments: bool = False
@@ -199,6 +199,13 @@ class Settings(BaseSettings):
     """Level of all loggers; `warning,broker.node=debug` sets single ones apart."""
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"
     """`console`: for people, in colours on a terminal; `json`: one object per line."""
+
+    @field_validator("storage_version")
+    @classmethod
+    def _is_storage_version(cls, value: int) -> int:
+        if value == 1:
+            raise ValueError("1 is no storage version of Milvus; use 0, 2 or 3")
+        return value
 
     @field_validator("listen", "coordinator")
     @classmethod

@@ -3,12 +3,19 @@
 import pytest
 from pydantic import ValidationError
 
-from broker.config import Settings, misspelt, split_address
+from broker.config import Settings, as_environment, misspelt, split_address
 
 
 def test_a_misspelt_variable_is_named_and_a_right_one_is_not() -> None:
     names = ["TIDEMARK_RETENTON_MS", "TIDEMARK_RETENTION_MS", "TIDEMARK_SERVER", "HOME"]
     assert misspelt(names) == ["TIDEMARK_RETENTON_MS"]
+
+
+def test_every_setting_survives_the_environment_of_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(storage_version=3, delete_segments=True)
+    for name, value in as_environment(settings).items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
 
 
 def test_an_address_may_be_of_either_version() -> None:
@@ -23,7 +30,15 @@ def test_what_is_no_address_is_refused_with_an_example(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"pchannels": 0}, {"cluster": "a_b"}, {"listen": "nowhere"}, {"drain_s": 0}]
+    "given",
+    [
+        {"pchannels": 0},
+        {"cluster": "a_b"},
+        {"listen": "nowhere"},
+        {"drain_s": 0},
+        {"storage_version": 1},
+        {"storage_version": 4},
+    ],
 )
 def test_a_setting_out_of_range_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

@@ -80,10 +80,14 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(broadcast)
                 tasks.start_soon(log.append, "rows", b"waited")
+                assert await log.admin.streaming_version(1) == 1
+                # Appends begin with version 1, broadcasts with 2.
+                await log.append("rows", b"at 1", deadline_s=DEADLINE_S)
+                assert (await log.broadcast.list(), results) == ([], [])
                 assert await log.admin.streaming_version(2) == 2
             assert len(results) == 1
             found = [it.payload async for it in log.read("rows", until="now").messages()]
-            assert sorted(found) == [b"ddl", b"waited"]
+            assert sorted(found) == [b"at 1", b"ddl", b"waited"]
         async with (
             local_broker(tmp_path, pchannels=2, streaming=False) as broker,
             connect(broker.address) as log,

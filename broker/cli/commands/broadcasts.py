@@ -21,7 +21,11 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="ID as in `quarantine list
 
 @app.command("list")
 def list_broadcasts(server: Server = "", json: Json = False) -> None:
-    """List unfinished broadcasts and their progress."""
+    """List unfinished broadcasts and their progress.
+
+    `by` says who acknowledges a copy: `write`, once it is durable; with ack_sync_up `node`, once
+    its node has applied it, or `consumer`, by Ack, where TIDEMARK_NODE_ACKS is false.
+    """
     from broker.cli.show.broadcast_table import show_broadcasts
 
     show_broadcasts(server, quarantine_only=False, as_json=json)

@@ -27,6 +27,7 @@ def show_broadcasts(server: str, *, quarantine_only: bool, as_json: bool) -> Non
             Column("type", [str(it.type) for it in found], leaves=1),
             Column("appended", [f"{it.appended}/{it.vchannels}" for it in found], leaves=2),
             Column("acked", [f"{it.acked}/{it.vchannels}" for it in found]),
+            Column("by", [it.acked_by or "-" for it in found], leaves=2),
             Column("keys", [_lines(it.keys) for it in found]),
             Column("failures", [str(it.failures) for it in found], leaves=3),
             Column("cause", [it.poison or it.last_error or "-" for it in found]),

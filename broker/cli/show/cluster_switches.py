@@ -3,6 +3,7 @@
 from broker.cli.session import with_client
 from broker.cli.show.output import show
 from broker.client import Client
+from broker.core.cluster.assignment import BROADCAST_VERSION
 
 
 def pause_consumption(server: str, *, paused: bool) -> None:
@@ -22,5 +23,12 @@ def show_streaming(server: str, at_least: int) -> None:
         return await client.admin.streaming_version(at_least)
 
     version = with_client(server, ask)
-    served = "channels take appends" if version else "channels are read-only"
-    show(f"streaming version {version}: {served}")
+    show(f"streaming version {version}: {_served(version)}")
+
+
+def _served(version: int) -> str:
+    if not version:
+        return "channels are read-only, and broadcasts wait"
+    if version < BROADCAST_VERSION:
+        return f"channels take appends, and broadcasts wait for version {BROADCAST_VERSION}"
+    return "channels take appends"

@@ -46,7 +46,11 @@ class Broadcasted:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastInfo:
-    """A broadcast that is not finished. `name` is empty while it waits for its keys."""
+    """A broadcast that is not finished. `name` is empty while it waits for its keys.
+
+    `acked_by`: a copy counts as acknowledged by its durable "write", or with `ack_sync_up` by the
+    "node" that applied it or by a "consumer"; empty from a server that does not say.
+    """
 
     name: str
     state: str
@@ -58,6 +62,7 @@ class BroadcastInfo:
     poison: str
     failures: int
     last_error: str
+    acked_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +250,7 @@ def _info(it: v1.BroadcastInfo) -> BroadcastInfo:
         poison=it.poison,
         failures=it.failures,
         last_error=it.last_error,
+        acked_by=it.acked_by,
     )
 
 

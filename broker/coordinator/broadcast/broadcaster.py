@@ -136,8 +136,14 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 tasks = [it.task for it in running]
                 self._key_waits.ask(key, tasks, envelope, all_acked=all_acked)
             case ListBroadcasts():
-                waiting = [waiting_view(it.broadcast) for it in self._waiting.values()]
-                views = [running_view(it.task, it.failures, it.last_error) for it in running]
+                by = self._parts.node_acks
+                waiting = [
+                    waiting_view(it.broadcast, node_acks=by) for it in self._waiting.values()
+                ]
+                views = [
+                    running_view(it.task, it.failures, it.last_error, node_acks=by)
+                    for it in running
+                ]
                 envelope.reply((*waiting, *views))
             case ListLocks():
                 owners = {it.ticket: it.task.name for it in running}

@@ -57,7 +57,7 @@ class WaitForKey(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastView:
-    """One unfinished broadcast, for people."""
+    """One unfinished broadcast, for people. `acked_by`: "write", "node" or "consumer"."""
 
     name: str
     state: str
@@ -69,6 +69,7 @@ class BroadcastView:
     poison: str
     failures: int
     last_error: str
+    acked_by: str
 
 
 @dataclass(frozen=True, slots=True)

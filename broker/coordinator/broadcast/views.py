@@ -9,7 +9,14 @@ from broker.model.broadcast import Broadcast
 from broker.model.failure import Refused, StreamingCode
 
 
-def waiting_view(broadcast: Broadcast) -> BroadcastView:
+def acked_by(broadcast: Broadcast, *, node_acks: bool) -> str:
+    """Who acknowledges its copies: the write itself, the node that applied it, or a consumer."""
+    if not broadcast.ack_sync_up:
+        return "write"
+    return "node" if node_acks else "consumer"
+
+
+def waiting_view(broadcast: Broadcast, *, node_acks: bool) -> BroadcastView:
     """A broadcast that waits for its keys and has no id yet."""
     return BroadcastView(
         name="",
@@ -22,10 +29,13 @@ def waiting_view(broadcast: Broadcast) -> BroadcastView:
         poison="",
         failures=0,
         last_error="",
+        acked_by=acked_by(broadcast, node_acks=node_acks),
     )
 
 
-def running_view(task: BroadcastState, failures: int, last_error: str) -> BroadcastView:
+def running_view(
+    task: BroadcastState, failures: int, last_error: str, *, node_acks: bool
+) -> BroadcastView:
     """A broadcast with a record."""
     return BroadcastView(
         name=task.name,
@@ -38,6 +48,7 @@ def running_view(task: BroadcastState, failures: int, last_error: str) -> Broadc
         poison=task.poison,
         failures=failures,
         last_error=last_error,
+        acked_by=acked_by(task.broadcast, node_acks=node_acks),
     )
 
 

@@ -29,6 +29,9 @@ UNASSIGNED_TERM = Term(1)
 
 STREAMING_VERSION = 2
 """The version of this program. In a cluster with a lower one, clients still write elsewhere."""
+BROADCAST_VERSION = 2
+"""The first version with broadcasts: at 1, coordinators of Milvus still change metadata without
+them. A call waits until the cluster is there."""
 
 
 @dataclass(frozen=True, slots=True)

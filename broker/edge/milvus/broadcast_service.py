@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import uuid4
 
+import anyio
 from grpclib.const import Handler
 
-from broker.coordinator.assignment.messages import ListPChannels
+from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
 from broker.coordinator.broadcast.messages import StartBroadcast
+from broker.core.cluster.assignment import BROADCAST_VERSION
 from broker.edge.milvus.broadcast_request import BroadcastLimits, ack_request, broadcast_request
 from broker.edge.milvus.produce_results import append_result
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
+from broker.model.channel import AssignmentVersion
+from broker.model.failure import Refused, StreamingCode
 from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingCoordBroadcastService/"
@@ -30,6 +34,7 @@ class BroadcastService:
         self._middleware = middleware
         self._broadcaster = broadcaster
         self._assigner = assigner
+        self._enabled = False
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -41,7 +46,11 @@ class BroadcastService:
         }
 
     async def broadcast(self, request: wire.BroadcastRequest) -> wire.BroadcastResponse:
-        """Start a broadcast; answers once it took effect. Refused as `StartBroadcast` refuses."""
+        """Start a broadcast; answers once it took effect. Refused as `StartBroadcast` refuses.
+
+        Waits while the streaming version of the cluster is below BROADCAST_VERSION.
+        """
+        await self._until_enabled()
         known = await self._assigner.ask(ListPChannels())
         # Asked for each call: a vchannel on an unknown pchannel could never be appended.
         limits = BroadcastLimits(
@@ -52,6 +61,23 @@ class BroadcastService:
         return wire.BroadcastResponse(
             broadcast_id=done.id,
             results={name: append_result(landed) for name, landed in done.results.items()},
+        )
+
+    async def _until_enabled(self) -> None:
+        """Return once the cluster has a version with broadcasts; the version never decreases."""
+        seen: AssignmentVersion | None = None
+        with anyio.move_on_after(BROADCAST_S):
+            while not self._enabled:
+                table = await self._assigner.ask(NextAssignment(seen))
+                # None: no newer table for about a second.
+                if table is not None:
+                    seen = table.version
+                    self._enabled = table.streaming_version >= BROADCAST_VERSION
+            return
+        raise Refused(
+            StreamingCode.INNER,
+            f"the cluster is below streaming version {BROADCAST_VERSION}, which broadcasts need;"
+            " nothing was recorded. Raise it with `tidemark streaming enable`",
         )
 
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:

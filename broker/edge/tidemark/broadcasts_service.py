@@ -87,6 +87,7 @@ def _info(view: BroadcastView) -> v1.BroadcastInfo:
         poison=view.poison,
         failures=view.failures,
         last_error=view.last_error,
+        acked_by=view.acked_by,
     )
 
 

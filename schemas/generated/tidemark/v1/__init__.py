@@ -728,6 +728,12 @@ class BroadcastInfo(betterproto2.Message):
 
     last_error: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
 
+    acked_by: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+    """
+    Who acknowledges a copy: "write", once it is durable; with ack_sync_up "node", once its node
+    has applied it, or "consumer", by a call of Ack (TIDEMARK_NODE_ACKS=false).
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "BroadcastInfo", BroadcastInfo)
 

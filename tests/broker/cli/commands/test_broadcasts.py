@@ -59,6 +59,7 @@ def test_the_quarantine_is_listed_retried_and_skipped(server: tuple[str, Blockin
     portal.call(poison, address)
     (sick,) = json.loads(tidemark(address, "quarantine", "list", "--json").stdout)
     assert (sick["state"], sick["poison"], sick["acked"]) == ("quarantine", "no schema [red]", 1)
+    assert sick["acked_by"] == "write"
     assert sick["keys"][0] == {
         "domain": "collection_name", "key": "default:flights", "shared": False,
     }  # fmt: skip
