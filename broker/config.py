@@ -193,8 +193,10 @@ class Settings(BaseSettings):
     """Seconds that a stop waits for work in progress; a stop by SIGTERM takes at most 5 s."""
     allow_chaos: bool = False
     """Let everyone who reaches the port kill single actors, to practise failures."""
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = None
-    """Port of Prometheus metrics on 127.0.0.1 at /metrics; 0 takes a free one. Unset: none."""
+    http_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """Port of /healthz, /readyz and /metrics over HTTP; 0 takes a free one. Unset: none."""
+    http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Host that this port listens on. Everyone who reaches it may read metrics."""
     log_level: Annotated[str, Field(pattern=LEVELS)] = "warning"
     """Level of all loggers; `warning,broker.node=debug` sets single ones apart."""
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"

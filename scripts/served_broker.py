@@ -18,7 +18,7 @@ class ServedBroker:
     pid: int
     ready_line: str
     address: str
-    metrics: str
+    http: str
 
 
 Process = subprocess.Popen[str]
@@ -54,6 +54,6 @@ def served_broker(
         if not ready.startswith("tidemark ready"):
             raise SystemExit("The broker did not start; its own message stands above.")
         fields = dict(word.split("=", 1) for word in ready.split()[2:])
-        yield ServedBroker(process.pid, ready, fields["listen"], fields.get("metrics", ""))
+        yield ServedBroker(process.pid, ready, fields["listen"], fields.get("http", ""))
     finally:
         stop(process)

@@ -121,8 +121,8 @@ def _ready_line(settings: Settings, broker: Broker) -> str:
     if broker.address != broker.listen:
         words.append(f"advertise={broker.address}")
     words.append(f"data={settings.data_dir}")
-    if broker.metrics:
-        words.append(f"metrics={broker.metrics}")
+    if broker.http:
+        words.append(f"http={broker.http}")
     return " ".join(words) + "\n"
 
 

@@ -5,7 +5,7 @@ The port is open before the first node looks for it, and the nodes have ended be
 
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -15,9 +15,10 @@ from actors import ActorError, SupervisorSpec, System
 from broker.app.actor_lookup import ASSIGNER, ORACLE, REGISTRAR, ROOT, ActorLookup
 from broker.app.advertised import local_host
 from broker.app.broadcast_callbacks import NONE
+from broker.app.http_endpoint import sources_of
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import balance_rules, edge_limits, timesync_timing
-from broker.app.metrics_endpoint import sources_of
+from broker.app.readiness import Readiness
 from broker.app.running_process import (
     Broker,
     lead_lost,
@@ -95,7 +96,7 @@ class _CoordinatorParts:
             NODE_COMMAND,
             as_environment(self._node_settings()),
             self._process_ended,
-            self._metrics_port_of,
+            self._http_port_of,
             self._until_taken_over,
         )
 
@@ -129,7 +130,7 @@ class _CoordinatorParts:
         children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
         """See ProcessParts."""
         proxy, settings = self.lookup.proxy, self._settings
         proxies = ClusterProxies(
@@ -138,7 +139,7 @@ class _CoordinatorParts:
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),
             replace(self.lookup.proxies, staged_txns=self._staged_txns, lead=self._cluster.store),
-            process_view(system, settings, DamageRegistry(skipped=settings.skip_damage)),
+            process_view(system, settings, DamageRegistry(skipped=settings.skip_damage), readiness),
             edge_limits(settings),
             coordinator_role(proxies, self._offsets.describe),
         )
@@ -151,6 +152,10 @@ class _CoordinatorParts:
         await system.start_child(ROOT, fleet_tree(self._fleet, self._node_ids(), fleet_stop_s))
         pchannels = len(self._cluster.pchannels)
         await wait_until_open(self.lookup, pchannels, self._check_lead, self._missing)
+
+    def reasons_against(self, system: System) -> Sequence[str]:
+        """See ProcessParts."""
+        return ()
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
@@ -228,18 +233,18 @@ class _CoordinatorParts:
                 "listen": joined_address(host, 0),
                 "advertise": split_address(self.address)[0],
                 "nodes": 0,
-                "metrics_port": None,
+                "http_port": None,
                 "coordinator": joined_address(self._local_host, self._port),
                 "drain_s": settings.drain_s * FLEET_SHARE,  # they stop within the time of this one
             }
         )
 
-    def _metrics_port_of(self, node: NodeId) -> dict[str, str]:
-        """The metrics port of a node: the ports of all processes are consecutive, ours is first."""
-        port = self._settings.metrics_port
+    def _http_port_of(self, node: NodeId) -> dict[str, str]:
+        """The HTTP port of a node: the ports of all processes are consecutive, ours is first."""
+        port = self._settings.http_port
         if not port:
             return {}
-        return {"TIDEMARK_METRICS_PORT": str(port + 1 + node - self._settings.node_id)}
+        return {"TIDEMARK_HTTP_PORT": str(port + 1 + node - self._settings.node_id)}
 
     def _process_ended(self, node: NodeId, pid: int) -> None:
         self._tell_registrar(ProcessEnded(node, pid))

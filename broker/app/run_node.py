@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -18,10 +18,11 @@ import structlog
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
+from broker.app.http_endpoint import sources_of
 from broker.app.limits_from_settings import edge_limits, node_limits
-from broker.app.metrics_endpoint import sources_of
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.process_errors import CannotStart
+from broker.app.readiness import Readiness, membership_problems
 from broker.app.running_process import Broker, process_view, running, server_facts
 from broker.app.storage import metadata, segmented_wal
 from broker.config import Settings, split_address
@@ -143,12 +144,12 @@ class _NodeParts:
         children = (node_spec(self._runtime), news, self._membership())
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
         """See ProcessParts."""
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._identity),
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
-            process_view(system, self._settings, self._damages),
+            process_view(system, self._settings, self._damages, readiness),
             edge_limits(self._settings),
             node_role(lambda: self._join.coordinator or self._settings.coordinator),
         )
@@ -158,6 +159,10 @@ class _NodeParts:
         refusal = await self._join.wait()
         if refusal is not None:
             raise CannotStart(_why_not(self._settings, refusal))
+
+    def reasons_against(self, system: System) -> Sequence[str]:
+        """See ProcessParts."""
+        return membership_problems(system.statistics())
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""

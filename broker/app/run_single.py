@@ -1,18 +1,19 @@
 """One broker in one process: coordinator, one node, and the port in front of both."""
 
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from actors import SupervisorSpec, System
 from broker.app.actor_lookup import ASSIGNER, DIRECTORY, ORACLE, ROOT, ActorLookup
 from broker.app.broadcast_callbacks import NONE
+from broker.app.http_endpoint import sources_of
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import edge_limits, node_limits, timesync_timing
-from broker.app.metrics_endpoint import sources_of
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.process_errors import CannotStart
+from broker.app.readiness import Readiness
 from broker.app.running_process import (
     Broker,
     process_view,
@@ -111,7 +112,7 @@ class _BrokerParts:
         )
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
         """See ProcessParts."""
         proxies = replace(
             self.lookup.proxies,
@@ -122,13 +123,17 @@ class _BrokerParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),
             proxies,
-            process_view(system, self._settings, self._damages),
+            process_view(system, self._settings, self._damages, readiness),
             edge_limits(self._settings),
         )
 
     async def until_ready(self, system: System) -> None:
         """Until every pchannel is open. Raises CannotStart, at once when a log is unreadable."""
         await wait_until_open(self.lookup, len(self._cluster.pchannels), self._check_logs)
+
+    def reasons_against(self, system: System) -> Sequence[str]:
+        """See ProcessParts."""
+        return ()
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,10 +12,11 @@ import structlog
 
 from actors import ActorError, SupervisorSpec, System, SystemClock
 from broker.app.actor_lookup import ROOT, ActorLookup
+from broker.app.http_endpoint import probes_served
 from broker.app.listening import address_of
 from broker.app.logs import program_version
-from broker.app.metrics_endpoint import metrics_served
 from broker.app.process_errors import CannotStart, LeadLost
+from broker.app.readiness import Readiness
 from broker.config import Settings
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
@@ -41,12 +42,12 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running process. `address`: the one clients are given. `metrics`: a URL, or ""."""
+    """A running process. `address`: the one clients are given. `http`: a URL, or ""."""
 
     address: str
     system: System
     edge: EdgeServer
-    metrics: str = ""
+    http: str = ""
     listen: str = ""
     """HOST:PORT of the socket; another than `address` when something else is advertised."""
     led: LedStore | None = None
@@ -88,8 +89,12 @@ class ProcessParts(Protocol):
         """The tree of actors."""
         ...
 
-    def edge(self, system: System) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
         """The services that answer calls with this tree."""
+        ...
+
+    def reasons_against(self, system: System) -> Sequence[str]:
+        """Why this role does not serve at the moment, besides what all roles have in common."""
         ...
 
     async def until_ready(self, system: System) -> None:
@@ -117,19 +122,25 @@ async def running(
     system = System(parts.spec(), stop_deadline_s=settings.drain_s * TREE_SHARE)
     parts.lookup.system = system
     listen = address_of(bound)
+    readiness = Readiness(led, lambda: parts.reasons_against(system))
     async with system:
-        edge = parts.edge(system)
-        await edge.start_on(bound)
-        try:
-            await parts.until_ready(system)
-            async with metrics_served(parts.sources(system, edge), settings.metrics_port) as url:
-                yield Broker(parts.address, system, edge, url, listen, led)
-        finally:
-            # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The
-            # port closes last: the coordinator calls a node on it to move its channels away.
-            with anyio.CancelScope(shield=True):
-                await parts.hand_off(system)
-                await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+        edge = parts.edge(system, readiness)
+        sources = parts.sources(system, edge)
+        # Before the port opens, so that probes see the recovery; it closes last, so that they see
+        # the process stop.
+        async with probes_served(sources, settings, readiness.reasons_against) as http:
+            await edge.start_on(bound)
+            try:
+                await parts.until_ready(system)
+                readiness.started = True
+                yield Broker(parts.address, system, edge, http, listen, led)
+            finally:
+                readiness.stopping = True
+                # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The
+                # port closes late: the coordinator calls a node on it to move its channels away.
+                with anyio.CancelScope(shield=True):
+                    await parts.hand_off(system)
+                    await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
 
 
 def lead_lost(led: LedStore) -> LeadLost:
@@ -155,13 +166,16 @@ def server_facts(settings: Settings, node_id: NodeId, cluster_id: str) -> Server
     )
 
 
-def process_view(system: System, settings: Settings, damages: DamageRegistry) -> ProcessView:
+def process_view(
+    system: System, settings: Settings, damages: DamageRegistry, readiness: Readiness
+) -> ProcessView:
     """What operators may see of this process, and do to it."""
     return ProcessView(
         tree=system,
         chaos_allowed=settings.allow_chaos,
         damages=damages.found,
         damages_unlisted=lambda: damages.unnamed,
+        reasons_against=readiness.reasons_against,
     )
 
 

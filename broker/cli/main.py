@@ -24,10 +24,11 @@ from broker.cli.commands.flags import (
     Cluster,
     Config,
     DataDir,
+    HttpHost,
+    HttpPort,
     Json,
     Listen,
     LogFormat,
-    MetricsPort,
     PChannels,
     Server,
 )
@@ -110,7 +111,8 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
         ),
     ] = None,
     allow_chaos: AllowChaos = None,
-    metrics_port: MetricsPort = None,
+    http_port: HttpPort = None,
+    http_host: HttpHost = None,
     config: Config = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
@@ -130,7 +132,8 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
             "cluster": cluster,
             "pchannels": pchannels,
             "allow_chaos": allow_chaos,
-            "metrics_port": metrics_port,
+            "http_port": http_port,
+            "http_host": http_host,
             "log_format": log_format,
             "nodes": nodes,
         }
@@ -146,7 +149,8 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     pchannels: PChannels = None,
     log_format: LogFormat = None,
     allow_chaos: AllowChaos = None,
-    metrics_port: MetricsPort = None,
+    http_port: HttpPort = None,
+    http_host: HttpHost = None,
     config: Config = None,
 ) -> None:
     """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`."""
@@ -163,7 +167,8 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
             "pchannels": pchannels,
             "log_format": log_format,
             "allow_chaos": allow_chaos,
-            "metrics_port": metrics_port,
+            "http_port": http_port,
+            "http_host": http_host,
         }
     )
 
@@ -182,7 +187,8 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     cluster: Cluster = None,
     log_format: LogFormat = None,
     allow_chaos: AllowChaos = None,
-    metrics_port: MetricsPort = None,
+    http_port: HttpPort = None,
+    http_host: HttpHost = None,
     config: Config = None,
     # For the nodes that `serve --nodes` starts: they stop when their parent closes stdin or dies.
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
@@ -202,7 +208,8 @@ def node(  # noqa: PLR0913 - each is an option of the command line
             "cluster": cluster,
             "log_format": log_format,
             "allow_chaos": allow_chaos,
-            "metrics_port": metrics_port,
+            "http_port": http_port,
+            "http_host": http_host,
         },
         leashed=leash,
     )

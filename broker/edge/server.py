@@ -4,12 +4,14 @@ It starts and stops no actors: the caller starts the server after them and stops
 """
 
 import socket
+from collections.abc import Sequence
 
 import anyio
 
 from broker.edge.milvus.state_service import ServerState
 from broker.edge.roles import Role, RoleParts, single_process
 from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.health_service import HealthService
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies
 from broker.edge.rpc.request_metadata import Identity
@@ -40,11 +42,20 @@ class EdgeServer:
         self._state = ServerState.STARTING
         self._middleware = middleware = Middleware(Identity(facts.cluster, facts.node_id), limits)
         parts = RoleParts(facts, proxies, self.state, view)
-        self._listener = Listener((role or single_process)(middleware, parts), limits.listener)
+        services = (role or single_process)(middleware, parts)
+        methods = [path for service in services for path in service.__mapping__()]
+        health = HealthService(middleware, methods, self._reasons_against)
+        self._reasons_of_process = view.reasons_against
+        self._listener = Listener([*services, health], limits.listener)
 
     def state(self) -> ServerState:
         """The state that Health reports."""
         return self._state
+
+    def _reasons_against(self) -> Sequence[str]:
+        if self._state in (ServerState.STARTING, ServerState.STOPPING):
+            return [self._state.value]
+        return self._reasons_of_process()
 
     @property
     def port(self) -> int:

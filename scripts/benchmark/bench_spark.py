@@ -106,10 +106,10 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(dir=options.out) as name,
-        served_broker(Path(name) / "data", "--metrics-port", "0") as broker,
+        served_broker(Path(name) / "data", "--http-port", "0") as broker,
     ):
         tick = asyncio.run(fill(broker.address, options.rows))
-        place = Place(broker.address, broker.metrics, options.rows, tick)
+        place = Place(broker.address, f"{broker.http}/metrics", options.rows, tick)
         spark = local_spark(Path(name), {KEPT_PROGRESS: "10000"})
         try:
             for number in range(options.rounds + 1):

@@ -56,9 +56,13 @@ AllowChaos = Annotated[
     bool | None,
     typer.Option("--allow-chaos", help="Allow `tidemark actors kill`, to practise failures."),
 ]
-MetricsPort = Annotated[
+HttpPort = Annotated[
     int | None,
     typer.Option(
-        metavar="PORT", help="Serve Prometheus metrics on this port of 127.0.0.1; default: off."
+        metavar="PORT", help="Serve /healthz, /readyz and /metrics on this port; default: off."
     ),
+]
+HttpHost = Annotated[
+    str | None,
+    typer.Option(metavar="HOST", help="Host for --http-port to listen on; default: 127.0.0.1."),
 ]

@@ -11,6 +11,7 @@ import anyio
 import grpclib.server
 import structlog
 from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import GRPCError
 
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
@@ -182,6 +183,8 @@ class Middleware:
             if isinstance(unwrapped(error), StreamGone):
                 # grpclib cancels the call of a peer that is gone, but perhaps a moment later.
                 raise asyncio.CancelledError from error
+            if isinstance(error, GRPCError):
+                raise  # a protocol that has statuses of its own
             refusal = refusal_of(error)
             if refusal is None:
                 log.exception("call failed")

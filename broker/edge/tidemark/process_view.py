@@ -9,9 +9,13 @@ from broker.model.damage import Damage
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """`tree`: the live actors; `chaos_allowed`: whether callers may kill them."""
+    """`tree`: the live actors; `chaos_allowed`: whether callers may kill them.
+
+    `reasons_against`: why the process does not serve now; empty when it does.
+    """
 
     tree: System
     chaos_allowed: bool = False
     damages: Callable[[], Sequence[Damage]] = tuple
     damages_unlisted: Callable[[], int] = int
+    reasons_against: Callable[[], Sequence[str]] = tuple

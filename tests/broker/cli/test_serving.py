@@ -63,5 +63,5 @@ def test_roles_started_by_hand_have_the_options_of_serve() -> None:
         role: CliRunner().invoke(app, [role, "--help"], env={"COLUMNS": "120"}).output
         for role in ("serve", "coordinator", "node")
     }
-    for option in ("--listen", "--cluster", "--log-format", "--allow-chaos", "--metrics-port"):
+    for option in ("--listen", "--cluster", "--log-format", "--allow-chaos", "--http-port"):
         assert [role for role, text in help_of.items() if option not in text] == []

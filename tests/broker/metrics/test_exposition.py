@@ -7,18 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from broker.app import Broker, CannotStart
+from broker.app import Broker
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from broker.metrics.exposition import CONNECTIONS_MAX, HEAD_BYTES_MAX
 from broker.metrics.table import METRICS, PREFIX
-from tests.broker_process import free_port
 from tests.local_broker import local_broker
 
 PCHANNELS = pchannel_names("by-dev", 2)
@@ -28,12 +25,12 @@ LABELS = {"channel", "kind", "le", "policy", "state", "term"}
 DEADLINE_S = 30.0
 
 
-async def fetch(url: str, *lines: str, method: str = "GET", path: str = "") -> tuple[str, str]:
+async def fetch(url: str, *lines: str) -> tuple[str, str]:
     """Head and body of an answer, which ends with the connection."""
-    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/metrics)", url)
+    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)", url)
     assert found is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", int(found[1]))
-    request = [f"{method} {path or found[2]} HTTP/1.1", "Host: here", *lines, "", ""]
+    request = ["GET /metrics HTTP/1.1", "Host: here", *lines, "", ""]
     writer.write("\r\n".join(request).encode())
     with anyio.fail_after(DEADLINE_S):
         head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
@@ -56,7 +53,7 @@ def value(found: dict[str, Metric], name: str, **labels: str) -> float:
 @asynccontextmanager
 async def at_hand(data_dir: Path) -> AsyncIterator[tuple[Broker, Client]]:
     async with (
-        local_broker(data_dir, pchannels=2, metrics_port=0) as broker,
+        local_broker(data_dir, pchannels=2, http_port=0) as broker,
         connect(broker.address) as log,
     ):
         yield broker, log
@@ -74,7 +71,7 @@ async def at_work(log: Client) -> None:
 async def test_every_name_of_the_table_is_exposed_and_no_other(tmp_path: Path) -> None:
     async with at_hand(tmp_path) as (broker, log):
         await at_work(log)
-        found = await families(broker.metrics)
+        found = await families(broker.http)
     wanted = {PREFIX + metric.name.removesuffix("_total") for metric in METRICS}
     assert {name.removesuffix("_total") for name in found} == wanted
     assert all(family.documentation for family in found.values())
@@ -87,7 +84,7 @@ async def test_every_name_of_the_table_is_exposed_and_no_other(tmp_path: Path) -
 async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
     async with at_hand(tmp_path) as (broker, log):
         await at_work(log)
-        found = await families(broker.metrics)
+        found = await families(broker.http)
         assert value(found, "wal_append_message_total", channel=P0) == 53  # begin and commit
         assert value(found, "wal_append_message_bytes_total", channel=P0) > 50 * 100
         assert value(found, "wal_scan_pass_message_total", channel=P0) >= 51
@@ -106,7 +103,7 @@ async def test_what_is_staged_and_what_was_committed_is_counted(tmp_path: Path) 
     async with at_hand(tmp_path) as (broker, log):
         async with log.stage("etl", 1, 0) as stage:
             await stage.append(V0, b"x" * 1000)
-            found = await families(broker.metrics)
+            found = await families(broker.http)
             assert value(found, "wal_staged_txn", channel=P0) == 1
             assert value(found, "wal_staged_txn", channel=PCHANNELS[1]) == 0
             assert value(found, "wal_staged_txn_bytes", channel=P0) >= 1000
@@ -114,7 +111,7 @@ async def test_what_is_staged_and_what_was_committed_is_counted(tmp_path: Path) 
             assert value(found, "streamingcoord_batch_committed_total") == 0
             part = await stage.seal()
         await log.commit_batch("etl", 1, [part])
-        found = await families(broker.metrics)
+        found = await families(broker.http)
     assert value(found, "wal_staged_txn", channel=P0) == 0
     assert value(found, "wal_staged_txn_age_seconds", channel=P0) == 0
     assert value(found, "streamingcoord_batch_committed_total") == 1
@@ -127,11 +124,11 @@ async def test_what_is_staged_and_what_was_committed_is_counted(tmp_path: Path) 
 async def test_counts_only_grow_when_actors_come_back(tmp_path: Path) -> None:
     async with at_hand(tmp_path) as (broker, log):
         await at_work(log)
-        before = await families(broker.metrics)
+        before = await families(broker.http)
         path = f"/root/node/channels/{P0}/log/appender"
         broker.system.kill(path)
         await log.append(V0, b"after")
-        after = await families(broker.metrics)
+        after = await families(broker.http)
     for name in ("wal_append_message_total", "wal_append_message_bytes_total", "wal_sync_total"):
         assert value(after, name, channel=P0) > value(before, name, channel=P0)
     assert value(after, "wal_info", channel=P0, term="3") == 1
@@ -141,74 +138,9 @@ async def test_counts_only_grow_when_actors_come_back(tmp_path: Path) -> None:
 
 
 async def test_openmetrics_is_given_to_who_asks_for_it(tmp_path: Path) -> None:
-    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
+    async with local_broker(tmp_path, pchannels=1, http_port=0) as broker:
         accept = "Accept: application/openmetrics-text;version=1.0.0"
-        head, body = await fetch(broker.metrics, accept)
+        head, body = await fetch(broker.http, accept)
     assert "Content-Type: application/openmetrics-text" in head
     assert body.endswith("# EOF\n")
     assert len(list(openmetrics(body))) == len(METRICS)  # type: ignore[no-untyped-call]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/", "404 Not Found"),
-        ("GET", "/metrics?name=x", "200 OK"),
-        ("POST", "/metrics", "405 Method Not Allowed"),
-        ("HEAD", "/metrics", "200 OK"),
-    ],
-)
-async def test_other_requests_are_told_what_they_are(
-    tmp_path: Path, method: str, path: str, status: str
-) -> None:
-    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
-        head, body = await fetch(broker.metrics, method=method, path=path)
-    assert head.startswith(f"HTTP/1.1 {status}\r\n")
-    assert bool(body) is (method != "HEAD")
-
-
-NONSENSE = (
-    b"\r\n\r\n",
-    b"GET\r\n\r\n",
-    b"\xff\xfe\r\n\r\n",
-    b"GET /metrics HTTP/1.1\r\nA: " + b"x" * (HEAD_BYTES_MAX + 1) + b"\r\n\r\n",
-)
-
-
-@pytest.mark.parametrize("given", NONSENSE)
-async def test_nonsense_ends_its_connection_and_nothing_else(tmp_path: Path, given: bytes) -> None:
-    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
-        port = int(broker.metrics.rpartition(":")[2].partition("/")[0])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(given)
-        with anyio.fail_after(DEADLINE_S):
-            try:
-                assert await reader.read() == b""
-            except ConnectionError:
-                pass
-        writer.close()
-        assert len(await families(broker.metrics)) == len(METRICS)
-
-
-async def test_silent_connections_are_few_and_are_cut_off(tmp_path: Path) -> None:
-    async with local_broker(tmp_path, pchannels=1, metrics_port=0) as broker:
-        port = int(broker.metrics.rpartition(":")[2].partition("/")[0])
-        silent = [
-            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 1)
-        ]
-        with anyio.fail_after(DEADLINE_S):
-            for reader, writer in silent:
-                try:
-                    assert await reader.read() == b""
-                except ConnectionError:
-                    pass
-                writer.close()
-        assert len(await families(broker.metrics)) == len(METRICS)
-
-
-async def test_a_port_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> None:
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", port := free_port())
-    async with server:
-        with pytest.raises(CannotStart, match=f"127.0.0.1:{port}.*--metrics-port"):
-            async with local_broker(tmp_path, pchannels=1, metrics_port=port):
-                pass

@@ -1,0 +1,83 @@
+"""The HTTP port of a process: /healthz, /readyz and /metrics, when a port is set for them."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from actors import System, SystemClock
+from broker.app.http_server import PageAnswer, http_served
+from broker.app.process_errors import CannotStart
+from broker.config import Settings, joined_address
+from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
+from broker.edge.server import EdgeServer
+from broker.metrics.exposition import Exposition
+from broker.metrics.view import Sources
+from broker.model.damage import Damage
+from broker.node.state.channel_meters import Meters
+from broker.node.state.node_runtime import NodeRuntime
+from broker.node.state.open_channels import OpenChannels
+
+JSON = "application/json"
+
+
+def sources_of(
+    system: System,
+    edge: EdgeServer,
+    node: NodeRuntime | None = None,
+    damages: Callable[[], Sequence[Damage]] = tuple,
+    broadcasts: BroadcastMeters | None = None,
+) -> Sources:
+    """Where the metrics of a process are read.
+
+    `node`: None in a process that is not a node; `broadcasts`: None without a coordinator.
+    """
+    return Sources(
+        statistics=system.statistics,
+        channels=node.open_channels if node else OpenChannels(0),
+        meters=node.meters if node else Meters(),
+        edge=edge.meters,
+        broadcasts=broadcasts,
+        damages=damages,
+        connections=lambda: edge.connections,
+        open_calls=lambda: edge.open_calls,
+        clock=SystemClock(),
+    )
+
+
+@asynccontextmanager
+async def probes_served(
+    sources: Sources, settings: Settings, reasons_against: Callable[[], Sequence[str]]
+) -> AsyncIterator[str]:
+    """Serve while the block runs; yields the URL, or "" without a port. Raises CannotStart."""
+    if settings.http_port is None:
+        yield ""
+        return
+    exposition = Exposition(sources)
+
+    async def health(_: Mapping[str, str]) -> PageAnswer:
+        # To answer is the proof: a process whose event loop is stuck does not.
+        return PageAnswer(b'{"alive": true}\n', JSON)
+
+    async def ready(_: Mapping[str, str]) -> PageAnswer:
+        reasons = list(reasons_against())
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        body = json.dumps({"ready": not reasons, "reasons": reasons})
+        return PageAnswer(f"{body}\n".encode(), JSON, status)
+
+    async def metrics(headers: Mapping[str, str]) -> PageAnswer:
+        return PageAnswer(*await exposition.text(headers.get("accept", "")))
+
+    pages = {"/healthz": health, "/readyz": ready, "/metrics": metrics}
+    host, port = settings.http_host, settings.http_port
+    try:
+        # Entered by hand, so that an OSError of the block is not taken for one of listening.
+        serving = http_served(host, port, pages)
+        chosen = await serving.__aenter__()
+    except OSError as error:
+        cause = f"cannot serve HTTP on {joined_address(host, port)}: {error.strerror or error}"
+        raise CannotStart(f"{cause}; pass another --http-port or --http-host") from error
+    try:
+        yield f"http://{joined_address(host, chosen)}"
+    finally:
+        await serving.__aexit__(None, None, None)

@@ -1,0 +1,96 @@
+"""A small HTTP/1.1 server for probes and scrapers: GET of a few pages, one request a connection.
+
+Bounded against slow and many peers: a request has `REQUEST_S_MAX` in all, and when
+`CONNECTIONS_MAX` are open a new connection takes the place of the oldest one, so that peers that
+send nothing cannot keep a probe out.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+HEAD_BYTES_MAX: Final = 16 * 1024
+REQUEST_S_MAX: Final = 5.0
+CONNECTIONS_MAX: Final = 64
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """The response to one request."""
+
+    body: bytes
+    content_type: str = TEXT
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Page = Callable[[Mapping[str, str]], Awaitable[PageAnswer]]
+"""Answers a GET, given its headers in lower case."""
+
+
+@asynccontextmanager
+async def http_served(host: str, port: int, pages: Mapping[str, Page]) -> AsyncIterator[int]:
+    """Serve the pages, by path, until the block ends; yields the port. Raises OSError."""
+    # In the order of their arrival, as a dict keeps it.
+    busy: dict[asyncio.StreamWriter, None] = {}
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(busy) >= CONNECTIONS_MAX:
+            next(iter(busy)).transport.abort()
+        busy[writer] = None
+        # So that drain() returns only when everything was handed to the kernel.
+        writer.transport.set_write_buffer_limits(high=0)
+        try:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                await _answer(reader, writer, pages)
+        except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+            pass  # the peer has gone, or does not speak HTTP
+        finally:
+            busy.pop(writer, None)
+            # A peer that does not read: close() would keep the connection until it does.
+            if writer.transport.get_write_buffer_size():
+                writer.transport.abort()
+            else:
+                writer.close()
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server = await asyncio.start_server(handle, host, port, family=family, limit=HEAD_BYTES_MAX)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in tuple(busy):
+            writer.transport.abort()
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Mapping[str, Page]
+) -> None:
+    # Any bytes decode as Latin-1, so rubbish fails at the split below and nowhere else.
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    request, *lines = head.split("\r\n")
+    method, target, _ = request.split(" ", 2)
+    headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
+    page = pages.get(target.partition("?")[0])
+    if page is None:
+        found = PageAnswer(f"there are {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)
+    elif method not in ("GET", "HEAD"):
+        found = PageAnswer(b"pages are read with GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+    else:
+        found = await page(headers)
+    lines = [
+        f"HTTP/1.1 {found.status.value} {found.status.phrase}",
+        f"Content-Type: {found.content_type}",
+        f"Content-Length: {len(found.body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+        "",
+        "",
+    ]
+    body = b"" if method == "HEAD" else found.body
+    writer.write("\r\n".join(lines).encode("latin-1") + body)
+    await writer.drain()
