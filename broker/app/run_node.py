@@ -149,7 +149,7 @@ class _NodeParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._identity),
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
-            process_view(system, self._settings, self._damages, readiness),
+            process_view(system, self._settings, self._damages, readiness, self._runtime.meters),
             edge_limits(self._settings),
             node_role(lambda: self._join.coordinator or self._settings.coordinator),
         )

@@ -123,7 +123,7 @@ class _BrokerParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),
             proxies,
-            process_view(system, self._settings, self._damages, readiness),
+            process_view(system, self._settings, self._damages, readiness, self._runtime.meters),
             edge_limits(self._settings),
         )
 

@@ -26,6 +26,7 @@ from broker.edge.tidemark.process_view import ProcessView
 from broker.metrics.view import Sources
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
+from broker.node.state.channel_meters import Meters
 from broker.wal.damage_registry import DamageRegistry
 
 OPEN_S_MAX = 600.0
@@ -167,15 +168,20 @@ def server_facts(settings: Settings, node_id: NodeId, cluster_id: str) -> Server
 
 
 def process_view(
-    system: System, settings: Settings, damages: DamageRegistry, readiness: Readiness
+    system: System,
+    settings: Settings,
+    damages: DamageRegistry,
+    readiness: Readiness,
+    meters: Meters | None = None,
 ) -> ProcessView:
-    """What operators may see of this process, and do to it."""
+    """What operators may see of this process, and do to it; `meters` of its node, if any."""
     return ProcessView(
         tree=system,
         chaos_allowed=settings.allow_chaos,
         damages=damages.found,
         damages_unlisted=lambda: damages.unnamed,
         reasons_against=readiness.reasons_against,
+        traffic=meters.traffic.all if meters else tuple,
     )
 
 

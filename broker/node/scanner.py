@@ -16,9 +16,9 @@ from actors import Actor, Context, Envelope
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_up, deliver
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
 from broker.model.position import ReadPosition
-from broker.model.record import Record, RecordSlice
+from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -81,6 +81,7 @@ class Scanner(Actor[_Message]):
         self._broken = 0
         self._pulled_s = 0.0
         self._next_id = FIRST_MESSAGE_ID
+        self._tick = TimeTick(0)
 
     async def started(self, context: Context[_Message]) -> None:
         """Bind to the channel's current term: the next term starts its own Scanners."""
@@ -116,6 +117,7 @@ class Scanner(Actor[_Message]):
             "waiting": int(self._waiting is not None),
             "paused": int(self._held_back()),
             "next_id": self._next_id,
+            "tick": self._tick,
             "cached_bytes": sum([len(record.body) for record in self._cache]),
             "open_txns": self._assembler.open_count if self._assembler else 0,
             "open_txn_bytes": self._assembler.held_bytes if self._assembler else 0,
@@ -126,7 +128,7 @@ class Scanner(Actor[_Message]):
         """Replace a waiting Pull, which is answered empty: its caller may have left."""
         if self._waiting is not None:
             self._waiting.envelope.reply(Delivery((), None, self._waiting.cursor))
-        self._next_id = pull.cursor.next_id
+        self._next_id, self._tick = pull.cursor.next_id, pull.cursor.tick
         now_s = self._pulled_s = self._context.clock.monotonic_s()
         self._waiting = _Waiting(envelope, pull.cursor, pull.bytes_max, now_s)
 
@@ -142,9 +144,8 @@ class Scanner(Actor[_Message]):
             return
         self._waiting = None
         if isinstance(answer, Delivery):
-            self._meter.scanned += sum(
-                [it.end - it.first if isinstance(it, RecordSlice) else 1 for it in answer.items]
-            )
+            traffic, vchannel = self._node.meters.traffic, self._selection.vchannel
+            self._meter.scanned += traffic.delivered(vchannel, answer.items)
         waiting.envelope.reply(answer)
 
     async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:

@@ -125,6 +125,7 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
                     "Kill",
                     "PauseConsumption",
                     "Streaming",
+                    "Traffic",
                 )
             ],
         ),

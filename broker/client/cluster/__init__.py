@@ -12,12 +12,14 @@ from broker.client.cluster.server_admin import (
     ChannelTrouble,
     Damage,
     Health,
+    ServerTraffic,
 )
 from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.broadcast import ResourceDomain
 from broker.model.channel import ChannelOffsets
 from broker.model.measured import SpanStep, TickChoice
 from broker.model.named_cursor import CursorView
+from broker.model.traffic import VChannelTraffic
 
 __all__ = [
     "ActorInfo",
@@ -38,6 +40,8 @@ __all__ = [
     "NamedCursors",
     "Offsets",
     "ResourceDomain",
+    "ServerTraffic",
     "SpanStep",
     "TickChoice",
+    "VChannelTraffic",
 ]

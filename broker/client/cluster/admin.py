@@ -16,6 +16,7 @@ from broker.client.cluster.server_admin import (
     ChannelTrouble,
     Health,
     ServerAdmin,
+    ServerTraffic,
 )
 from broker.client.errors import TidemarkError
 from broker.client.net.network import Network
@@ -86,6 +87,17 @@ class Admin:
                 name, extra = f"{NODE}{node_id}", {"last_error": str(answer)}
                 found.append(ActorInfo(name, 0, "supervisor", UNREACHABLE, 0, 0, 0, 0, extra))
         return sorted(found, key=lambda it: it.path)
+
+    async def traffic(self) -> list[ServerTraffic]:
+        """What each process of the cluster has counted of each vchannel, since it started.
+
+        A process that does not answer is left out. A vchannel that moved is counted by each
+        process that has served it.
+        """
+        found = [await self._server.traffic()]
+        own = (await self._server.health()).node_id
+        answers = await self._ask_nodes(own, ServerAdmin.traffic)
+        return found + [it for it in answers.values() if isinstance(it, ServerTraffic)]
 
     async def kill_actor(self, path: str, *, term: int = 0) -> int:
         """End an actor as if it had crashed; returns the term of the incarnation it killed.

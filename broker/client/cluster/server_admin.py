@@ -7,6 +7,7 @@ from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import ChannelNotExist, NotLocal, ProtocolBroken
 from broker.client.net.connection import Connection
 from broker.model.ids import TimeTick
+from broker.model.traffic import VChannelTraffic
 from schemas.generated.tidemark import v1
 
 
@@ -109,6 +110,19 @@ class ActorInfo:
     extra: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class ServerTraffic:
+    """What one process has counted of each vchannel.
+
+    Counts of two answers can be compared while `process` and a vchannel's `serial` are the same.
+    `at_ms`: a clock of that process that never goes back.
+    """
+
+    process: str
+    at_ms: int
+    vchannels: tuple[VChannelTraffic, ...]
+
+
 class ServerAdmin:
     """Asks one server. Every call has a deadline and raises what `broker.client.errors` has."""
 
@@ -171,6 +185,11 @@ class ServerAdmin:
             for it in answer.channels
         ]
 
+    async def traffic(self) -> ServerTraffic:
+        """What this server has counted of each vchannel since its start."""
+        it = await self._calls.ask("Traffic", v1.TrafficRequest(), v1.TrafficResponse)
+        return ServerTraffic(it.process, it.at_ms, tuple(_traffic(each) for each in it.vchannels))
+
     async def kill(self, path: str, term: int) -> int:
         """Kill an actor of this server; returns the term of the incarnation that was killed."""
         request = v1.KillRequest(path=path, term=term)
@@ -221,3 +240,15 @@ class ServerAdmin:
             )
             for it in answer.actors
         ]
+
+
+def _traffic(it: v1.VchannelTraffic) -> VChannelTraffic:
+    return VChannelTraffic(
+        vchannel=it.vchannel,
+        serial=it.serial,
+        messages=it.messages,
+        bytes=it.bytes,
+        delivered=it.delivered,
+        delivered_bytes=it.delivered_bytes,
+        newest_tick=TimeTick(it.newest_tick),
+    )

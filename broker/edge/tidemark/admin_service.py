@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import anyio
 import structlog
 from grpclib.const import Handler
 
@@ -28,6 +29,7 @@ from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
 from broker.model.damage import Damage
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName
+from broker.model.traffic import VChannelTraffic
 from broker.node.directory_messages import CollectStatus, PauseConsumption
 from schemas.generated.tidemark import v1
 
@@ -53,7 +55,7 @@ class ServerFacts:
 
 
 class AdminService:
-    """Health, Actors, Channels, Kill, PauseConsumption, Streaming."""
+    """Health, Actors, Channels, Kill, PauseConsumption, Streaming, Traffic."""
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class AdminService:
             SERVICE + "Kill": middleware.unary(v1.KillRequest, self.kill),
             SERVICE + "PauseConsumption": middleware.unary(v1.PauseConsumptionRequest, self.pause),
             SERVICE + "Streaming": middleware.unary(v1.StreamingRequest, self.streaming),
+            SERVICE + "Traffic": middleware.unary(v1.TrafficRequest, self.traffic),
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
@@ -163,6 +166,15 @@ class AdminService:
         version = await self._proxies.assigner.ask(RaiseStreaming(request.at_least))
         return v1.StreamingResponse(version=version)
 
+    async def traffic(self, _: v1.TrafficRequest) -> v1.TrafficResponse:
+        """What this process has counted of each vchannel."""
+        facts = self._facts
+        return v1.TrafficResponse(
+            process=f"{facts.node_id}/{facts.pid}/{facts.started_ms}",
+            at_ms=int(anyio.current_time() * 1000),
+            vchannels=[_traffic(it) for it in self._view.traffic()],
+        )
+
     async def _known(self) -> Sequence[PChannelMeta]:
         return await self._proxies.assigner.ask(ListPChannels())
 
@@ -180,7 +192,7 @@ class AdminService:
 
 
 class NodeAdminService(AdminService):
-    """Health, Actors, Kill and PauseConsumption of a process that knows only its own channels."""
+    """Health, Actors, Kill, PauseConsumption and Traffic of a process that is a node only."""
 
     def __mapping__(self) -> Mapping[str, Handler]:
         return {
@@ -231,6 +243,18 @@ def _channel(
             info.checkpoint_id = offsets.checkpoint.id
             info.checkpoint_tick = offsets.checkpoint.tick
     return info
+
+
+def _traffic(counts: VChannelTraffic) -> v1.VchannelTraffic:
+    return v1.VchannelTraffic(
+        vchannel=counts.vchannel,
+        serial=counts.serial,
+        messages=counts.messages,
+        bytes=counts.bytes,
+        delivered=counts.delivered,
+        delivered_bytes=counts.delivered_bytes,
+        newest_tick=counts.newest_tick,
+    )
 
 
 def _damage(damage: Damage) -> v1.Damage:

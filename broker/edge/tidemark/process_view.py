@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from actors import System
 from broker.model.damage import Damage
+from broker.model.traffic import VChannelTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,4 @@ class ProcessView:
     damages: Callable[[], Sequence[Damage]] = tuple
     damages_unlisted: Callable[[], int] = int
     reasons_against: Callable[[], Sequence[str]] = tuple
+    traffic: Callable[[], Sequence[VChannelTraffic]] = tuple

@@ -48,6 +48,7 @@ from broker.node.state.channel_events import ChannelFailed
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel, SnapshotProgress
 from broker.node.state.tail import Tail
+from broker.node.state.vchannel_traffic import count_group
 from broker.node.state.wal_refusals import refusal_of, unknown_outcomes
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
@@ -317,6 +318,7 @@ class Appender(Actor[_Message]):
         data = [record for record in records if record.kind != MessageType.TIME_TICK]
         messages = sum([len(record.sizes) for record in data])
         size_bytes = sum([len(record.body) for record in data])
+        traffic = count_group(data)
         await stored
         # A lone client is acknowledged first: it waits for nothing else. It still reads its own
         # write, as no other task runs before the tail has it. With more appends waiting, throughput
@@ -331,6 +333,7 @@ class Appender(Actor[_Message]):
         self._messages += last.next_id - records[0].base_id
         self._meter.messages += messages
         self._meter.bytes += size_bytes
+        self._node.meters.traffic.appended(traffic)
         self._mvcc.stored(records)
         self._tail.push(records, closed, now_s)
         self._segments.release(self._known.transactions.stored())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from broker.core.histogram import Histogram
 from broker.model.ids import PChannelName
+from broker.node.state.vchannel_traffic import TrafficCounts
 
 STORE_BOUNDS_S = (
     0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0,
@@ -29,6 +30,7 @@ class Meters:
     """One per node."""
 
     def __init__(self) -> None:
+        self.traffic = TrafficCounts()
         self._channels: dict[PChannelName, ChannelMeter] = {}
 
     def of(self, name: PChannelName) -> ChannelMeter:

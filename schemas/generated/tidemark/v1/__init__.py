@@ -133,6 +133,9 @@ __all__ = (
     "StreamingResponse",
     "TimeSyncBase",
     "TimeSyncStub",
+    "TrafficRequest",
+    "TrafficResponse",
+    "VchannelTraffic",
     "WaitForKeyRequest",
     "WaitForKeyResponse",
     "WatchBarrierRequest",
@@ -2351,6 +2354,72 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class TrafficRequest(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("tidemark.v1", "TrafficRequest", TrafficRequest)
+
+
+@dataclass(eq=False, repr=False)
+class TrafficResponse(betterproto2.Message):
+    process: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Different for each process that answers, and for each of its starts.
+    """
+
+    at_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Milliseconds of a clock of this process that never goes back: the time of the counts.
+    """
+
+    vchannels: "list[VchannelTraffic]" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    The vchannels that were used last, up to a limit.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "TrafficResponse", TrafficResponse)
+
+
+@dataclass(eq=False, repr=False)
+class VchannelTraffic(betterproto2.Message):
+    """
+    Counts since the process began to count this vchannel. They only grow while `process` and `serial`
+    stay the same.
+    """
+
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    serial: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    messages: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Durable messages, without those that the log writes about transactions and segments; bytes as
+    stored.
+    """
+
+    bytes: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+
+    delivered: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    Handed to consumers, once for each consumer.
+    """
+
+    delivered_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+
+    newest_tick: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
+    """
+    Tick of the newest message; 0: none.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "VchannelTraffic", VchannelTraffic)
+
+
+@dataclass(eq=False, repr=False)
 class WaitForKeyRequest(betterproto2.Message):
     key: "ResourceKey | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
@@ -2543,6 +2612,30 @@ class AdminStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Admin/Streaming",
             message,
             StreamingResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def traffic(
+        self,
+        message: "TrafficRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "TrafficResponse":
+        """
+        What was appended to each vchannel and delivered from it, counted by this process alone.
+        """
+
+        if message is None:
+            message = TrafficRequest()
+
+        return await self._unary_unary(
+            "/tidemark.v1.Admin/Traffic",
+            message,
+            TrafficResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -3491,6 +3584,13 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def traffic(self, message: "TrafficRequest") -> "TrafficResponse":
+        """
+        What was appended to each vchannel and delivered from it, counted by this process alone.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_health(
         self, stream: "grpclib.server.Stream[HealthRequest, HealthResponse]"
     ) -> None:
@@ -3540,6 +3640,14 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
         response = await self.streaming(request)
         await stream.send_message(response)
 
+    async def __rpc_traffic(
+        self, stream: "grpclib.server.Stream[TrafficRequest, TrafficResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.traffic(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Admin/Health": grpclib.const.Handler(
@@ -3577,6 +3685,12 @@ class AdminBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 StreamingRequest,
                 StreamingResponse,
+            ),
+            "/tidemark.v1.Admin/Traffic": grpclib.const.Handler(
+                self.__rpc_traffic,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                TrafficRequest,
+                TrafficResponse,
             ),
         }
 
