@@ -318,18 +318,37 @@ def top(
         float,
         typer.Option(metavar="SECONDS", min=0.1, max=60, help="Seconds between two refreshes."),
     ] = 1.0,
+    page: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The page to open: collections, lag, channels, work, actors or health.",
+        ),
+    ] = "collections",
     once: Annotated[
-        bool, typer.Option("--once", help="Print everything once and exit; needs no terminal.")
+        bool,
+        typer.Option(
+            "--once",
+            help="Print one page as plain text, with rates over --every, and exit; needs no"
+            " terminal.",
+        ),
     ] = False,
+    width: Annotated[
+        int | None, typer.Option(min=60, max=1000, help="With --once: characters of a line.")
+    ] = None,
+    height: Annotated[
+        int | None,
+        typer.Option(min=10, max=10_000, help="With --once: at most so many lines; default: all."),
+    ] = None,
     server: Server = "",
 ) -> None:
-    """Show the broker live on one screen: actors, channels, barriers, broadcasts, trouble."""
-    from broker.cli.top.command import run_screen, show_once
+    """Show a broker live: collections, rates, lag, cursors, channels, work, actors, health."""
+    from broker.cli.top.command import Once, run_screen, show_once
 
     if once:
-        show_once(server)
+        show_once(server, Once(page, width, height, every))
     else:
-        run_screen(server, every)
+        run_screen(server, every, page)
 
 
 @app.command()

@@ -31,6 +31,9 @@ READ_BYTES_MIN = 64 * 1024
 EMPTY_READS_MAX = 16
 """After so many reads without a match the consumer gets its new cursor, so it can resume there."""
 
+SHOWN_MAX = 16
+"""Vchannels named in the statistics of a consumer of several."""
+
 log = logging.getLogger("broker.node")
 
 
@@ -114,6 +117,7 @@ class Scanner(Actor[_Message]):
         """The selection, whether a Pull waits, the position, and what is cached."""
         return {
             "vchannel": self._selection.vchannel,
+            "among": " ".join(sorted(self._selection.among or ())[:SHOWN_MAX]),
             "waiting": int(self._waiting is not None),
             "paused": int(self._held_back()),
             "next_id": self._next_id,

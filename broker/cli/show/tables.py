@@ -40,9 +40,9 @@ def table_width(table: Table, console: Console) -> int:
     return console.measure(table, options=console.options.update(width=WIDEST)).maximum
 
 
-def natural_order(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[str, int]]:
     """A sort key that compares numbers as numbers: `dml_2` comes before `dml_10`."""
-    return [(int(digits or 0), text) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
 
 
 def moment(unix_ms: int) -> str:

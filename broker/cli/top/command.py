@@ -1,53 +1,89 @@
 """`tidemark top` on a terminal, and `tidemark top --once` without one."""
 
 import sys
+from dataclasses import dataclass
 
-from rich.table import Table
-from rich.text import Text
+import anyio
 
 from broker.cli.session import USAGE, address_of, fail, say_waits, with_client
-from broker.cli.show.actor_tree import summary_of
-from broker.cli.show.output import show
-from broker.cli.top import panels
-from broker.cli.top.broker_state import Rates, read_state
+from broker.cli.standard_streams import end_on_closed_pipe
+from broker.cli.top.broker_state import BrokerState, read_state
+from broker.cli.top.choices import Choices
+from broker.cli.top.chrome import HEIGHT_MIN, PAGES, WIDTH_MIN, Status, head, joined
+from broker.cli.top.layout import draw_page
+from broker.cli.top.look import Look
+from broker.cli.top.picture import page_of
+from broker.cli.top.rates import History, Rates
+from broker.cli.top.section import without_trends
+from broker.client import Client
+
+WIDTH = 100
+"""Without --width, where stdout is a file or a pipe."""
+ALL_LINES = 1_000_000
+PLAIN = str.maketrans("▁▂▃▄▅▆▇█…▼▲", "_.:-=+*#~v^")
+"""For an output that is not UTF-8."""
 
 
-def show_once(server: str) -> None:
-    """Print everything that the screen would show, once."""
-    broker = with_client(server, read_state)
-    rates = Rates.between(None, broker)
-    tables = {
-        "Channels": panels.channel_panel(broker, rates, wide=True),
-        "Barriers": panels.barrier_panel(broker),
-        "Broadcasts": panels.broadcast_panel(broker),
-        "Locks": panels.lock_panel(broker),
-        "Commits": panels.commit_panel(broker),
-        "Trouble": panels.trouble_panel(broker),
-    }
-    shown = [_table(title, panel) for title, panel in tables.items() if panel.rows]
-    show(
-        Text(f"{address_of(server)} {broker.health.state} · {panels.summary(broker, rates)}"),
-        *summary_of(broker.actors),
-        *shown,
-    )
+@dataclass(frozen=True, slots=True)
+class Once:
+    """What to print. `page`: a name or its number. `width`, `height`: None for what it needs."""
+
+    page: str
+    width: int | None
+    height: int | None
+    every_s: float
 
 
-def run_screen(server: str, every_s: float) -> None:
+def show_once(server: str, once: Once) -> None:
+    """Print one page as plain text, with rates over `every_s`."""
+    number = page_number(once.page)
+
+    async def looks(client: Client) -> tuple[BrokerState, BrokerState]:
+        first = await read_state(client)
+        await anyio.sleep(once.every_s)
+        return first, await read_state(client)
+
+    before, broker = with_client(server, looks)
+    look = Look(broker, Rates.between(before, broker), History())
+    choices = Choices(page=number, expanded=True)
+    width = once.width or _terminal_width()
+    status = Status(address_of(server), once.every_s)
+    top = head(look, status, number, width)
+    page = without_trends(page_of(look, choices))
+    body = draw_page(page, choices, width, (once.height or ALL_LINES) - len(top))
+    text = joined([*top, *body.lines])
+    if not _is_unicode():
+        text = text.translate(PLAIN).encode("ascii", "replace").decode()
+    with end_on_closed_pipe():
+        sys.stdout.write(f"{text}\n")
+
+
+def run_screen(server: str, every_s: float, page: str) -> None:
     """Run the screen until `q`. Exit code 2 without a terminal."""
-    address = address_of(server)
+    address, number = address_of(server), page_number(page)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):  # textual draws on stderr
-        fail("top needs a terminal; pass --once to print everything once", USAGE)
+        fail("top needs a terminal; pass --once to print one page", USAGE)
     from broker.cli.top.screen import TopScreen
 
     say_waits(lambda _: None)  # the screen shows them
+    TopScreen(address, every_s, number).run()
 
-    TopScreen(address, every_s).run()
+
+def page_number(page: str) -> int:
+    """The number of a page, from 0 on. Ends the program when there is no such page."""
+    if page in PAGES:
+        return PAGES.index(page)
+    if page.isascii() and page.isdecimal() and 0 < int(page) <= len(PAGES):
+        return int(page) - 1
+    pages = ", ".join(PAGES)
+    return fail(f"there is no page {page!r}; use one of {pages}, or its number", USAGE)
 
 
-def _table(title: str, panel: panels.Panel) -> Table:
-    table = Table(title=f"\n{title}", title_justify="left", box=None, pad_edge=False)
-    for name in panel.columns:
-        table.add_column(name, overflow="fold")
-    for cells in panel.rows.values():
-        table.add_row(*[Text(cell) for cell in cells])
-    return table
+def _terminal_width() -> int:
+    import shutil
+
+    return max(WIDTH_MIN, shutil.get_terminal_size((WIDTH, HEIGHT_MIN)).columns)
+
+
+def _is_unicode() -> bool:
+    return (sys.stdout.encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16")

@@ -236,16 +236,23 @@ def test_consumption_is_paused_and_resumed(server: str) -> None:
     assert tidemark(*arguments, server=server).stdout == "a\n"
 
 
-def test_top_prints_one_look_and_needs_a_terminal_for_more(server: str) -> None:
-    once = tidemark("top", "--once", server=server)
+def test_top_prints_one_page_as_text_and_needs_a_terminal_for_more(server: str) -> None:
+    once = tidemark("top", "--once", "--every", "0.2", server=server)
     assert once.returncode == 0
-    assert once.stdout.startswith(f"{server} healthy · ")
-    for part in (PCHANNEL, "appender x", "Channels", "Barriers", "cluster"):
-        assert part in once.stdout
+    assert once.stdout.startswith(f"tidemark {server}  healthy ")
+    assert "[1 collections]" in once.stdout
     assert "\x1b" not in once.stdout
+    for page, word in (("channels", PCHANNEL), ("4", "cluster"), ("actors", "appender")):
+        wanted = ("--page", page, "--width", "80", "--height", "100", "--every", "0.2")
+        found = tidemark("top", "--once", *wanted, server=server)
+        assert word in found.stdout
+        assert all(len(line) <= 80 for line in found.stdout.splitlines())
     nowhere = tidemark("top", server=server)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert "--once" in nowhere.stderr
+    wrong = tidemark("top", "--once", "--page", "7", server=server)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "there is no page '7'; use one of collections, lag" in wrong.stderr
 
 
 def test_barriers_are_shown_as_a_table_and_as_json(server: str) -> None:

@@ -54,6 +54,7 @@ def test_moments_are_shortened_before_any_column_leaves() -> None:
 
 def test_numbers_in_names_are_sorted_as_numbers() -> None:
     assert sorted(sorted(NAMES), key=natural_order) == NAMES
+    assert sorted(["b_2", "a_10", "a_9", "a"], key=natural_order) == ["a", "a_9", "a_10", "b_2"]
 
 
 def test_a_moment_is_utc_to_the_second() -> None:

@@ -1,16 +1,39 @@
-"""Looks at a broker that never was, for the tests of what the screen says."""
+"""States of a broker that never was, for the tests of what the screen shows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from broker.cli.top.broker_state import BrokerState
-from broker.client.cluster import ActorInfo, ChannelInfo, ChannelTrouble, Damage, Health
+from broker.client import Collection
+from broker.client.cluster import (
+    ActorInfo,
+    BarrierPeer,
+    BarrierView,
+    BroadcastInfo,
+    ChannelInfo,
+    ChannelTrouble,
+    CursorView,
+    Damage,
+    Health,
+    LockInfo,
+    ServerTraffic,
+    VChannelTraffic,
+)
+from broker.client.txn import AppCommits
+from broker.model.barrier import BarrierKind
+from broker.model.collection import RowSchema
+from broker.model.ids import CollectionId, TimeTick, VChannelName
 
 P0, P1 = "by-dev-rootcoord-dml_2", "by-dev-rootcoord-dml_10"
 LOG = f"/root/node/channels/{P0}/log"
 NOW_MS = 1_800_000_000_000
-HEALTH = Health("healthy", "1", 1, "by-dev", "rocksmq", "/d", 1, NOW_MS, 2, 2, (), (), 0, False)
+HEALTH = Health(
+    "healthy", "1", 1, "by-dev", "rocksmq", "/d", 1, NOW_MS - 7_200_000, 2, 2, (), (), 0, False
+)
+LONG_NAME = "measurements_of_every_sensor_in_the_northern_plants_since_the_year_2019"
+TROUBLE = (ChannelTrouble(P1, "refusing", "storage refused: full"),)
+DAMAGE = (Damage(P0, f"{P0}/1.log", 4096, "checksum", False, 2),)
 
 
 def actor(path: str, kind: str = "actor", **given: Any) -> ActorInfo:
@@ -35,6 +58,22 @@ def channel(name: str, **given: Any) -> ChannelInfo:
     return replace(plain, **given)
 
 
+def collection(name: str, number: int, shards: int = 1, columns: int = 0) -> Collection:
+    places = [P0, P1] * shards
+    vchannels = [VChannelName(f"{places[n]}_{number}v{n}") for n in range(shards)]
+    schema = RowSchema(b"", (columns,)) if columns else None
+    return Collection(name, CollectionId(number), tuple(vchannels), NOW_MS, schema)
+
+
+def traffic(at_ms: int, process: str = "1/1/1", **counts: tuple[int, int]) -> ServerTraffic:
+    """`counts`: by vchannel with `-` as `_`, serial and messages; a message has 100 bytes."""
+    entries = [
+        VChannelTraffic(name, serial, messages, 100 * messages, messages, 0, TimeTick(0))
+        for name, (serial, messages) in counts.items()
+    ]
+    return ServerTraffic(process, at_ms, tuple(entries))
+
+
 def broker_state(**given: Any) -> BrokerState:
     tree = (
         actor("/root", "supervisor"),
@@ -47,9 +86,75 @@ def broker_state(**given: Any) -> BrokerState:
         actor(f"{LOG}/scanners/scanner-1", restarts=2, extra={"next_id": "101"}),
         actor(f"{LOG}/scanners/scanner-2", extra={"next_id": "41"}),
     )
-    plain = BrokerState(10.0, NOW_MS, HEALTH, (channel(P1), channel(P0)), tree, (), (), (), ())
+    plain = BrokerState(10.0, NOW_MS, HEALTH, (channel(P1), channel(P0)), tree)
     return replace(plain, **given)
 
 
-TROUBLE = (ChannelTrouble(P1, "refusing", "storage refused: full"),)
-DAMAGE = (Damage(P0, f"{P0}/1.log", 4096, "checksum", False, 2),)
+def busy_states() -> tuple[BrokerState, BrokerState]:
+    """Two looks at a broker where something of each kind is going on, two seconds apart."""
+    collections = (
+        collection("flights", 100, 4),
+        collection("orders", 101, 2, columns=12),
+        collection(LONG_NAME, 102, 16),
+        collection("idle", 103),
+    )
+    vchannels = [*collections[0].vchannels, *collections[1].vchannels, collections[2].vchannels[0]]
+    vchannels.append(VChannelName(f"{P0}_4521v0"))
+    tree = (
+        *broker_state().actors,
+        actor(
+            f"{LOG}/scanners/scanner-3",
+            extra={
+                "next_id": "61",
+                "tick": str((NOW_MS - 95_200) << 18),
+                "vchannel": vchannels[0],
+                "cached_bytes": str(3 << 20),
+            },
+        ),
+        actor(
+            f"{LOG}/appender2/appender",
+            extra={
+                "staged_txns": "2",
+                "staged_bytes": str(3 << 20),
+                "staged_since": str((NOW_MS - 4000) << 18),
+            },
+        ),
+    )
+    cursor = CursorView(
+        *("nightly-report", TimeTick(1), tuple(vchannels[:4]), NOW_MS - 61_000, 4_000),
+        closed_tick=TimeTick(9),
+        behind_ms=3_600_000,
+    )
+    barrier = BarrierView(
+        *("cut", BarrierKind.HARD, TimeTick((NOW_MS - 5000) << 18)),
+        peers=(BarrierPeer("a", TimeTick(1), True), BarrierPeer("b", TimeTick(2), False)),
+        waits_for=("a",),
+        removed=(),
+    )
+    first = broker_state(
+        actors=tree,
+        channels=(channel(P1, open_txns=0), channel(P0, next_id=61_001, size_bytes=5 << 30)),
+        collections=collections,
+        cursors=(cursor,),
+        barriers=(barrier,),
+        broadcasts=(BroadcastInfo("7", "REPLICATED", 1, (), 4, 4, 3, "callback: no", 5, ""),),
+        locks=(LockInfo("7", (), True),),
+        commits=(AppCommits("etl", 6, NOW_MS - 9000, 7, "committing", 1200, 12),),
+        traffic=(_counts(vchannels, 1000),),
+    )
+    grown = [replace(it, handled=it.handled + 50) for it in first.actors]
+    second = replace(first, at_s=12.0, actors=grown, traffic=(_counts(vchannels, 25_700, 2000),))
+    return first, second
+
+
+def _counts(vchannels: list[VChannelName], messages: int, at_ms: int = 0) -> ServerTraffic:
+    entries = [
+        VChannelTraffic(
+            *(name, serial, messages // (serial * serial), 150 * (messages // (serial * serial))),
+            delivered=messages // 3 if serial < 5 else 0,
+            delivered_bytes=messages * 50 if serial < 5 else 0,
+            newest_tick=TimeTick(0),
+        )
+        for serial, name in enumerate(vchannels, start=1)
+    ]
+    return ServerTraffic("1/1/1", at_ms, tuple(entries))

@@ -1,17 +1,19 @@
 """The live screen over a real broker: what it shows, its keys, and a broker that comes and goes."""
 
-from collections.abc import Callable
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from rich.cells import cell_len
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Static, TabbedContent
+from textual.widgets import Input
 
-from broker.cli.top.actor_tree_widget import ActorTreeWidget
+from broker.cli.top.chrome import PAGES, joined
 from broker.cli.top.screen import TopScreen
-from broker.client import connect
-from broker.client.cluster.targets import NewVChannel
+from broker.client import Client, Message, connect
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
@@ -26,65 +28,133 @@ async def until(pilot: Pilot[None], true: Callable[[], bool]) -> None:
             await pilot.pause(0.02)
 
 
-def first_line(screen: TopScreen) -> str:
-    return str(screen.query_one("#summary", Static).content)
+def text(screen: TopScreen) -> str:
+    return joined(screen.picture.lines)
 
 
-def shown(screen: TopScreen) -> dict[str, str]:
-    tree = screen.query_one(ActorTreeWidget)
-    return {str(node.data): str(node.label) for node in tree.root.tree._tree_nodes.values()}
+def line_of(screen: TopScreen, word: str) -> list[str]:
+    """The cells of the row that begins with a word."""
+    for line in text(screen).splitlines():
+        cells = re.split(r"  +", line.lstrip("!> "))
+        if cells[0] == word:
+            return cells
+    return []
 
 
-def folds(screen: TopScreen) -> dict[str, bool]:
-    nodes = screen.query_one(ActorTreeWidget)._tree_nodes.values()
-    return {str(node.data): node.is_expanded for node in nodes if node.data and node.children}
+@asynccontextmanager
+async def under_load(log: Client) -> AsyncIterator[None]:
+    """Two collections written at different rates, a reader, a cursor, an open transaction."""
+    await log.collections.create("busy", shards=2)
+    await log.collections.create("quiet")
+    vchannel = (await log.collections.get("quiet")).vchannels[0]
+    landed = await log.append(vchannel, b"first")
+    await log.cursor("report").move(landed.tick, "quiet")
+
+    async def write(name: str, count: int) -> None:
+        while True:
+            await log.append_messages(name, [Message(b"x" * 100)] * count)
+            await anyio.sleep(0.02)
+
+    async def read() -> None:
+        async for _ in log.read("busy", start="all"):
+            pass
+
+    async with log.txn(vchannel, keepalive_s=DEADLINE_S) as txn, anyio.create_task_group() as tasks:
+        await txn.append(b"open")
+        tasks.start_soon(write, "busy", 50)
+        tasks.start_soon(write, "quiet", 1)
+        tasks.start_soon(read)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-async def test_the_screen_shows_the_tree_and_the_channels_at_any_width(
+async def test_under_load_every_page_shows_what_happens_and_cuts_no_number(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
-    async with local_broker(tmp_path, pchannels=2) as broker:
+    async with local_broker(tmp_path, pchannels=2) as broker, connect(broker.address) as log:
         screen = TopScreen(broker.address, EVERY_S)
-        async with screen.run_test(size=size) as pilot:
-            await until(pilot, lambda: screen.polls > 1)
-            assert "healthy" in first_line(screen)
-            assert "2/2 channels" in first_line(screen)
-            assert "oracle" in shown(screen)[ORACLE]
-            assert all(len(label) <= size[0] for label in shown(screen).values())
-            await pilot.press("2")
-            assert screen.query_one(TabbedContent).active == "channels-tab"
-            table = screen.query_one("#channels", DataTable)
-            assert [str(table.get_cell_at((row, 0)))[-2:] for row in range(2)] == ["_0", "_1"]  # type: ignore[arg-type]
-            assert screen.screen.max_scroll_y == 0
-            assert "channels" in screen.export_screenshot()
+        async with under_load(log), screen.run_test(size=size) as pilot:
+            await until(pilot, lambda: "msg/s" in text(screen) and len(line_of(screen, "busy")) > 3)
+            assert "healthy" in text(screen)
+
+            def flows() -> bool:
+                rates = {it: line_of(screen, it)[1] for it in ("busy", "quiet")}
+                return all(rate not in ("0", "-") for rate in rates.values())
+
+            await until(pilot, flows)
+            for number, word in enumerate(
+                ("report", "busy", "node 1", "cluster", "oracle", "data folder")
+            ):
+                await pilot.press(str(number + 1))
+                await until(pilot, lambda word=word: bool(line_of(screen, word)))  # type: ignore[misc]
+                lines = screen.picture.lines
+                assert len(lines) == size[1]
+                assert all(cell_len(line.plain) <= size[0] for line in lines)
+                assert f"[{number + 1} {PAGES[number]}]" in text(screen)
+            await pilot.press("4")
+            assert re.search(r"by-dev-rootcoord-dml_\d +1 +\d+ B", text(screen))
 
 
-async def test_a_killed_actor_shows_its_new_term_and_folds_stay_as_they_were(
-    tmp_path: Path,
-) -> None:
-    async with local_broker(tmp_path, pchannels=1) as broker:
+async def test_a_thousand_collections_and_very_long_names_fit(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=2) as broker, connect(broker.address) as log:
+        name = "n" * 120 + "_{}"
+        for start in range(0, 1000, 100):
+            async with anyio.create_task_group() as tasks:
+                for number in range(start, start + 100):
+                    tasks.start_soon(log.collections.create, name.format(number))
         screen = TopScreen(broker.address, EVERY_S)
-        async with screen.run_test() as pilot:
-            await until(pilot, lambda: ORACLE in shown(screen))
-            await pilot.press("c")
-            before = folds(screen)
-            broker.system.kill(ORACLE)
-            await until(pilot, lambda: shown(screen)[ORACLE].split()[1] == "2")
-            assert folds(screen) == before
-            await pilot.press("e")
-            assert all(folds(screen).values())
+        async with screen.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "of 1,000" in text(screen))
+            assert "…" in text(screen)
+            await pilot.press("end")
+            await until(pilot, lambda: "-1,000 of 1,000" in text(screen))
+            await pilot.press("slash", *"_777", "enter")
+            await until(pilot, lambda: "rows" not in text(screen) and "_777" in text(screen))
 
 
-async def test_consumers_come_and_go_in_the_tree(tmp_path: Path) -> None:
+async def test_keys_choose_pages_order_and_filter(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
+        for name in ("alpha", "beta"):
+            await log.collections.create(name)
         screen = TopScreen(broker.address, EVERY_S)
-        async with screen.run_test() as pilot:
-            reader = log.read(NewVChannel("by-dev-rootcoord-dml_0_1v0"))
-            await reader.open()
-            await until(pilot, lambda: any("scanner-" in path for path in shown(screen)))
-            await reader.close()
-            await until(pilot, lambda: not any("scanner-" in path for path in shown(screen)))
+        async with screen.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "beta" in text(screen))
+            await pilot.press("n", "n")
+            assert text(screen).index("beta") < text(screen).index("alpha")
+            await pilot.press("r")
+            assert text(screen).index("alpha") < text(screen).index("beta")
+            await pilot.press("slash", *"q1be")  # letters of the filter are no keys of the screen
+            assert screen.query_one(Input).value == "q1be"
+            assert "Nothing here contains 'q1be'" in text(screen)
+            await pilot.press("escape")
+            assert "alpha" in text(screen)
+            await pilot.press("question_mark")
+            assert "sort by that column" in text(screen)
+            await pilot.press("2")
+            assert "sort by that column" not in text(screen)
+            assert "[1 collections]" in text(screen)
+            await pilot.press("right", "right")
+            assert "[3 channels]" in text(screen)
+            await pilot.press("left", "left", "left")
+            assert "[6 health]" in text(screen)
+            await pilot.press("5", "e")
+            assert "appender" in text(screen) or "rows 1-" in text(screen)
+
+
+async def test_a_click_on_a_heading_sorts_and_one_on_a_tab_opens_its_page(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
+        await log.collections.create("alpha")
+        screen = TopScreen(broker.address, EVERY_S)
+        async with screen.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "alpha" in text(screen))
+            heading = text(screen).splitlines()[3]
+            await pilot.click(offset=(heading.index("shards") + 2, 3))
+            assert "▼shards" in text(screen)
+            await pilot.click(offset=(heading.index("collection"), 3))
+            assert "collection▲" in text(screen)
+            await pilot.click(offset=(text(screen).splitlines()[2].index("actors"), 2))
+            assert "[5 actors]" in text(screen)
 
 
 async def test_keys_change_the_pace_and_hold_the_picture(tmp_path: Path) -> None:
@@ -97,7 +167,7 @@ async def test_keys_change_the_pace_and_hold_the_picture(tmp_path: Path) -> None
             await pilot.press("minus")
             assert screen.every_s == 0.5
             await pilot.press("p")
-            assert "paused" in first_line(screen)
+            assert "PAUSED" in text(screen)
             polls = screen.polls
             await pilot.press("p")
             await until(pilot, lambda: screen.polls > polls)
@@ -105,15 +175,56 @@ async def test_keys_change_the_pace_and_hold_the_picture(tmp_path: Path) -> None
         assert screen.return_code == 0
 
 
-async def test_a_broker_that_goes_away_is_said_so_and_found_again(tmp_path: Path) -> None:
+async def test_a_new_size_is_filled_at_once(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1) as broker:
+        screen = TopScreen(broker.address, EVERY_S)
+        async with screen.run_test(size=(160, 50)) as pilot:
+            await until(pilot, lambda: screen.polls > 0)
+            for size in ((80, 24), (62, 12), (30, 5), (120, 40)):
+                await pilot.resize_terminal(*size)
+                await until(pilot, lambda size=size: len(screen.picture.lines) == size[1])  # type: ignore[misc]
+                assert all(cell_len(line.plain) <= size[0] for line in screen.picture.lines)
+            assert "[1 collections]" in text(screen)
+
+
+async def test_a_killed_actor_is_shown_with_its_restart_and_the_tree_folds(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1) as broker:
+        screen = TopScreen(broker.address, EVERY_S, PAGES.index("actors"))
+        async with screen.run_test(size=(160, 50)) as pilot:
+            await until(pilot, lambda: bool(line_of(screen, "oracle")))
+            broker.system.kill(ORACLE)
+            await until(pilot, lambda: line_of(screen, "oracle")[2] == "2")
+            await until(pilot, lambda: "! " in text(screen))
+            assert not line_of(screen, "appender")
+            await pilot.press("e")
+            assert line_of(screen, "appender")
+            await pilot.press("e")
+            assert not line_of(screen, "appender")
+
+
+async def test_after_an_outage_no_rate_spans_it(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     screen = TopScreen(listen, EVERY_S)
-    async with screen.run_test() as pilot:
-        await until(pilot, lambda: f"{listen} does not answer" in first_line(screen))
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: f"from {listen}; retries" in text(screen))
+        assert "Start one with `tidemark serve`" in text(screen)
         with BrokerProcess(tmp_path, listen, pchannels="1") as broker:
-            await until(pilot, lambda: "healthy" in first_line(screen))
+            async with connect(listen) as log:
+                await log.collections.create("kept")
+                await log.append_messages("kept", [Message(b"x")] * 5000)
+            await until(pilot, lambda: "healthy" in text(screen) and bool(line_of(screen, "kept")))
             broker.kill()
-        await until(pilot, lambda: f"{listen} does not answer" in first_line(screen))
-        assert ORACLE in shown(screen)  # what was seen last is still there
+        await until(pilot, lambda: "! no answer" in text(screen))
+        assert line_of(screen, "kept")  # what was seen last is still there, and of when
+        assert "figures of" in text(screen)
         with BrokerProcess(tmp_path, listen, pchannels="1"):
-            await until(pilot, lambda: "healthy" in first_line(screen))
+            rates: list[str] = []
+
+            def again() -> bool:
+                if "healthy" in text(screen):
+                    rates.append(line_of(screen, "kept")[1])
+                return len(set(rates)) > 1
+
+            await until(pilot, again)
+    assert rates[0] == "-"  # not known from one answer
+    assert {it for it in rates if it != "-"} == {"0"}

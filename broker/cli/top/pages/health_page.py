@@ -1,0 +1,56 @@
+"""The page of health: what is wrong, and what runs where."""
+
+from broker.cli.show.tables import moment
+from broker.cli.top.look import Look
+from broker.cli.top.section import Page, PageRow, Section, name_column, text_column
+
+NO_TROUBLE = (
+    "Nothing is wrong: every pchannel is served and takes appends, and no damaged place was read."
+)
+NOTES = (
+    "trouble: pchannels that nobody serves or that refuse appends, and damaged places of the log",
+    "`tidemark health` prints the same, with exit code 1 unless the broker is healthy",
+)
+
+
+def health_page(look: Look) -> Page:
+    """Trouble first, then facts."""
+    return Page("health", (trouble_section(look), fact_section(look)), NOTES)
+
+
+def trouble_section(look: Look) -> Section:
+    """What is not served or refuses appends, damaged places, and calls that were not answered."""
+    health = look.broker.health
+    rows = [PageRow((it.name, it.state, it.cause), odd=True) for it in health.troubles]
+    for it in health.damages:
+        met = "skipped" if it.skipped else "refused"
+        place = f"{it.file}: damaged at byte {it.offset}: {it.reason}"
+        rows.append(PageRow((it.pchannel, f"damage {met} {it.times}x", place), odd=True))
+    if health.damages_unlisted:
+        more = f"damage in places not listed was met {health.damages_unlisted:,} times"
+        rows.append(PageRow(("more", "damage", more), odd=True))
+    if health.consumption_paused:
+        how = "new consumers wait until `tidemark consumption resume`"
+        rows.append(PageRow(("consumption", "paused", how), odd=True))
+    for name, error in look.broker.missing.items():
+        rows.append(PageRow((name, "no answer", error), odd=True))
+    columns = (name_column("t", "trouble with"), text_column("what"), text_column("cause"))
+    return Section("trouble", columns, rows, NO_TROUBLE)
+
+
+def fact_section(look: Look) -> Section:
+    """Facts about the server that answers."""
+    it = look.broker.health
+    facts = {
+        "state": it.state,
+        "version": it.version,
+        "cluster": it.cluster,
+        "data folder": it.data,
+        "process": f"{it.pid}, node {it.node_id}" if it.node_id else f"{it.pid}, the coordinator",
+        "started": moment(it.started_ms),
+        "pchannels": f"{it.channels_open} of {it.channels_total} are served and take appends",
+        "actors": f"{len(look.broker.actors)}, restarted"
+        f" {sum(each.restarts for each in look.broker.actors)} times",
+    }
+    rows = [PageRow(pair) for pair in facts.items()]
+    return Section("broker", (name_column("", "broker"), text_column("fact")), rows, "")

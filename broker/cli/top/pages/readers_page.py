@@ -1,0 +1,145 @@
+"""The page of lags: open readers, and named cursors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.cli.show.tables import natural_order
+from broker.cli.top.look import Look, names_of_vchannels, owner_of
+from broker.cli.top.section import (
+    Page,
+    PageRow,
+    Section,
+    count_column,
+    name_column,
+    size_column,
+    span_column,
+    text_column,
+)
+from broker.client.cluster import ActorInfo
+from broker.core.cluster.actor_kinds import kind_of, pchannel_in
+
+NO_READERS = (
+    "No reader is open. `tidemark consume NAME`, a Python program that reads, and Spark each open"
+    " one per pchannel."
+)
+NO_CURSORS = (
+    "No cursor is kept. A reader that moves a named cursor (`log.cursor(NAME).move(...)`, or"
+    " `tidemark cursors move`) shows here how far it is behind."
+)
+EVERYTHING = "everything"
+NOTES = (
+    "lag of a reader: from the newest tick it has asked behind, to the newest closed one",
+    "behind: messages of the whole pchannel; those of other collections on it count, too",
+    "waiting: it has asked for more than there is; reading: it has not asked for the rest yet",
+    "held: bytes read for it and not sent yet, and open transactions that it waits for",
+    "lag of a cursor: from its tick to the newest tick closed on all its channels",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReader:
+    """One open reader of one pchannel. `collections`: those it reads, as far as named."""
+
+    pchannel: str
+    collections: tuple[str, ...]
+    lag_s: float | None
+    behind: int
+    held_bytes: int
+    state: str
+
+
+def readers_page(look: Look) -> Page:
+    """Readers, then cursors."""
+    return Page("lag", (reader_section(look), cursor_section(look)), NOTES)
+
+
+def readers_of(look: Look) -> list[OpenReader]:
+    """Every open reader of a pchannel that is known."""
+    channels = {it.name: (it.next_id, it.closed_tick) for it in look.broker.channels}
+    names = names_of_vchannels(look.broker)
+    found = []
+    for it in look.broker.actors:
+        pchannel = pchannel_in(it.path)
+        if kind_of(it.path) == "scanner" and "next_id" in it.extra and pchannel in channels:
+            vchannels = [*filter(None, (it.extra.get("vchannel"), *_among(it)))]
+            owners = tuple(dict.fromkeys(owner_of(name, names) for name in vchannels))
+            found.append(_reader(it, pchannel, owners, channels[pchannel]))
+    return found
+
+
+def reader_section(look: Look) -> Section:
+    """One row for each reader, the slowest first."""
+    columns = (
+        name_column("f", "reader of"),
+        name_column("h", "pchannel"),
+        span_column("l", "lag"),
+        count_column("b", "behind"),
+        size_column("d", "held", 1),
+        text_column("state"),
+    )
+    found = sorted(readers_of(look), key=lambda it: natural_order(it.pchannel))
+    rows = [
+        PageRow(
+            (
+                ", ".join(it.collections) or EVERYTHING,
+                it.pchannel,
+                it.lag_s,
+                it.behind,
+                it.held_bytes,
+                it.state,
+            )
+        )
+        for it in found
+    ]
+    missing = look.broker.missing.get("channels", NO_READERS)
+    return Section("readers", columns, rows, missing, order="l", down=True)
+
+
+def cursor_section(look: Look) -> Section:
+    """One row for each cursor, the one that is furthest behind first."""
+    names = names_of_vchannels(look.broker)
+    columns = (
+        name_column("c", "cursor"),
+        name_column("", "on"),
+        span_column("g", "lag"),
+        span_column("v", "moved"),
+        count_column("", "channels", 1),
+    )
+    rows = []
+    for it in look.broker.cursors:
+        owners = dict.fromkeys(owner_of(name, names) for name in it.channels)
+        lag_s = it.behind_ms / 1000 if it.closed_tick else None
+        rows.append(
+            PageRow(
+                (it.name, ", ".join(owners), lag_s, look.since_s(it.moved_ms), len(it.channels))
+            )
+        )
+    missing = look.broker.missing.get("cursors", NO_CURSORS)
+    return Section("cursors", columns, rows, missing, order="g", down=True)
+
+
+def _among(it: ActorInfo) -> Sequence[str]:
+    return it.extra.get("among", "").split()
+
+
+def _reader(
+    it: ActorInfo, pchannel: str, owners: tuple[str, ...], end: tuple[int, int]
+) -> OpenReader:
+    next_id, closed_tick = end
+    extra = it.extra
+    # Channels and actors are read at slightly different times, so a reader may seem to be ahead.
+    behind = max(0, next_id - int(extra["next_id"]))
+    tick = int(extra.get("tick", "0"))
+    lag_s = max(0, (closed_tick >> 18) - (tick >> 18)) / 1000 if tick else None
+    held = int(extra.get("cached_bytes", "0")) + int(extra.get("open_txn_bytes", "0"))
+    return OpenReader(
+        pchannel, owners, lag_s if behind or tick else 0.0, behind, held, _state(it, behind)
+    )
+
+
+def _state(it: ActorInfo, behind: int) -> str:
+    if it.extra.get("paused") not in (None, "0"):
+        return "paused"
+    if it.extra.get("waiting") not in (None, "0"):
+        return "waiting"
+    return "reading" if behind else "at end"

@@ -1,0 +1,220 @@
+"""What the pages say of a state of the broker, without a screen."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.cli.top.choices import Choices
+from broker.cli.top.chrome import PAGES
+from broker.cli.top.look import Look
+from broker.cli.top.pages.actors_page import actors_page
+from broker.cli.top.pages.channels_page import channel_section, node_section
+from broker.cli.top.pages.collections_page import collection_section
+from broker.cli.top.pages.health_page import trouble_section
+from broker.cli.top.pages.readers_page import cursor_section, reader_section
+from broker.cli.top.pages.work_page import (
+    barrier_section,
+    broadcast_section,
+    commit_section,
+    lock_section,
+    transaction_section,
+)
+from broker.cli.top.picture import page_of
+from broker.cli.top.rates import Rates
+from broker.cli.top.section import Section
+from broker.client.cluster import BroadcastInfo
+from broker.model.ids import TimeTick
+from tests.broker.cli.top.broker_states import (
+    DAMAGE,
+    HEALTH,
+    LOG,
+    LONG_NAME,
+    P0,
+    P1,
+    TROUBLE,
+    actor,
+    broker_state,
+    busy_states,
+)
+
+
+def busy() -> Look:
+    before, now = busy_states()
+    return Look(now, Rates.between(before, now))
+
+
+def cells(section: Section, *titles: str) -> list[tuple[Any, ...]]:
+    at = [next(n for n, it in enumerate(section.columns) if it.title == title) for title in titles]
+    return [tuple(row.values[n] for n in at) for row in section.rows]
+
+
+def test_a_collection_is_the_sum_of_its_shards_and_ids_without_a_name_are_shown_too() -> None:
+    section = collection_section(busy())
+    found = {name: rest for name, *rest in cells(section, "collection", "in/s", "shards", "schema")}
+    assert list(found) == ["flights", "idle", LONG_NAME, "orders", "id 4521"]
+    assert found["flights"][0] == pytest.approx((24_700 + 6175 + 2745 + 1544) / 2, abs=1)
+    assert found["idle"] == [0.0, 1, None]
+    assert found["orders"][1:] == [2, 12]
+    assert found["id 4521"][1:] == [None, None]
+
+
+def test_rates_are_unknown_before_the_second_look() -> None:
+    section = collection_section(Look(busy_states()[0]))
+    assert {rate for (rate,) in cells(section, "in/s")} == {None}
+
+
+def test_a_reader_is_as_late_as_the_tick_it_has_reached() -> None:
+    section = reader_section(busy())
+    assert cells(section, "reader of", "lag", "behind", "held", "state") == [
+        ("everything", None, 60_900, 0, "reading"),
+        ("everything", None, 60_960, 0, "reading"),
+        ("flights", 95.0, 60_940, 3 << 20, "reading"),
+    ]
+    collections = collection_section(busy())
+    late = {name: rest for name, *rest in cells(collections, "collection", "readers", "lag")}
+    assert late["flights"] == [1, 95.0]
+    assert late["orders"] == [0, None]
+
+
+def test_a_paused_reader_and_one_that_waits_say_so() -> None:
+    path = f"{LOG}/scanners/scanner-"
+    tree = [
+        actor(f"{path}1", extra={"next_id": "101", "paused": "1", "waiting": "1"}),
+        actor(f"{path}2", extra={"next_id": "101", "paused": "0", "waiting": "1"}),
+        actor(f"{path}3", extra={"next_id": "101"}),
+        actor(f"{path}4"),  # just started: it knows nothing of itself
+    ]
+    section = reader_section(Look(broker_state(actors=tree)))
+    assert cells(section, "lag", "state") == [(0.0, "paused"), (0.0, "waiting"), (0.0, "at end")]
+
+
+def test_a_reader_of_some_vchannels_counts_for_each_of_their_collections() -> None:
+    _, now = busy_states()
+    names = [now.collections[0].vchannels[0], now.collections[1].vchannels[0]]
+    tree = [actor(f"{LOG}/scanners/s-1", extra={"next_id": "9", "among": " ".join(names)})]
+    section = reader_section(Look(replace(now, actors=tree)))
+    assert cells(section, "reader of") == [("flights, orders",)]
+
+
+def test_a_cursor_says_how_far_it_is_behind_and_when_it_moved() -> None:
+    assert cells(cursor_section(busy()), "cursor", "on", "lag", "moved") == [
+        ("nightly-report", "flights", 3600.0, 61.0)
+    ]
+    unknown = replace(busy().broker.cursors[0], closed_tick=TimeTick(0))
+    look = Look(broker_state(cursors=(unknown,)))
+    assert cells(cursor_section(look), "on", "lag") == [("id 100", None)]
+
+
+def test_a_node_sums_up_its_pchannels() -> None:
+    (node,) = cells(node_section(busy()), "node", "address", "channels", "on disk")
+    assert node == ("node 1", "a:1", 2, (5 << 30) + 2048)
+    assert not node_section(Look(broker_state(channels=()))).rows
+
+
+def test_pchannels_come_in_natural_order_and_trouble_stands_where_the_channel_stands() -> None:
+    section = channel_section(busy())
+    assert cells(section, "pchannel", "messages", "closed") == [(P0, 61_000, 0.2), (P1, 100, 0.2)]
+    ill = Look(broker_state(health=replace(HEALTH, troubles=TROUBLE)))
+    assert [(row.values[1], row.odd) for row in channel_section(ill).rows] == [
+        ("assigned", False),
+        ("refusing", True),
+    ]
+
+
+def test_open_and_staged_transactions_stand_at_their_pchannel() -> None:
+    section = transaction_section(busy())
+    assert cells(section, "transactions on", "open", "staged", "staged bytes", "oldest staged") == [
+        (P0, 3, 2, 3 << 20, 4.0)
+    ]
+
+
+def test_a_slow_commit_stands_out() -> None:
+    quick, slow = busy().broker.commits[0], replace(busy().broker.commits[0], age_ms=25_000)
+    idle = replace(quick, state="", under_way=None, batch=None)
+    section = commit_section(Look(broker_state(commits=(quick, slow, idle))))
+    assert [row.odd for row in section.rows] == [False, True, False]
+    assert cells(section, "batch", "next", "state", "for") == [
+        (6, 7, "committing", 0.012), (6, 7, "committing", 25.0), (None, None, "idle", None),
+    ]  # fmt: skip
+
+
+def test_a_broadcast_in_quarantine_says_why() -> None:
+    waiting = BroadcastInfo("", "WAITING", 1, (), 4, 0, 0, "", 0, "")
+    ill = Look(broker_state(broadcasts=(*busy().broker.broadcasts, waiting)))
+    section = broadcast_section(ill)
+    assert cells(section, "broadcast", "state", "acked", "cause") == [
+        ("7", "quarantine", 3, "callback: no"), ("-", "WAITING", 0, "-"),
+    ]  # fmt: skip
+    assert [row.odd for row in section.rows] == [True, False]
+    assert cells(lock_section(busy()), "locks", "lock") == [("7", "holds")]
+
+
+def test_late_peers_of_a_barrier_are_named() -> None:
+    section = barrier_section(busy())
+    assert [row.values for row in section.rows] == [("cut", "hard", 5.0, 2, "a")]
+    assert section.rows[0].odd
+
+
+def test_a_supervisor_sums_up_what_is_below_it_and_the_tree_can_be_folded() -> None:
+    before = broker_state(at_s=8.0, actors=[replace(it, handled=0) for it in broker_state().actors])
+    look = Look(broker_state(), Rates.between(before, broker_state()))
+    (section,) = actors_page(look, expanded=True).sections
+    found = {
+        name: rest for name, *rest in cells(section, "actor", "mailbox", "handled/s", "restarts")
+    }
+    assert list(found)[:3] == ["root", "node", "channels"]
+    assert found["root"] == [7, 50.0, 3]
+    assert found["scanners"] == [0, 0.0, 2]
+    (folded,) = actors_page(look, expanded=False).sections
+    # What was restarted is not folded away.
+    assert [name for (name,) in cells(folded, "actor")] == [
+        "root", "node", "channels", P0, "scanner-1",
+    ]  # fmt: skip
+    assert [row.odd for row in folded.rows] == [False, False, False, True, True]
+
+
+def test_parents_come_before_their_children_and_names_are_in_the_order_people_count() -> None:
+    tree = [actor(it) for it in ("/root", "/root/p_10", "/root/p_9", "/root/p_9/x")]
+    (section,) = actors_page(Look(broker_state(actors=tree)), expanded=True).sections
+    assert [name for (name,) in cells(section, "actor")] == ["root", "p_9", "x", "p_10"]
+
+
+def test_a_worker_that_ends_is_no_trouble_unless_it_stays() -> None:
+    tree = [actor("/root"), actor("/root/a", state="abandoned")]
+    state = broker_state(actors=tree, at_s=12.0)
+    (section,) = actors_page(Look(state), expanded=True).sections
+    assert [row.odd for row in section.rows] == [False, False]
+    again = Look(state, Rates.between(replace(state, at_s=10.0), state))
+    (section,) = actors_page(again, expanded=True).sections
+    assert [row.odd for row in section.rows] == [False, True]
+
+
+def test_trouble_damage_a_pause_and_calls_without_an_answer_are_all_named() -> None:
+    health = replace(
+        HEALTH, troubles=TROUBLE, damages=DAMAGE, damages_unlisted=2, consumption_paused=True
+    )
+    section = trouble_section(Look(broker_state(health=health, missing={"cursors": "timed out"})))
+    assert cells(section, "trouble with", "what") == [
+        (P1, "refusing"), (P0, "damage refused 2x"), ("more", "damage"),
+        ("consumption", "paused"), ("cursors", "no answer"),
+    ]  # fmt: skip
+    assert all(row.odd for row in section.rows)
+
+
+def test_no_section_is_blank_and_one_without_an_answer_says_the_error() -> None:
+    empty = broker_state(actors=(), channels=())
+    for number in range(len(PAGES)):
+        for section in page_of(Look(empty), Choices(number)).sections:
+            assert section.rows or section.empty.endswith("."), section.title
+    missing = dict.fromkeys(
+        ("channels", "collections", "cursors", "commits", "broadcasts", "locks", "barriers"), "away"
+    )
+    look = Look(replace(empty, missing=missing))
+    said = {
+        section.title: section.empty
+        for number in range(len(PAGES))
+        for section in page_of(look, Choices(number)).sections
+        if not section.rows
+    }
+    assert {title for title, words in said.items() if words != "away"} == {"actors"}
