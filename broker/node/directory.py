@@ -226,7 +226,7 @@ class Directory(Actor[_Message]):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
                 self._commands.complete(name, ServingState(term, removed=True))
                 self._answer_waiting(name)
-                self._node.observer.closed(self._node.node_id, name, term)
+                self._node.observer.closed(self._node.node_id, name, term, reopens=False)
             case ControllerRestarted(name, actor_term):
                 await self._commands.repeat(name, actor_term)
                 await self._check_subtree(name)
@@ -237,7 +237,9 @@ class Directory(Actor[_Message]):
                 # At once, so that nobody is sent to the dead Appender; its next term publishes
                 # itself.
                 self._node.open_channels.withdraw(name, Term(dead_term))
-                self._node.observer.closed(self._node.node_id, name, Term(dead_term))
+                # Its supervisor restarts it, unless the channel is being closed: that is reported
+                # when it is done.
+                self._node.observer.closed(self._node.node_id, name, Term(dead_term), reopens=True)
                 await self._check_subtree(name)
             case _:
                 assert_never(event)
@@ -254,7 +256,7 @@ class Directory(Actor[_Message]):
         self._answer_waiting(name)
         if not final:
             return
-        self._node.observer.closed(self._node.node_id, name, term)
+        self._node.observer.closed(self._node.node_id, name, term, reopens=False)
         removal = ServingState(term, removed=True)
         if removal >= lifetime.expected:
             await self._commands.send(name, MoveTo(removal))

@@ -76,8 +76,8 @@ class ChannelObserver(Protocol):
         """The node serves the channel at this term, which it claimed before."""
         ...
 
-    def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
-        """The node no longer serves this term; it may be about to serve a newer one."""
+    def closed(self, node: NodeId, name: PChannelName, term: Term, *, reopens: bool) -> None:
+        """The node no longer serves this term. `reopens`: it is about to serve a newer one."""
         ...
 
 

@@ -70,9 +70,9 @@ class ReportingObserver:
         """See ChannelObserver."""
         self._tell(v1.ChannelEvent(name=channel.name, term=channel.term, serves=True))
 
-    def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
+    def closed(self, node: NodeId, name: PChannelName, term: Term, *, reopens: bool) -> None:
         """See ChannelObserver."""
-        self._tell(v1.ChannelEvent(name=name, term=term, serves=False))
+        self._tell(v1.ChannelEvent(name=name, term=term, serves=False, released=not reopens))
 
     def _tell(self, event: v1.ChannelEvent) -> None:
         try:

@@ -23,9 +23,9 @@ class AssignerNotifier:
         """See ChannelObserver."""
         self._tell(NodeOpenedChannel(node, channel.name, channel.term))
 
-    def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
+    def closed(self, node: NodeId, name: PChannelName, term: Term, *, reopens: bool) -> None:
         """See ChannelObserver."""
-        self._tell(ChannelClosed(node, name, term))
+        self._tell(ChannelClosed(node, name, term, reopens))
 
     def _tell(self, news: NodeOpenedChannel | ChannelClosed) -> None:
         try:

@@ -96,6 +96,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         self._published: PChannelMeta | None = None
         self._planned: Timer | None = None
         self._owner_gone_s: float | None = None
+        self._reopening: tuple[NodeControl, float] | None = None
+        """The node that restarts the channel, and until when it has time for that."""
         self._writable = False
 
     async def started(self, context: Context[ReconcilerMessage]) -> None:
@@ -111,9 +113,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             try:
                 await self._handle(envelope.message)
             except Conflict:
-                # The node has taken a term itself: give it time to serve.
-                self._plan(self._timing.reopen_grace_s)
-                self._check_owner()
+                await self._record_taken()
             except (Refused, MetaError, ActorError) as error:
                 self._failed(error)
 
@@ -139,8 +139,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
                 await self._update_access()
             case NodeOpenedChannel(node, _, term):
                 await self._opened(node, term)
-            case ChannelClosed(node, _, term):
-                await self._closed(node, term)
+            case ChannelClosed(node, _, term, reopens):
+                await self._closed(node, term, reopens=reopens)
             case ChannelReported(_, term):
                 await self._reported(term)
             case NodesChanged():
@@ -154,6 +154,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         """Act at once when the owner is gone or stopping."""
         known = self._published
         if known is None or not self._is_served(known):
+            if self._is_reopening():
+                return
             if known is not None and self._nodes.find(known.node) is not self._confirmed_node:
                 # Published before it is recorded, so that clients stop calling that node now.
                 self._publish(lost(known, known.term))
@@ -263,15 +265,50 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         self._publish_confirmed(recorded)
         self._follow_up(self._timing.reopen_grace_s)
 
-    async def _closed(self, node: NodeId, term: Term) -> None:
+    async def _closed(self, node: NodeId, term: Term, *, reopens: bool) -> None:
         """The node stopped serving; ignored for an earlier owner or term."""
         self._unconfirm(term)
-        self._publish_confirmed(
-            await self._records.change(
-                self._name, lambda meta: lost(meta, term) if meta.node == node else meta
-            )
+        after = await self._records.change(
+            self._name, lambda meta: lost(meta, term) if meta.node == node else meta
         )
-        self._follow_up(self._timing.reopen_grace_s)
+        self._publish_confirmed(after)
+        if (after.meta.node, after.meta.term) != (node, term):
+            self._follow_up(self._timing.reopen_grace_s)
+        elif reopens:
+            self._let_reopen(node)
+        else:
+            # Somebody had it closed there, and the node waits for nothing: assign it at once.
+            self._reopening = None
+            self._plan_anew(0.0)
+
+    async def _record_taken(self) -> None:
+        """Somebody else changed the record: a node takes a term when it restarts a channel."""
+        try:
+            owner = (await self._records.read(self._name)).meta.node
+        except MetaError as error:
+            self._failed(error)
+            return
+        if owner is not None:
+            self._let_reopen(owner)
+        self._check_owner()
+
+    def _let_reopen(self, node: NodeId) -> None:
+        """Give the node time to serve the channel again; none to one that is gone."""
+        owner, now_s = self._nodes.find(node), self._context.clock.monotonic_s()
+        until_s = now_s + self._timing.reopen_grace_s
+        self._reopening = None if owner is None else (owner, until_s)
+        if self._is_reopening():
+            self._plan_anew(self._timing.reopen_grace_s)
+        else:
+            self._plan(0.0)
+
+    def _is_reopening(self) -> bool:
+        """Whether a node that may serve channels still has time to open this one again."""
+        if self._reopening is None:
+            return False
+        owner, until_s = self._reopening
+        here = self._nodes.find(owner.node_id) is owner and owner.node_id in self._nodes.accepting()
+        return here and self._context.clock.monotonic_s() < until_s
 
     async def _reported(self, term: Term) -> None:
         """A client found nobody serving at this term; the first report makes a new assignment."""

@@ -49,11 +49,15 @@ class NodeOpenedChannel:
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """A node no longer serves the channel at this term."""
+    """A node no longer serves the channel at this term.
+
+    `reopens`: it restarts the channel itself, so that it deserves some time.
+    """
 
     node: NodeId
     name: PChannelName
     term: Term
+    reopens: bool = True
 
 
 ChannelEvent = ChannelReported | NodeOpenedChannel | ChannelClosed

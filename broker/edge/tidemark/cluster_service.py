@@ -86,9 +86,14 @@ class ClusterService:
                 raise invalid_argument(
                     f"event about channel {event.name!r} at term {event.term}: name or term missing"
                 )
-            kind = NodeOpenedChannel if event.serves else ChannelClosed
+            name, term = PChannelName(event.name), Term(event.term)
+            news = (
+                NodeOpenedChannel(node, name, term)
+                if event.serves
+                else ChannelClosed(node, name, term, reopens=not event.released)
+            )
             try:
-                self._proxies.assigner.tell(kind(node, PChannelName(event.name), Term(event.term)))
+                self._proxies.assigner.tell(news)
             except ActorError:
                 continue  # the Assigner looks at all nodes itself when it has restarted
         return v1.ReportChannelsResponse()

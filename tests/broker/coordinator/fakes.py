@@ -141,20 +141,31 @@ class FakeNode:
     def release(self) -> None:
         self.released = True
 
-    async def restart_channel(self, name: PChannelName) -> None:
-        """What a node does by itself when a channel of it has crashed."""
+    async def restart_channel(self, name: PChannelName, opens_s: float = 0.02) -> None:
+        """What a node does itself when a channel of it has crashed; recovery takes `opens_s`."""
         term = self.served.pop(name)
-        self._describe(lambda news: news.closed(self.node_id, name, term))
+        self._describe(lambda news: news.closed(self.node_id, name, term, reopens=True))
         await self.clock.sleep(0.02)
         channel = PChannel(name, await self.terms.acquire(name))
-        await self.clock.sleep(0.02)
+        await self.clock.sleep(opens_s)
+        if self.terms_newer(channel):
+            return
         self._serve(channel)
         self._describe(lambda news: news.opened(self.node_id, channel))
 
     def give_up_channel(self, name: PChannelName) -> None:
         """The channel is gone, and this node will not open it again by itself."""
         term = self.served.pop(name)
-        self._describe(lambda news: news.closed(self.node_id, name, term))
+        self._describe(lambda news: news.closed(self.node_id, name, term, reopens=True))
+
+    def release_channel(self, name: PChannelName) -> None:
+        """Somebody had the channel closed here."""
+        term = self.served.pop(name)
+        self._describe(lambda news: news.closed(self.node_id, name, term, reopens=False))
+
+    def terms_newer(self, channel: PChannel) -> bool:
+        """Whether it was assigned a later term while it opened this one."""
+        return self.served.get(channel.name, 0) > channel.term
 
     def _serve(self, channel: PChannel) -> None:
         self.served[channel.name] = channel.term

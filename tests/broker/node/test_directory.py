@@ -58,7 +58,7 @@ def test_assign_and_remove_follow_the_table() -> None:
             assert code(await world.assign(term=5)) is StreamingCode.IGNORED_OPERATION
             assert await world.remove(OTHER, term=1) is None
             assert code(await world.assign(term=0)) is StreamingCode.INVALID_ARGUMENT
-            assert world.observer.events[-1][0] == "closed"
+            assert world.observer.events[-1][0] == "released"
             with pytest.raises(NoSuchActor):
                 world.system.find(world.path("appender"))
 

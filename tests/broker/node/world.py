@@ -91,8 +91,8 @@ class ObserverFake:
     def opened(self, node: NodeId, channel: PChannel) -> None:
         self.events.append(("opened", channel.name, channel.term))
 
-    def closed(self, node: NodeId, name: PChannelName, term: Term) -> None:
-        self.events.append(("closed", name, term))
+    def closed(self, node: NodeId, name: PChannelName, term: Term, *, reopens: bool) -> None:
+        self.events.append(("closed" if reopens else "released", name, term))
 
 
 @dataclass

@@ -752,6 +752,11 @@ class ChannelEvent(betterproto2.Message):
     Whether the node now serves the channel at this term, or has stopped serving it.
     """
 
+    released: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    It has stopped for good: it will not serve a newer term unless it is assigned the channel.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelEvent", ChannelEvent)
 

@@ -1,12 +1,13 @@
 """Channels and nodes: failing nodes, lost channels, reports, moves, and all of it at once."""
 
+import anyio
 import pytest
 
 from actors import System
 from actors.testing import VirtualClock
 from broker.coordinator.assignment.channel_records import ChannelRecords
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.messages import ChannelReported
+from broker.coordinator.assignment.messages import ChannelReported, NodesChanged
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.channel import PChannelState
 from broker.model.failure import Refused, StreamingCode
@@ -155,6 +156,71 @@ def test_a_channel_its_node_gave_up_is_assigned_anew_after_a_grace() -> None:
             assert terms_in(table) == node.served
 
     seeded(8, scenario)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_channel_that_somebody_had_removed_is_assigned_anew_at_once(count: int) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        node, *_ = nodes = make_nodes(store, clock, count)
+        async with run_coordinator(store, nodes, clock) as system:
+            await follow_until(system, all_assigned)
+            name = next(iter(node.served))
+            before_s = clock.monotonic_s()
+            node.release_channel(name)
+            await follow_until(system, lambda table: name not in terms_in(table))
+            table = await follow_until(system, all_assigned)
+            assert clock.monotonic_s() - before_s < 1.0
+            assert terms_in(table)[name] == 3
+            assert is_true(table, nodes)
+
+    seeded(31, scenario)
+
+
+def test_a_node_that_still_opens_a_channel_keeps_its_time_whatever_other_nodes_do() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        node, other = make_nodes(store, clock, 2)
+        live = LiveNodes([node])
+        async with (
+            run_coordinator(store, [node], clock, live=live) as system,
+            anyio.create_task_group() as tasks,
+        ):
+            await follow_until(system, all_assigned)
+            tasks.start_soon(node.restart_channel, NAMES[0], 3.0)
+            await clock.sleep(0.5)
+            live.put(other)
+            system.find(ASSIGNER).tell(NodesChanged())
+            await clock.sleep(0.5)
+            # Its report loses the race to the node, which has taken a term.
+            system.find(ASSIGNER).tell(ChannelReported(NAMES[0], Term(2)))
+            await clock.sleep(0.5)
+            system.find(ASSIGNER).tell(NodesChanged())
+            table = await follow_until(system, all_assigned)
+            assert terms_in(table)[NAMES[0]] == 3 == node.served[NAMES[0]]
+            assert [it.term for it in node.history if it.name == NAMES[0]] == [2, 3]
+
+    seeded(32, scenario)
+
+
+def test_a_node_that_dies_while_it_opens_a_channel_has_no_time_left() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        node, other = nodes = make_nodes(store, clock, 2)
+        live = LiveNodes(nodes)
+        async with run_coordinator(store, nodes, clock, live=live) as system:
+            await follow_until(system, all_assigned)
+            name = next(iter(node.served))
+            node.give_up_channel(name)
+            await clock.sleep(0.5)
+            before_s = clock.monotonic_s()
+            live.drop(node.node_id)
+            system.find(ASSIGNER).tell(NodesChanged())
+            await follow_until(system, lambda table: terms_in(table) == other.served)
+            await follow_until(system, all_assigned)
+            assert clock.monotonic_s() - before_s < 1.0
+
+    seeded(33, scenario)
 
 
 def test_a_report_of_the_serving_term_moves_the_channel_to_the_next_term_at_once() -> None:
