@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 
 from actors import System, SystemClock
 from broker.app.http_server import PageAnswer, http_served
@@ -12,23 +13,26 @@ from broker.config import Settings, joined_address
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import Exposition
+from broker.metrics.process_figures import ProcessFiguresReader
 from broker.metrics.view import Sources
 from broker.model.damage import Damage
 from broker.node.state.channel_meters import Meters
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannels
+from broker.process_memory import ProcessMemory
 
 JSON = "application/json"
 
 
 def sources_of(
+    folder: Path,
     system: System,
     edge: EdgeServer,
     node: NodeRuntime | None = None,
     damages: Callable[[], Sequence[Damage]] = tuple,
     broadcasts: BroadcastMeters | None = None,
 ) -> Sources:
-    """Where the metrics of a process are read.
+    """Where the metrics of a process are read; `folder`: its data folder.
 
     `node`: None in a process that is not a node; `broadcasts`: None without a coordinator.
     """
@@ -41,6 +45,7 @@ def sources_of(
         damages=damages,
         connections=lambda: edge.connections,
         open_calls=lambda: edge.open_calls,
+        process=ProcessFiguresReader(folder, ProcessMemory().process_bytes).read,
         clock=SystemClock(),
     )
 

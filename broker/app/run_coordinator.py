@@ -159,7 +159,7 @@ class _CoordinatorParts:
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
-        return sources_of(system, edge, broadcasts=self._broadcasts)
+        return sources_of(self._settings.data_dir, system, edge, broadcasts=self._broadcasts)
 
     async def hand_off(self, system: System) -> None:
         """Stop the nodes, all at once; none waits for others to take its channels over."""

@@ -166,7 +166,7 @@ class _NodeParts:
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
-        return sources_of(system, edge, self._runtime, self._damages.found)
+        return sources_of(self._settings.data_dir, system, edge, self._runtime, self._damages.found)
 
     async def hand_off(self, system: System) -> None:
         """Wait until other nodes have the channels; do not wait where there are none."""

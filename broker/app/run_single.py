@@ -137,7 +137,14 @@ class _BrokerParts:
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
-        return sources_of(system, edge, self._runtime, self._damages.found, self._broadcasts)
+        return sources_of(
+            self._settings.data_dir,
+            system,
+            edge,
+            self._runtime,
+            damages=self._damages.found,
+            broadcasts=self._broadcasts,
+        )
 
     async def hand_off(self, system: System) -> None:
         """There is no other node: only refuse new callers."""

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from broker.core.histogram import Histogram
 from broker.metrics import table
+from broker.metrics.registry import METRICS
 from broker.metrics.view import ActorCounts, Sources, View
 
 
@@ -30,7 +31,7 @@ class Exposition:
     def families(self) -> list[Metric]:
         """Every metric with its present samples; metrics without samples are included."""
         view = View(self._sources, self._counts)
-        return [_family(metric, view) for metric in table.METRICS]
+        return [_family(metric, view) for metric in METRICS]
 
     async def text(self, accept: str) -> tuple[bytes, str]:
         """The response body for an Accept header, and its content type."""
@@ -49,7 +50,7 @@ class _Collected(Collector):
 
 
 def _family(metric: table.Metric, view: View) -> Metric:
-    name = table.PREFIX + metric.name
+    name = metric.full_name
     if metric.kind == "histogram":
         histograms = HistogramMetricFamily(name, metric.help, labels=metric.labels)
         for labels, value in metric.read(view):

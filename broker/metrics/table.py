@@ -1,6 +1,7 @@
 """The table of all metrics: name, meaning, labels, and where the value is read.
 
-Names that Milvus has are Milvus's, with our prefix. Labels are pchannels, kinds of actors and
+Names that Milvus has are Milvus's, with our prefix. But in Prometheus `_total` ends counters only,
+so a gauge that ends so in Milvus is a plural here. Labels are pchannels, kinds of actors and
 states, so that their number is bounded.
 """
 
@@ -32,6 +33,12 @@ class Metric:
     help: str
     labels: tuple[str, ...]
     read: Read
+    prefix: str = PREFIX
+
+    @property
+    def full_name(self) -> str:
+        """The name as it is exposed."""
+        return self.prefix + self.name
 
 
 def _channels(read: Callable[[OpenChannel], float]) -> Read:
@@ -69,8 +76,7 @@ def _number(extra: Extra, key: str) -> float:
 def _silent(view: View) -> Iterator[Sample]:
     for kind in ("soft_barrier", "hard_barrier"):
         for _, extra in view.extras(kind):
-            names = str(extra.get("silent", ""))  # a text of at most 20 names, for people
-            yield (kind,), names.count(",") + 1 if names else 0
+            yield (kind,), _number(extra, "silent_peers")
 
 
 def _states(view: View) -> Iterator[Sample]:
@@ -102,7 +108,7 @@ def _broadcasts(read: Callable[[BroadcastMeters], Histogram]) -> Read:
 CHANNEL = ("channel",)
 KIND = ("kind",)
 
-METRICS: Final = (
+BROKER_METRICS: Final = (
     # ---- coordinator ----------------------------------------------------------------------------
     Metric(
         "streamingcoord_pchannel_info", "gauge", "State of each pchannel; always 1.",
@@ -120,11 +126,11 @@ METRICS: Final = (
         _alone("registrar", "nodes"),
     ),
     Metric(
-        "streamingcoord_assignment_listener_total", "gauge", "Clients that watch the assignment.",
+        "streamingcoord_assignment_listeners", "gauge", "Clients that watch the assignment.",
         (), _alone("assigner", "watches"),
     ),
     Metric(
-        "streamingcoord_broadcaster_task_total", "gauge",
+        "streamingcoord_broadcaster_tasks", "gauge",
         "Broadcasts by state; finished ones are remembered as tombstones.", ("state",),
         lambda v: (((s,), _number(e, s)) for _, e in v.extras("locks")
                    for s in ("waiting", "running", "quarantine", "tombstones")),
@@ -154,7 +160,7 @@ METRICS: Final = (
         _broadcasts(lambda it: it.execution),
     ),
     Metric(
-        "streamingcoord_batch_commit_total", "gauge",
+        "streamingcoord_batch_commits", "gauge",
         "Commits of staged batches in progress, by state.",
         ("state",),
         lambda v: (((s.value,), _number(e, s.value)) for _, e in v.extras("committer")
@@ -175,15 +181,15 @@ METRICS: Final = (
     ),
     # ---- node -----------------------------------------------------------------------------------
     Metric(
-        "streamingnode_producer_total", "gauge", "Open producer streams.", CHANNEL,
+        "streamingnode_producers", "gauge", "Open producer streams.", CHANNEL,
         _streams(lambda it: it.producers),
     ),
     Metric(
-        "streamingnode_consumer_total", "gauge", "Open consumer streams.", CHANNEL,
+        "streamingnode_consumers", "gauge", "Open consumer streams.", CHANNEL,
         _streams(lambda it: it.consumers),
     ),
     Metric(
-        "streamingnode_consume_bytes", "counter", "Bytes sent to consumers.", CHANNEL,
+        "streamingnode_consume_bytes_total", "counter", "Bytes sent to consumers.", CHANNEL,
         _streams(lambda it: it.consumed_bytes),
     ),
     Metric(
@@ -209,7 +215,7 @@ METRICS: Final = (
         _meters(lambda it: it.messages),
     ),
     Metric(
-        "wal_append_message_bytes", "counter",
+        "wal_append_message_bytes_total", "counter",
         "Bytes of messages appended.", CHANNEL, _meters(lambda it: it.bytes)
     ),
     Metric(
@@ -272,7 +278,7 @@ METRICS: Final = (
         _extras("appender", lambda extra: _number(extra, "prepared_txns")),
     ),
     Metric(
-        "wal_growing_segment_total", "gauge", "Growing segments of collections.", CHANNEL,
+        "wal_growing_segments", "gauge", "Growing segments of collections.", CHANNEL,
         _channels(lambda it: it.segments.counts().growing),
     ),
     Metric(
@@ -297,7 +303,7 @@ METRICS: Final = (
         _channels(lambda it: it.tail.size_bytes),
     ),
     Metric(
-        "wal_scanner_total", "gauge", "Scanners, one for each consumer.", CHANNEL,
+        "wal_scanners", "gauge", "Scanners, one for each consumer.", CHANNEL,
         _extras("scanner", lambda _: 1),
     ),
     Metric(
@@ -320,7 +326,7 @@ METRICS: Final = (
         _meters(lambda it: it.count_mismatches),
     ),
     Metric(
-        "wal_scan_txn_total", "gauge", "Transactions that consumers are in the middle of.", CHANNEL,
+        "wal_scan_txns", "gauge", "Transactions that consumers are in the middle of.", CHANNEL,
         _extras("scanner", lambda extra: _number(extra, "open_txns")),
     ),
     Metric(
@@ -351,7 +357,7 @@ METRICS: Final = (
         _extras("recovery", lambda extra: _number(extra, "behind")),
     ),
     Metric(
-        "wal_recovery_inconsistent_event_total", "gauge",
+        "wal_recovery_inconsistent_event_total", "counter",
         "Messages that contradict the state of the log, since it was opened; must stay 0.", CHANNEL,
         _extras("recovery", lambda extra: _number(extra, "inconsistent")),
     ),
@@ -368,7 +374,7 @@ METRICS: Final = (
     ),
     Metric(
         "timesync_silent_peers", "gauge",
-        "Late peers of barriers (at most 20 are counted).", KIND, _silent
+        "Late peers of barriers.", KIND, _silent
     ),
     # ---- actors ---------------------------------------------------------------------------------
     Metric(

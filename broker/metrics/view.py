@@ -12,6 +12,7 @@ from actors import ActorStatistics, Clock
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.core.cluster.actor_kinds import kind_of, pchannel_in
 from broker.edge.rpc.stream_meters import EdgeMeters
+from broker.metrics.process_figures import ProcessFigures
 from broker.model.damage import Damage
 from broker.model.ids import TICK_LOGICAL_BITS
 from broker.node.state.channel_meters import ChannelMeter, Meters
@@ -34,6 +35,7 @@ class Sources:
     damages: Callable[[], Sequence[Damage]]
     connections: Callable[[], int]
     open_calls: Callable[[], int]
+    process: Callable[[], ProcessFigures]
     clock: Clock
 
 
@@ -72,6 +74,7 @@ class View:
         self.counts = counts
         self.statistics = sources.statistics()
         self.now_ms = sources.clock.wall_ms()
+        self.process = sources.process()
         self.channels: list[OpenChannel] = sources.channels.all()
         self._names: dict[str, None] = {}
         counts.add(self.statistics, self.kind)

@@ -85,6 +85,7 @@ class Barriers(Actor[BarrierMessage]):
             "barriers": len(views),
             "peers": sum(len(view.peers) for view in views),
             "ticks": _shown([f"{view.name} {view.tick}" for view in views]),
+            "silent_peers": sum(len(view.silent) for view in views),
             "silent": _shown([f"{view.name}/{it}" for view in views for it in view.silent]),
             "removed": _shown([f"{view.name}/{it}" for view in views for it in view.removed]),
             "removals": self._removals,

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ from broker.app import Broker
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from broker.metrics.table import METRICS, PREFIX
+from broker.metrics.registry import METRICS
+from broker.metrics.table import PREFIX
 from tests.local_broker import local_broker
 
 PCHANNELS = pchannel_names("by-dev", 2)
@@ -72,13 +74,46 @@ async def test_every_name_of_the_table_is_exposed_and_no_other(tmp_path: Path) -
     async with at_hand(tmp_path) as (broker, log):
         await at_work(log)
         found = await families(broker.http)
-    wanted = {PREFIX + metric.name.removesuffix("_total") for metric in METRICS}
+    wanted = {metric.full_name.removesuffix("_total") for metric in METRICS}
     assert {name.removesuffix("_total") for name in found} == wanted
     assert all(family.documentation for family in found.values())
     labels = {label for family in found.values() for it in family.samples for label in it.labels}
     assert labels <= LABELS
     channels = {it.labels.get("channel") for family in found.values() for it in family.samples}
     assert channels <= {None, *PCHANNELS}
+
+
+def test_total_ends_the_names_of_counters_and_of_nothing_else() -> None:
+    for metric in METRICS:
+        assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
+
+
+def test_names_have_units_of_prometheus_and_no_other() -> None:
+    """Seconds and bytes without a prefix, at the end of the name, before `_total`."""
+    other = re.compile(r"(^|_)(ms|millis|milliseconds|minutes|kb|mb|kib|mib|percent)(_|$)")
+    for metric in METRICS:
+        assert not other.search(metric.name), metric.name
+        for unit in ("seconds", "bytes", "ratio"):
+            if unit in metric.name.split("_"):
+                assert metric.name.removesuffix("_total").endswith(f"_{unit}"), metric.name
+        if metric.kind == "histogram":
+            assert metric.name.endswith("_seconds"), metric.name
+
+
+async def test_the_process_and_its_disk_are_measured(tmp_path: Path) -> None:
+    async with at_hand(tmp_path) as (broker, log):
+        before = await families(broker.http)
+        await at_work(log)
+        found = await families(broker.http)
+    plain = {it.name: it.value for family in found.values() for it in family.samples}
+    assert plain["process_cpu_seconds_total"] > 0
+    assert 1 << 20 < plain["process_resident_memory_bytes"] < 1 << 40
+    assert 3 < plain["process_open_fds"] < plain["process_max_fds"]
+    usage = shutil.disk_usage(tmp_path)
+    assert abs(value(found, "data_free_bytes") - usage.free) < 1 << 30
+    assert value(found, "data_capacity_bytes") == usage.total
+    cpu = "process_cpu_seconds"
+    assert found[cpu].samples[0].value >= before[cpu].samples[0].value
 
 
 async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
@@ -89,7 +124,7 @@ async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
         assert value(found, "wal_append_message_bytes_total", channel=P0) > 50 * 100
         assert value(found, "wal_scan_pass_message_total", channel=P0) >= 51
         assert value(found, "streamingnode_consume_bytes_total", channel=P0) > 50 * 100
-        assert value(found, "streamingnode_producer_total", channel=P0) >= 1
+        assert value(found, "streamingnode_producers", channel=P0) >= 1
         assert value(found, "wal_info", channel=P0, term="2") == 1
         assert value(found, "actors", kind="appender", state="running") == 2
         assert 0 <= value(found, "wal_closed_tick_lag_seconds", channel=P0) < DEADLINE_S
@@ -118,7 +153,7 @@ async def test_what_is_staged_and_what_was_committed_is_counted(tmp_path: Path) 
     assert value(found, "streamingcoord_batch_commit_apps") == 1
     assert value(found, "streamingcoord_batch_commit_age_seconds") == 0
     for state in ("preparing", "committing", "aborting"):
-        assert value(found, "streamingcoord_batch_commit_total", state=state) == 0
+        assert value(found, "streamingcoord_batch_commits", state=state) == 0
 
 
 async def test_counts_only_grow_when_actors_come_back(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def test_a_silent_peer_is_named_then_removed_and_the_others_go_on() -> None:
         await world.report("q", "a", a, tick_at(0.1))
         await world.clock.sleep(2.5)
         assert world.statistics(HARD)["silent"] == "q/b"
+        assert world.statistics(HARD)["silent_peers"] == 1
         assert (await world.barriers())["q"].waits_for == ("b",)
         await world.report("q", "b", b, 0)
         assert world.statistics(HARD)["silent"] == ""

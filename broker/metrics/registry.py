@@ -1,0 +1,53 @@
+"""All metrics of a process: those of the broker, and those of the process itself.
+
+Those of the process have Prometheus's own names, which dashboards and alerts of others know.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.metrics.process_figures import ProcessFigures
+from broker.metrics.table import BROKER_METRICS, Metric, Read, Sample
+from broker.metrics.view import View
+
+
+def _figure(read: Callable[[ProcessFigures], float | None]) -> Read:
+    """One value; no sample where the system does not tell."""
+
+    def samples(view: View) -> Iterable[Sample]:
+        value = read(view.process)
+        return () if value is None else (((), value),)
+
+    return samples
+
+
+PROCESS_METRICS: Final = (
+    Metric(
+        "process_cpu_seconds_total", "counter", "Processor time of this process, in seconds.",
+        (), _figure(lambda it: it.cpu_s), prefix="",
+    ),
+    Metric(
+        "process_resident_memory_bytes", "gauge", "Memory of this process, in bytes.",
+        (), _figure(lambda it: it.resident_bytes), prefix="",
+    ),
+    Metric(
+        "process_open_fds", "gauge", "Open files and connections of this process.",
+        (), _figure(lambda it: it.open_files), prefix="",
+    ),
+    Metric(
+        "process_max_fds", "gauge",
+        "How many this process may have open; none: the system has no limit.",
+        (), _figure(lambda it: it.open_files_max), prefix="",
+    ),
+    Metric(
+        "data_free_bytes", "gauge",
+        "Bytes free on the file system of the data folder. At 0 appends are refused.",
+        (), _figure(lambda it: it.disk_free_bytes),
+    ),
+    Metric(
+        "data_capacity_bytes", "gauge", "Bytes of the file system of the data folder.",
+        (), _figure(lambda it: it.disk_total_bytes),
+    ),
+)  # fmt: skip
+
+METRICS: Final = (*BROKER_METRICS, *PROCESS_METRICS)
