@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 OPEN_FILES = (Path("/proc/self/fd"), Path("/dev/fd"))
 """Linux, and others."""
 
@@ -15,6 +17,7 @@ OPEN_FILES = (Path("/proc/self/fd"), Path("/dev/fd"))
 class ProcessFigures:
     """One reading; None where the system does not tell. `disk_*`: of the data folder."""
 
+    started_s: float
     cpu_s: float
     resident_bytes: int
     open_files: int | None
@@ -35,12 +38,14 @@ class ProcessFiguresReader:
         self._data_dir = data_dir
         self._resident_bytes = resident_bytes
         self._open_files = open_files
+        self._started_s = psutil.Process().create_time()
 
     def read(self) -> ProcessFigures:
         """The figures now. Never fails: a disk that is away has no figures."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         free, total = self._disk()
         return ProcessFigures(
+            started_s=self._started_s,
             cpu_s=used.ru_utime + used.ru_stime,
             resident_bytes=self._resident_bytes(),
             open_files=self._count_open_files(),
@@ -66,5 +71,8 @@ class ProcessFiguresReader:
 
 
 def _open_files_max() -> int | None:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except OSError:
+        return None  # a sandbox may refuse the call
     return None if limit == resource.RLIM_INFINITY else limit

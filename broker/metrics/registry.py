@@ -40,6 +40,10 @@ PROCESS_METRICS: Final = (
         (), _figure(lambda it: it.open_files_max), prefix="",
     ),
     Metric(
+        "process_start_time_seconds", "gauge", "When this process started, in Unix seconds.",
+        (), _figure(lambda it: it.started_s), prefix="",
+    ),
+    Metric(
         "data_free_bytes", "gauge",
         "Bytes free on the file system of the data folder. At 0 appends are refused.",
         (), _figure(lambda it: it.disk_free_bytes),

@@ -10,7 +10,7 @@ from broker.metrics.view import Sources
 from broker.node.state.channel_meters import Meters
 from broker.node.state.open_channels import OpenChannels
 
-NO_FIGURES = ProcessFigures(1.5, 10, None, None, None, None)
+NO_FIGURES = ProcessFigures(7.0, 1.5, 10, None, None, None, None)
 
 
 def samples(
