@@ -21,7 +21,7 @@ from broker.app.run_coordinator import run_coordinator
 from broker.app.run_node import run_node
 from broker.app.run_single import run_broker
 from broker.app.running_process import Broker
-from broker.app.service_manager import READY, STOPPING, ServiceManager
+from broker.app.systemd_reports import READY, STOPPING, SystemdReports
 from broker.config import Settings, misspelt
 from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
 
@@ -105,7 +105,7 @@ def _stop(running: anyio.CancelScope) -> None:
 async def _serve(
     settings: Settings, role: AbstractAsyncContextManager[Broker], *, leashed: bool
 ) -> None:
-    loop, manager = asyncio.get_running_loop(), ServiceManager()
+    loop, systemd = asyncio.get_running_loop(), SystemdReports()
     with anyio.CancelScope() as running:
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, _stop, running)
@@ -114,11 +114,11 @@ async def _serve(
         async with role as broker:
             sys.stdout.write(_ready_line(settings, broker))
             sys.stdout.flush()  # into a pipe it is block-buffered, and somebody waits for the line
-            manager.report(READY)
+            systemd.report(READY)
             try:
                 await broker.until_ended()
             finally:
-                manager.report(STOPPING)
+                systemd.report(STOPPING)
 
 
 def _ready_line(settings: Settings, broker: Broker) -> str:

@@ -59,7 +59,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What a coordinator with a node exposes, both scraped, after something of everything."""
     data = tmp_path_factory.mktemp("ops") / "data"
     port = free_port()
-    with BrokerProcess(data, nodes="1", pchannels="2", metrics_port=str(port)) as broker:
+    with BrokerProcess(data, nodes="1", pchannels="2", http_port=str(port)) as broker:
 
         async def work() -> str:
             async with connect(broker.address) as log:
@@ -164,7 +164,7 @@ def test_the_settings_file_has_settings_only_with_values_that_are_accepted() -> 
     given = dict(it.lstrip("#").split("=", 1) for it in lines if "TIDEMARK_" in it and "=" in it)
     fields = {name.removeprefix("TIDEMARK_").lower(): value for name, value in given.items()}
     assert set(fields) <= set(Settings.model_fields)
-    Settings(**fields)
+    Settings.model_validate(fields)
 
 
 def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_the_unit_and_the_image_start_a_command_that_exists() -> None:
     (image,) = [json.loads(it) for word, it in steps if word == "CMD"]
     for words in (shlex.split(started[1]), image):
         (command,) = [it for it in app.registered_commands if _name(it) == words[0]]
-        assert "data_dir" in command.callback.__annotations__  # type: ignore[union-attr]
+        assert "data_dir" in command.callback.__annotations__
         assert words[1] == "--data-dir"
 
 

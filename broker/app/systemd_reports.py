@@ -14,9 +14,9 @@ READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 
 
-class ServiceManager:
+class SystemdReports:
     """Takes the address out of the environment, so that nodes that this process starts do not
-    report in its name. A manager that does not answer holds nobody up."""
+    report in its name. Systemd that does not answer holds nobody up."""
 
     def __init__(self) -> None:
         self._address = os.environ.pop(VARIABLE, "")
