@@ -1,8 +1,9 @@
 """Asks a broker for everything that the screen shows."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 
@@ -21,6 +22,7 @@ from broker.client.txn import AppCommits
 
 BROADCASTER = "/root/coordinator/broadcaster/locks"
 COMMITTER = "/root/coordinator/commits/committer"
+COLLECTIONS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class BrokerState:
     """Everything the screen shows, at one time. `at_s` is monotonic, `at_ms` local Unix time.
 
     `missing`: what the broker did not answer, by the name of the field, with the error.
+    `collections` may be from an earlier answer, of the time `collections_at_s`.
     """
 
     at_s: float
@@ -43,17 +46,25 @@ class BrokerState:
     cursors: Sequence[CursorView] = ()
     traffic: Sequence[ServerTraffic] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    collections_at_s: float = float("-inf")
+
+    @property
+    def vchannels(self) -> frozenset[str]:
+        """Those of all collections, as the pchannels name them."""
+        return frozenset(name for it in self.channels for name in it.vchannels)
 
 
-async def read_state(client: Client) -> BrokerState:
-    """Send all requests concurrently. Raises what `health` and `actors` raise.
+async def read_state(client: Client, before: BrokerState | None = None) -> BrokerState:
+    """Send all requests concurrently. Raises what `channels`, `health` and `actors` raise.
 
     Any other request that fails is noted in `missing`. Broadcasts and commits are requested only
-    from a coordinator; a node has none.
+    from a coordinator; a node has none. Collections are not asked for again while the pchannels
+    name the same vchannels as `before`: they are the largest answer, and rarely change.
     """
-    actors = await client.admin.actors()
-    health = await client.admin.health()
-    answers: dict[str, object] = {}
+    channels = await client.admin.channels()
+    actors = await client.admin.actors(known=channels)
+    health = await client.admin.health(known=channels)
+    answers: dict[str, Any] = {}
     missing: dict[str, str] = {}
 
     async def ask(name: str, question: Callable[[], Awaitable[object]]) -> None:
@@ -62,26 +73,31 @@ async def read_state(client: Client) -> BrokerState:
         except TidemarkError as error:
             missing[name] = str(error)
 
+    questions = _questions(client, channels, actors)
+    now_s = anyio.current_time()
+    state = BrokerState(now_s, 0, health, channels, actors, collections_at_s=now_s)
+    if before is not None and _are_the_same_collections(before, state):
+        del questions["collections"]
+        answers["collections"] = before.collections
+        answers["collections_at_s"] = before.collections_at_s
     async with anyio.create_task_group() as tasks:
-        for name, question in _questions(client, actors).items():
+        for name, question in questions.items():
             tasks.start_soon(ask, name, question)
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
-    return BrokerState(
-        anyio.current_time(),
-        now_ms,
-        health,
-        actors=actors,
-        missing=missing,
-        **answers,  # type: ignore[arg-type]
-    )
+    return replace(state, at_s=anyio.current_time(), at_ms=now_ms, missing=missing, **answers)
+
+
+def _are_the_same_collections(before: BrokerState, now: BrokerState) -> bool:
+    # Columns may be added without a change of vchannels, so the answer is used for a while only.
+    fresh = now.at_s - before.collections_at_s < COLLECTIONS_S
+    return fresh and "collections" not in before.missing and before.vchannels == now.vchannels
 
 
 def _questions(
-    client: Client, actors: Sequence[ActorInfo]
+    client: Client, channels: Sequence[ChannelInfo], actors: Sequence[ActorInfo]
 ) -> dict[str, Callable[[], Awaitable[object]]]:
     questions: dict[str, Callable[[], Awaitable[object]]] = {
-        "traffic": client.admin.traffic,
-        "channels": client.admin.channels,
+        "traffic": lambda: client.admin.traffic(known=channels),
         "barriers": client.barriers.list,
         "collections": client.collections.list,
         "cursors": client.cursors.list,

@@ -41,7 +41,7 @@ def show_once(server: str, once: Once) -> None:
     async def looks(client: Client) -> tuple[BrokerState, BrokerState]:
         first = await read_state(client)
         await anyio.sleep(once.every_s)
-        return first, await read_state(client)
+        return first, await read_state(client, first)
 
     before, broker = with_client(server, looks)
     look = Look(broker, Rates.between(before, broker), History())

@@ -234,7 +234,7 @@ class TopScreen(App[None]):
                 async with connect(self.server, deadlines=DEADLINES) as client:
                     while True:
                         if not self.paused:
-                            self._update(await read_state(client))
+                            self._update(await read_state(client, self._before))
                         await self._wait()
             except TidemarkError as error:
                 self._note_lost(str(error))

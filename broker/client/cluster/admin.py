@@ -4,7 +4,7 @@ The tree of actors is one over all processes: what is `/root/...` in the process
 `/node-2/...` here. A node that does not answer is shown as unreachable.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,9 +27,15 @@ ROOT = "/root"
 NODE = "/node-"
 UNREACHABLE = "unreachable"
 
+Channels = Sequence[ChannelInfo] | None
+
 
 class Admin:
-    """`log.admin`. Every call has a deadline and raises what `broker.client.errors` has."""
+    """`log.admin`. Every call has a deadline and raises what `broker.client.errors` has.
+
+    `known`: what `channels` has just answered, of a caller that makes several calls; they then need
+    not ask for it again to find the nodes.
+    """
 
     def __init__(
         self, network: Network, *, deadline_s: float, server: ServerAdmin | None = None
@@ -39,14 +45,15 @@ class Admin:
         self._server = server or ServerAdmin(network.coordinator, deadline_s=deadline_s)
         self._deadline_s = deadline_s
 
-    async def health(self) -> Health:
+    async def health(self, *, known: Channels = None) -> Health:
         """The health of the server, with the troubles and damages of all its nodes."""
         found = await self._server.health()
-        for node_id, answer in (await self._ask_nodes(found.node_id, ServerAdmin.health)).items():
+        answers = await self._ask_nodes(found.node_id, ServerAdmin.health, known)
+        for node_id, answer in answers.items():
             if isinstance(answer, Health):
                 # The coordinator and the node may both report a channel; it is listed once.
-                known = {it.name for it in found.troubles}
-                troubles = [it for it in answer.troubles if it.name not in known]
+                listed = {it.name for it in found.troubles}
+                troubles = [it for it in answer.troubles if it.name not in listed]
                 damages, unlisted = answer.damages, answer.damages_unlisted
                 state, paused = answer.state, answer.consumption_paused
             else:
@@ -70,7 +77,7 @@ class Admin:
         """Every pchannel of the cluster, sorted by name."""
         return await self._server.channels()
 
-    async def actors(self, path: str = "") -> list[ActorInfo]:
+    async def actors(self, path: str = "", *, known: Channels = None) -> list[ActorInfo]:
         """The live tree of actors, or the part of it from `path` on; sorted by path."""
         if path.startswith(NODE):
             node_id, inside = _split(path)
@@ -80,7 +87,8 @@ class Admin:
         if path:
             return found
         own = (await self._server.health()).node_id
-        for node_id, answer in (await self._ask_nodes(own, lambda it: it.actors(""))).items():
+        answers = await self._ask_nodes(own, lambda it: it.actors(""), known)
+        for node_id, answer in answers.items():
             if isinstance(answer, list):
                 found += _moved(node_id, answer)
             else:
@@ -88,7 +96,7 @@ class Admin:
                 found.append(ActorInfo(name, 0, "supervisor", UNREACHABLE, 0, 0, 0, 0, extra))
         return sorted(found, key=lambda it: it.path)
 
-    async def traffic(self) -> list[ServerTraffic]:
+    async def traffic(self, *, known: Channels = None) -> list[ServerTraffic]:
         """What each process of the cluster has counted of each vchannel, since it started.
 
         A process that does not answer is left out. A vchannel that moved is counted by each
@@ -96,7 +104,7 @@ class Admin:
         """
         found = [await self._server.traffic()]
         own = (await self._server.health()).node_id
-        answers = await self._ask_nodes(own, ServerAdmin.traffic)
+        answers = await self._ask_nodes(own, ServerAdmin.traffic, known)
         return found + [it for it in answers.values() if isinstance(it, ServerTraffic)]
 
     async def kill_actor(self, path: str, *, term: int = 0) -> int:
@@ -143,9 +151,9 @@ class Admin:
         """
         return await self._server.latest_mvcc(vchannel)
 
-    async def _nodes(self, own: int) -> Mapping[int, ServerAdmin]:
+    async def _nodes(self, own: int, known: Channels = None) -> Mapping[int, ServerAdmin]:
         """The nodes that serve channels, except the one with the server's own id."""
-        channels = await self._server.channels()
+        channels = await self._server.channels() if known is None else known
         addresses = {it.node_id: it.address for it in channels if it.address}
         return {
             node_id: ServerAdmin(self._network.connection(address), deadline_s=self._deadline_s)
@@ -154,7 +162,7 @@ class Admin:
         }
 
     async def _ask_nodes(
-        self, own: int, ask: Callable[[ServerAdmin], Awaitable[T]]
+        self, own: int, ask: Callable[[ServerAdmin], Awaitable[T]], known: Channels
     ) -> dict[int, T | TidemarkError]:
         answers: dict[int, T | TidemarkError] = {}
 
@@ -165,7 +173,7 @@ class Admin:
                 answers[node_id] = error
 
         # Outside of the task group, which would wrap an error in an ExceptionGroup.
-        nodes = await self._nodes(own)
+        nodes = await self._nodes(own, known)
         async with anyio.create_task_group() as tasks:
             for node_id, node in nodes.items():
                 tasks.start_soon(one, node_id, node)

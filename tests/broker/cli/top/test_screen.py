@@ -93,24 +93,25 @@ async def test_under_load_every_page_shows_what_happens_and_cuts_no_number(
                 assert all(cell_len(line.plain) <= size[0] for line in lines)
                 assert f"[{number + 1} {PAGES[number]}]" in text(screen)
             await pilot.press("4")
-            assert re.search(r"by-dev-rootcoord-dml_\d +1 +\d+ B", text(screen))
+            open_one = re.compile(r"by-dev-rootcoord-dml_\d +[1-9]\d* +[\d.]+ (B|KiB) ")
+            await until(pilot, lambda: open_one.search(text(screen)) is not None)
 
 
-async def test_a_thousand_collections_and_very_long_names_fit(tmp_path: Path) -> None:
+async def test_many_collections_and_very_long_names_fit(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=2) as broker, connect(broker.address) as log:
         name = "n" * 120 + "_{}"
-        for start in range(0, 1000, 100):
+        for start in range(0, 200, 50):
             async with anyio.create_task_group() as tasks:
-                for number in range(start, start + 100):
+                for number in range(start, start + 50):
                     tasks.start_soon(log.collections.create, name.format(number))
         screen = TopScreen(broker.address, EVERY_S)
         async with screen.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: "of 1,000" in text(screen))
+            await until(pilot, lambda: "of 200" in text(screen))
             assert "…" in text(screen)
             await pilot.press("end")
-            await until(pilot, lambda: "-1,000 of 1,000" in text(screen))
-            await pilot.press("slash", *"_777", "enter")
-            await until(pilot, lambda: "rows" not in text(screen) and "_777" in text(screen))
+            await until(pilot, lambda: "-200 of 200" in text(screen))
+            await pilot.press("slash", *"_177", "enter")
+            await until(pilot, lambda: "rows" not in text(screen) and "_177" in text(screen))
 
 
 async def test_keys_choose_pages_order_and_filter(tmp_path: Path) -> None:
