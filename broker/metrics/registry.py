@@ -9,6 +9,7 @@ from typing import Final
 from broker.metrics.process_figures import ProcessFigures
 from broker.metrics.table import BROKER_METRICS, Metric, Read, Sample
 from broker.metrics.view import View
+from broker.metrics.wal_figures import WAL_METRICS
 
 
 def _figure(read: Callable[[ProcessFigures], float | None]) -> Read:
@@ -54,4 +55,4 @@ PROCESS_METRICS: Final = (
     ),
 )  # fmt: skip
 
-METRICS: Final = (*BROKER_METRICS, *PROCESS_METRICS)
+METRICS: Final = (*BROKER_METRICS, *WAL_METRICS, *PROCESS_METRICS)

@@ -126,6 +126,8 @@ class Assigner(Actor[AssignerMessage]):
             "version": f"{self._version.incarnation}.{self._version.change}",
             "channels_assigned": sum([len(node.channels) for node in self._published.nodes]),
             "streaming_version": self._streaming,
+            "change": self._version.change,
+            "vchannels": sum(each.vchannels for each in self._loads.values()),
             "watches": len(self._watches),
         }
 

@@ -194,12 +194,14 @@ class SegmentAssigner:
         self, message: NewMessage, effect: Inserted | Deleted, txn_id: TxnId | None
     ) -> PlacedMessage:
         if isinstance(effect, Deleted):
+            self._table.deleted_rows += effect.rows
             if not self._table.limits.delete_segments:
                 return PlacedMessage(message.body)
             rows, size_bytes = effect.rows, effect.size_bytes
             segment, created = self._room(message, ALL_PARTITIONS, rows, size_bytes)
             self._table.grow(segment, rows, size_bytes, self._tick, txn_id)
             return PlacedMessage(message.body, created)
+        self._table.inserted_rows += effect.rows
         size_bytes = effect.size_bytes or message.size
         segment, created = self._room(message, effect.partition_id, effect.rows, size_bytes)
         self._table.grow(segment, effect.rows, size_bytes, self._tick, txn_id)

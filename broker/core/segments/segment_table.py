@@ -54,6 +54,8 @@ class SegmentTable:
         """Segments that wait for their Flush, in the order of sealing."""
         self.growing_bytes = 0
         self.created_count = 0
+        self.inserted_rows = self.deleted_rows = 0
+        """Rows placed since somebody took these counts."""
         self.flushed_by: Counter[SealReason] = Counter()
         """Segments created, and flushed by reason of sealing, since this object was made."""
         self._dropped: dict[str, CollectionId] = {}

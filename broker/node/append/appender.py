@@ -35,6 +35,7 @@ from broker.model.record import Record
 from broker.node.append.channel_segments import ChannelSegments
 from broker.node.append.group_commit import GroupAcks, gather
 from broker.node.append.owned_log import open_owned_log
+from broker.node.append.stored_counts import StoredCounts
 from broker.node.append.txn_reports import TxnReports
 from broker.node.append.write_permit import WritePermit
 from broker.node.appender_messages import (
@@ -262,6 +263,7 @@ class Appender(Actor[_Message]):
         except Refused as error:
             acks.finish([error.refusal] * len(messages))
             return
+        self._meter.ticks_allocated += count
         # No await from here until `log.append` or `_announce`: the write lease was checked for
         # this turn of the loop, and nothing else fences a tick that is only announced.
         tick = TimeTick(first_tick + count - 1) if closes else None
@@ -316,8 +318,7 @@ class Appender(Actor[_Message]):
         last, after = records[-1], end_after(records, sequenced.end)
         closed = closed_tick(last.last_tick, after)
         data = [record for record in records if record.kind != MessageType.TIME_TICK]
-        messages = sum([len(record.sizes) for record in data])
-        size_bytes = sum([len(record.body) for record in data])
+        counts = StoredCounts(data, self._segments.table.collections)
         traffic = count_group(data)
         await stored
         # A lone client is acknowledged first: it waits for nothing else. It still reads its own
@@ -331,12 +332,12 @@ class Appender(Actor[_Message]):
         self._tick_due = last.kind != MessageType.TIME_TICK
         self._groups += 1
         self._messages += last.next_id - records[0].base_id
-        self._meter.messages += messages
-        self._meter.bytes += size_bytes
+        ended, ticks = self._known.transactions.stored(), len(records) - len(data)
+        counts.add_to(self._meter, self._segments.table, ended, ticks=ticks)
         self._node.meters.traffic.appended(traffic)
         self._mvcc.stored(records)
         self._tail.push(records, closed, now_s)
-        self._segments.release(self._known.transactions.stored())
+        self._segments.release(ended)
 
     def _announce(self, tick: TimeTick) -> None:
         """Close a tick in memory only."""

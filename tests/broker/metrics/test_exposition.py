@@ -23,7 +23,7 @@ from tests.local_broker import local_broker
 PCHANNELS = pchannel_names("by-dev", 2)
 P0 = PCHANNELS[0]
 V0 = NewVChannel(f"{P0}_1v0")
-LABELS = {"channel", "kind", "le", "policy", "state", "term"}
+LABELS = {"type", "channel", "kind", "le", "policy", "state", "term"}
 DEADLINE_S = 30.0
 
 
@@ -122,6 +122,18 @@ async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
         found = await families(broker.http)
         assert value(found, "wal_append_message_total", channel=P0) == 53  # begin and commit
         assert value(found, "wal_append_message_bytes_total", channel=P0) > 50 * 100
+        assert value(found, "wal_insert_rows_total", channel=P0) == 51
+        assert value(found, "wal_insert_bytes_total", channel=P0) > 50 * 100
+        assert value(found, "wal_delete_rows_total", channel=P0) == 0
+        acknowledged = "wal_acknowledge_time_tick_total"
+        assert value(found, acknowledged, channel=P0, type="common") == 53
+        assert value(found, acknowledged, channel=P0, type="sync") >= 1
+        assert value(found, "wal_allocate_time_tick_total", channel=P0) >= 54
+        txns = "wal_txn_duration_seconds"
+        assert value(found, f"{txns}_count", channel=P0, state="committed") == 1
+        assert 0 <= value(found, f"{txns}_sum", channel=P0, state="committed") < DEADLINE_S
+        assert value(found, "streamingcoord_assignment_info") >= 1
+        assert value(found, "streamingcoord_vchannels") == 0
         assert value(found, "wal_scan_pass_message_total", channel=P0) >= 51
         assert value(found, "streamingnode_consume_bytes_total", channel=P0) > 50 * 100
         assert value(found, "streamingnode_producers", channel=P0) >= 1
