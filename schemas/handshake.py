@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.encoding.base64_text import base64_text, read_base64
-from schemas.encoding.fields import field, fields
-from schemas.encoding.varint import Malformed, signed, varint
+from schemas.encoding.base64_text import read_base64
+from schemas.encoding.fields import fields
+from schemas.encoding.varint import Malformed, signed
 
 CREATE_PRODUCER: Final = "create-producer"
 CREATE_CONSUMER: Final = "create-consumer"
@@ -25,18 +25,6 @@ class CreateHeader:
     pchannel: str
     term: int
     access_mode: int = 0
-
-
-def create_header(header: CreateHeader) -> str:
-    """The value of a `create-producer` or `create-consumer` header."""
-    info = b"".join(
-        (
-            field(0x0A, header.pchannel.encode()) if header.pchannel else b"",
-            b"\x10" + varint(header.term) if header.term else b"",
-            b"\x18" + varint(header.access_mode) if header.access_mode else b"",
-        )
-    )
-    return base64_text(field(0x0A, info))
 
 
 def read_create_header(text: str) -> CreateHeader:

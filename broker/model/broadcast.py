@@ -49,11 +49,6 @@ class ResourceKey:
         return cls(ResourceDomain.SNAPSHOT_NAME, name, shared)
 
     @classmethod
-    def privileges(cls, *, shared: bool = False) -> "ResourceKey":
-        """Users, roles and what they may do."""
-        return cls(ResourceDomain.PRIVILEGE, "", shared)
-
-    @classmethod
     def cluster(cls, *, shared: bool = False) -> "ResourceKey":
         """The whole cluster: an exclusive holder conflicts with every broadcast."""
         return cls(ResourceDomain.CLUSTER, "", shared)

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 from broker.model.ids import MessageId, TxnId
 
-KEEPALIVE_INFINITE_MS = -1000
-"""Never expires because of inactivity."""
-
 
 @dataclass(frozen=True, slots=True)
 class TxnContext:

@@ -1,13 +1,10 @@
 """The transaction of a message, as carried by the `_tx` property and by the answer to a begin."""
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from schemas.encoding.fields import fields
 from schemas.encoding.varint import signed, varint
-
-KEEPALIVE_INFINITE_MS: Final = -1000
-"""What a replicated transaction carries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import grpc.aio
 import pytest
 
 from broker.client import connect
-from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader
 from schemas.wire import Produced, message, produce_request, scan_produce_response
 from tests.broker_process import BrokerProcess
+from tests.create_headers import create_header
 from tests.roles_processes import GUARD_S, is_alive, node_pids, owners, until
 from tests.wire.peer import Ended, Peer, PeerStream
 from tests.wire.small_broker import CONSUME, PRODUCE

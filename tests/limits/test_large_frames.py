@@ -12,10 +12,11 @@ import pytest
 from broker.client import Unrecoverable, connect
 from broker.client.errors import MessageTooLarge
 from broker.model.failure import StreamingCode
-from schemas.handshake import CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_PRODUCER, CreateHeader
 from schemas.status import read_status_details
 from schemas.wire import Produced, ProduceFailed, scan_produce_response
 from tests.broker_process import BrokerProcess
+from tests.create_headers import create_header
 from tests.wire.peer import BIG, Peer, append
 from tests.wire.raw_peer import RawCall, raw
 from tests.wire.small_broker import P0, PRODUCE, V0

@@ -8,7 +8,8 @@ from schemas.encoding.base64_text import base64_text, read_base64
 from schemas.encoding.fields import field
 from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto.streaming import CreateProducerRequest
-from schemas.handshake import CreateHeader, create_header, read_create_header
+from schemas.handshake import CreateHeader, read_create_header
+from tests.create_headers import create_header
 from tests.schemas import messages
 
 

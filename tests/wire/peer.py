@@ -8,9 +8,10 @@ import anyio
 import grpc
 import grpc.aio
 
-from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader
 from schemas.status import StreamingError, read_status_details
 from schemas.wire import message, produce_request
+from tests.create_headers import create_header
 from tests.wire.small_broker import CONSUME, FIRST_TERM, P0, PRODUCE, V0, SmallBroker
 
 ANSWER_S = 60.0

@@ -14,9 +14,10 @@ from broker.model.failure import StreamingCode as Code
 from broker.wal.memory_wal import MemoryWal
 from schemas.batches import Landed, NotLanded, scan_append_response
 from schemas.generated.tidemark import v1
-from schemas.handshake import CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_PRODUCER, CreateHeader
 from schemas.properties.keys import TXN
 from schemas.properties.txn_context import TxnContext
+from tests.create_headers import create_header
 from tests.wire.peer import Ended, Peer, PeerStream, connected
 from tests.wire.small_broker import FIRST_TERM, P0, V0, SmallBroker, small_broker
 from tests.wire.test_consume import next_messages

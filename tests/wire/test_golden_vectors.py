@@ -7,7 +7,7 @@ from schemas.encoding.base64_text import base64_text, read_base64
 from schemas.generated.google.protobuf import Any, Empty
 from schemas.generated.google.rpc import Status
 from schemas.generated.milvus.proto import common, messages, msg, streaming
-from schemas.handshake import CreateHeader, create_header, read_create_header
+from schemas.handshake import CreateHeader, read_create_header
 from schemas.message_id import (
     PULSAR_EARLIEST,
     WOODPECKER_EARLIEST,
@@ -16,7 +16,7 @@ from schemas.message_id import (
     WoodpeckerId,
 )
 from schemas.properties import keys
-from schemas.properties.txn_context import KEEPALIVE_INFINITE_MS, TxnContext
+from schemas.properties.txn_context import TxnContext
 from schemas.status import (
     StreamingError,
     grpc_code,
@@ -24,6 +24,7 @@ from schemas.status import (
     status_details,
     streaming_error,
 )
+from tests.create_headers import create_header
 
 PCHANNEL = "by-dev-rootcoord-dml_0"
 TICK = 455000000000000001
@@ -50,7 +51,7 @@ def test_the_create_consumer_header_is_the_go_clients() -> None:
 
 @pytest.mark.parametrize(
     ("keepalive_ms", "text"),
-    [(10000, "CAEQkE4="), (KEEPALIVE_INFINITE_MS, "CAEQmPj/////////AQ==")],
+    [(10000, "CAEQkE4="), (-1000, "CAEQmPj/////////AQ==")],
 )
 def test_transaction_contexts_are_gos(keepalive_ms: int, text: str) -> None:
     context = TxnContext(1, keepalive_ms)

@@ -6,8 +6,9 @@ import grpc
 import pytest
 
 from broker.model.failure import StreamingCode as Code
-from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader
 from schemas.wire import Closed, Created, scan_consume_response, scan_produce_response
+from tests.create_headers import create_header
 from tests.wire.peer import Ended, Peer, PeerStream
 from tests.wire.raw_peer import RawCall, raw
 from tests.wire.small_broker import CONSUME, FIRST_TERM, P0, PRODUCE, SmallBroker

@@ -15,9 +15,10 @@ from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.model.failure import StreamingCode as Code
 from broker.transport import ListenerLimits
 from schemas.encoding.frames import frame
-from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader
 from schemas.status import read_status_details
 from schemas.wire import Produced, ProduceFailed, scan_produce_response
+from tests.create_headers import create_header
 from tests.wire.peer import Ended, Peer, append, connected
 from tests.wire.raw_peer import (
     CONTINUATION,

@@ -8,7 +8,8 @@ import pytest
 from broker.model.failure import StreamingCode as Code
 from schemas.batches import STORED, Landed, ReadAnswer, ReadBatch, scan_read_response
 from schemas.generated.tidemark import v1
-from schemas.handshake import CREATE_CONSUMER, CreateHeader, create_header
+from schemas.handshake import CREATE_CONSUMER, CreateHeader
+from tests.create_headers import create_header
 from tests.wire.peer import Peer, PeerStream
 from tests.wire.small_broker import FIRST_TERM, P0, V0, SmallBroker
 from tests.wire.test_append import batch, told

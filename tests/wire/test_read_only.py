@@ -10,7 +10,8 @@ from broker.client import connect
 from broker.client.errors import DeadlineExceeded
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.milvus.proto import streaming as wire
-from schemas.handshake import CREATE_PRODUCER, CreateHeader, create_header
+from schemas.handshake import CREATE_PRODUCER, CreateHeader
+from tests.create_headers import create_header
 from tests.local_broker import local_broker
 from tests.wire.peer import Peer
 from tests.wire.small_broker import DISCOVER, NODE_CONTROL, P0, PRODUCE, SmallBroker

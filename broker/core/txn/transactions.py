@@ -90,11 +90,6 @@ class Transactions:
         return self._open_bytes
 
     @property
-    def remembered_count(self) -> int:
-        """Ended transactions that are remembered, to answer a repeated commit."""
-        return len(self._ended)
-
-    @property
     def oldest_begin_id(self) -> MessageId | None:
         """The begin of the oldest open transaction; None without one."""
         return next((session.begin_id for session in self._open.values()), None)

@@ -103,7 +103,7 @@ class SegmentedWal:
         preallocator = Preallocator(
             self._files, place.folder, f"{claim.term:010d}", self._background
         )
-        spare = preallocator.take(self._settings.first_segment_bytes)
+        spare = preallocator.take(self._settings.opening_bytes)
         # Its header seals what was recovered, so every later owner finds the same.
         active, fresh = start_segment(place, spare, claim, _end_of(found), found.link)
         try:
@@ -155,7 +155,7 @@ class SegmentedWal:
         try:
             self._files.remove(name)  # before the writes: a killed process leaves no file behind
             # As much as an opening needs: where a byte fits, a segment may not.
-            file.allocate(self._settings.first_segment_bytes)
+            file.allocate(self._settings.opening_bytes)
             file.write_durable(0, (_PROBE.encode(),))
         except OSError:
             return False

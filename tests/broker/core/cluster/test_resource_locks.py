@@ -117,7 +117,7 @@ def test_one_who_wants_the_whole_cluster_waits_for_everybody_and_holds_everybody
         (ResourceKey.collection("f", shared=True), "collection_name default:f (shared)"),
         (ResourceKey.database("d"), "db_name d"),
         (ResourceKey.snapshot("s"), "snapshot_name s"),
-        (ResourceKey.privileges(), "privilege"),
+        (ResourceKey(ResourceDomain.PRIVILEGE, "", shared=False), "privilege"),
         (ANY_OF_CLUSTER, "cluster (shared)"),
     ],
 )

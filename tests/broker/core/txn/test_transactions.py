@@ -19,7 +19,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, NewMessage
 from broker.model.record import Record
-from broker.model.txn import KEEPALIVE_INFINITE_MS, TxnContext
+from broker.model.txn import TxnContext
 
 P = PChannelName("by-dev-rootcoord-dml_3")
 V = (f"{P}_7v0", f"{P}_7v1")
@@ -167,7 +167,7 @@ def test_a_lease_without_end_ends_with_the_age_that_is_allowed() -> None:
     txn = writer.begin()
     session = writer.transactions.find(txn.id)
     assert session is not None
-    session.context = TxnContext(txn.id, KEEPALIVE_INFINITE_MS)
+    session.context = TxnContext(txn.id, -1000)  # of a transaction that never expires
     (view,) = writer.transactions.views()
     assert lease_left_ms(view, TimeTick(txn.id), writer.limits.age_ms_max) == 500
     writer.wait(400)
@@ -190,13 +190,13 @@ def test_ended_ones_are_forgotten_as_others_end_without_being_asked_to() -> None
     writer = Writer(TxnLimits(finished_max=3, finished_ms=100))
     for _ in range(20):
         assert code(writer.one(of(writer.begin(), 901))) is None
-        assert writer.transactions.remembered_count <= 3
+        assert len(writer.transactions._ended) <= 3
     writer.wait(100)
     txn = writer.begin()
     assert code(writer.one(of(txn, 901))) is None
-    assert writer.transactions.remembered_count == 1
+    assert len(writer.transactions._ended) == 1
     writer.restart()
-    assert writer.transactions.remembered_count == 1
+    assert len(writer.transactions._ended) == 1
 
 
 @pytest.mark.parametrize("kind", [2, 901, 902])
