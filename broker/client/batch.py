@@ -5,6 +5,8 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.client.batch_mark import BatchMark
+from broker.client.batch_tick import BatchTick
 from broker.client.durability import Durability
 from broker.client.errors import ProtocolBroken
 from broker.client.message import KEY_PROPERTY, Received, own_tags
@@ -47,12 +49,20 @@ class MessageBatch:
 
     `closed_tick`: no message with a tick up to it is still to come from this pchannel. Payloads,
     keys and properties are cut out of the body when first asked for. Ids and ticks are consecutive,
-    except in a transaction, whose messages share one tick and have their own ids.
+    except in a transaction, whose messages share one tick and have their own ids. `mark` is what
+    `Cursor.commit` needs.
     """
 
-    def __init__(self, came: ReadBatch, collection: str | None, closed_tick: TimeTick) -> None:
+    def __init__(
+        self,
+        came: ReadBatch,
+        collection: str | None,
+        closed_tick: TimeTick | BatchTick,
+        mark: BatchMark | None = None,
+    ) -> None:
         self.collection = collection
         self.closed_tick = closed_tick
+        self.mark = mark
         self._came = came
 
     def __len__(self) -> int:

@@ -81,13 +81,15 @@ class Client:
         self._targets = self.collections.targets
         network.on_dropped = self._targets.forget_all
         self.offsets = Offsets(owners, deadline_s=call_s)
-        self.cursors = NamedCursors(coordinator, self._targets, deadline_s=call_s)
+        self.cursors = NamedCursors(
+            coordinator, owners, self._targets, self.offsets, deadline_s=call_s
+        )
         self.barriers = NamedBarriers(coordinator, tasks, deadline_s=call_s)
         self.broadcast = Broadcasts(coordinator, self._targets, deadline_s=call_s)
         self.commits = BatchCommits(coordinator, deadline_s=call_s)
         self.admin = Admin(network, deadline_s=call_s)
         # Everyday calls of the parts are methods of the client too: `log.cut(...)`.
-        readers = Readers(network, tasks, self.offsets, self.collections)
+        readers = Readers(network, tasks, self.offsets, self.collections, self.cursors)
         self.read = readers.read
         self.read_range = readers.read_range
         self.read_batches = readers.read_batches

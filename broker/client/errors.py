@@ -90,22 +90,47 @@ class NotOffered(ProtocolBroken):
 class OutOfRange(TidemarkError):
     """The requested ids are not all in the log, which holds [first_id, next_id) of `channel`.
 
-    `requested_id` below `first_id`: retention removed messages that the reader has not seen.
+    `requested_id` below `first_id`: retention removed messages that the reader has not seen; then
+    start at "all" or at a time to read what is left. `after_tick`: the position it started from, if
+    that was a tick; ids of removed messages are not known then.
     """
 
-    def __init__(self, channel: str, requested_id: int, first_id: int, next_id: int) -> None:
-        lost = f"; [{requested_id}, {first_id}) was removed" if requested_id < first_id else ""
-        super().__init__(
-            f"{channel}: id {requested_id} is outside of the log, "
-            f"which holds [{first_id}, {next_id}){lost}"
-        )
+    def __init__(
+        self, channel: str, requested_id: int, first_id: int, next_id: int, *, after_tick: int = -1
+    ) -> None:
+        held = f"which holds [{first_id}, {next_id})"
+        if after_tick >= 0:
+            text = (
+                f"retention removed messages behind tick {after_tick} from the log, {held};"
+                ' start at "all" or at a time to read what is left'
+            )
+        else:
+            lost = f"; [{requested_id}, {first_id}) was removed" if requested_id < first_id else ""
+            text = f"id {requested_id} is outside of the log, {held}{lost}"
+        super().__init__(f"{channel}: {text}")
+        self.after_tick = after_tick
         self.channel = channel
         self.requested_id = requested_id
         self.first_id = first_id
         self.next_id = next_id
 
-    def __reduce__(self) -> tuple[type["OutOfRange"], tuple[str, int, int, int]]:
-        return type(self), (self.channel, self.requested_id, self.first_id, self.next_id)
+    def __reduce__(self) -> tuple[object, tuple[str, int, int, int, int]]:
+        ids = (self.requested_id, self.first_id, self.next_id)
+        return _out_of_range, (self.channel, *ids, self.after_tick)
+
+
+def _out_of_range(
+    channel: str, requested_id: int, first_id: int, next_id: int, tick: int
+) -> OutOfRange:
+    """An OutOfRange from its pickled form, which has no names."""
+    return OutOfRange(channel, requested_id, first_id, next_id, after_tick=tick)
+
+
+class BadCommit(TidemarkError):
+    """What was to be committed is not of this cursor's reader; nothing was committed.
+
+    Or too many batches were committed while an earlier one was not: commit that one first.
+    """
 
 
 class AppendsFailed(TidemarkError):
@@ -229,7 +254,16 @@ class NoSuchCursor(ServerRefusal):
 
 
 class CursorMovedBack(ServerRefusal):
-    """The cursor is already beyond this tick; it never moves back."""
+    """The cursor is already beyond this tick, and only `reset` sets it back."""
+
+    expected = StreamingCode.INVALID_REQUEST_SEQ
+
+
+class CursorWasReset(ServerRefusal):
+    """The cursor was reset, or dropped and made again, after this reader was started from it.
+
+    Nothing was committed. Start another reader from the cursor.
+    """
 
     expected = StreamingCode.INVALID_REQUEST_SEQ
 
@@ -291,6 +325,7 @@ _BY_MEANING = (
     NotLocal,
     NoSuchCursor,
     CursorMovedBack,
+    CursorWasReset,
 )
 """Raised by calls that know what the code means for them; the code alone does not tell."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
+from broker.client.batch_mark import BatchMark
+from broker.client.batch_tick import BatchTick
 from broker.client.durability import Durability
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
@@ -134,13 +136,15 @@ class Received(NamedTuple):
 class Batch(NamedTuple):
     """Messages of one vchannel in their order, as many as had arrived; possibly none.
 
-    `closed_tick`: every message of this vchannel with a tick up to it has been yielded.
+    `closed_tick`: every message of this vchannel with a tick up to it has been yielded. `mark` is
+    what `Cursor.commit` needs.
     """
 
     vchannel: VChannelName
     collection: str | None
     messages: list[Received]
-    closed_tick: TimeTick
+    closed_tick: TimeTick | BatchTick
+    mark: BatchMark | None = None
 
 
 def own_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -89,6 +89,7 @@ class ChannelOffsets:
     transaction whole. `open_txns`: neither committed nor rolled back. `prepared_txns`: those of
     them that wait for the coordinator's decision. `checkpoint`: where a restart would start to
     replay; None: at the beginning. `observed_tick`: the owner has processed every record up to it.
+    `removed_tick`: that of the newest record that retention has removed; 0 if it removed none.
     """
 
     name: PChannelName
@@ -104,3 +105,4 @@ class ChannelOffsets:
     segments: SegmentCounts = SegmentCounts()
     observed_tick: TimeTick = TimeTick(0)
     prepared_txns: int = 0
+    removed_tick: TimeTick = TimeTick(0)

@@ -10,13 +10,17 @@ from broker.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What is durable now: ids in [first_id, next_id), empty if they are equal."""
+    """What is durable now: ids in [first_id, next_id), empty if they are equal.
+
+    `removed_tick`: that of the newest record that retention has removed; 0 if it removed none.
+    """
 
     first_id: MessageId
     next_id: MessageId
     last_tick: TimeTick
     last_term: Term
     size_bytes: int
+    removed_tick: TimeTick = TimeTick(0)
 
 
 @dataclass(frozen=True, slots=True)

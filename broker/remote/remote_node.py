@@ -102,6 +102,7 @@ class RemoteNode:
                 segments=SegmentCounts(it.growing_segments, it.growing_bytes, it.sealed_segments),
                 observed_tick=TimeTick(it.observed_tick),
                 prepared_txns=it.prepared_txns,
+                removed_tick=TimeTick(it.removed_tick),
             )
             for it in answer.channels
         ]

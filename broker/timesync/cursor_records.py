@@ -4,11 +4,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.model.ids import TimeTick
-from broker.model.named_cursor import NamedCursor
+from broker.model.ids import MessageId, TimeTick
+from broker.model.named_cursor import WHOLE_TICK, ChannelPosition, NamedCursor
 from broker.ports.meta import MetaError, MetaStore
 
-VERSION = 1
+VERSION = 2
+ONE_TICK_VERSION = 1
+"""Records of that version have one tick for all channels."""
 CURSOR_PREFIX = "cursor/"
 
 
@@ -55,8 +57,8 @@ def encode_cursor(cursor: NamedCursor) -> bytes:
     fields = {
         "version": VERSION,
         "name": cursor.name,
-        "tick": cursor.tick,
-        "channels": cursor.channels,
+        "epoch": cursor.epoch,
+        "positions": {name: _encoded(at) for name, at in cursor.positions.items()},
         "moved_ms": cursor.moved_ms,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
@@ -67,14 +69,29 @@ def decode_cursor(key: str, value: bytes) -> NamedCursor:
     try:
         fields = json.loads(value)
         version = fields["version"]
-        if version != VERSION:
+        if version == ONE_TICK_VERSION:
+            at = ChannelPosition(TimeTick(int(fields["tick"])))
+            positions = {str(it): at for it in fields["channels"]}
+        elif version == VERSION:
+            positions = {str(it): _decoded(at) for it, at in fields["positions"].items()}
+        else:
             cause = f"{key}: record version {version}; this program knows version {VERSION}"
             raise MetaError(cause)
         return NamedCursor(
             name=str(fields["name"]),
-            tick=TimeTick(int(fields["tick"])),
-            channels=tuple([str(it) for it in fields["channels"]]),
+            positions=positions,
             moved_ms=int(fields["moved_ms"]),
+            epoch=int(fields.get("epoch", 0)),
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
+
+
+def _encoded(at: ChannelPosition) -> list[int]:
+    # 0 for the whole tick, which is what nearly every position has.
+    return [at.tick, 0 if at.id == WHOLE_TICK else at.id, at.from_id]
+
+
+def _decoded(numbers: Sequence[int]) -> ChannelPosition:
+    tick, id, from_id = map(int, numbers)
+    return ChannelPosition(TimeTick(tick), MessageId(id) or WHOLE_TICK, MessageId(from_id))

@@ -5,18 +5,26 @@ does not refuse what is already known to be closed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
+from broker.core.time import tso
 from broker.core.time.named_cursor import (
+    Positions,
+    channels_refusal,
+    commit_refusal,
+    committed,
     future_refusal,
     move_refusal,
     moved,
     name_refusal,
+    new_name_refusal,
+    positions_refusal,
     room_refusal,
     view,
 )
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import CursorView, NamedCursor
 from broker.ports.closed_ticks import ClosedTicks
@@ -24,11 +32,14 @@ from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import MetaError, MetaStore
 from broker.timesync.cursor_records import CursorRecords, RecordedCursor
 from broker.timesync.messages import (
+    CommitCursor,
     CursorMessage,
     DropCursor,
     GetCursor,
     ListCursors,
     MoveCursor,
+    OpenCursor,
+    ResetCursor,
 )
 
 Answer = CursorView | tuple[CursorView, ...] | None
@@ -44,6 +55,7 @@ class Cursors(Actor[CursorMessage]):
         self._source = source
         self._pchannels = frozenset(pchannels)
         self._closed: dict[PChannelName, TimeTick] = {}
+        self._newest_epoch = 0
 
     async def started(self, context: Context[CursorMessage]) -> None:
         self._clock = context.clock
@@ -61,6 +73,12 @@ class Cursors(Actor[CursorMessage]):
         match message:
             case MoveCursor(name, channels, tick):
                 return self._view(await self._move(name, channels, tick))
+            case OpenCursor(name, positions):
+                return self._view(await self._set(name, positions, reset=False))
+            case CommitCursor(name, epoch, positions):
+                return self._view(await self._commit(name, epoch, positions))
+            case ResetCursor(name, positions):
+                return self._view(await self._set(name, positions, reset=True))
             case GetCursor(name):
                 found, _ = await self._found(name)
                 await self._refresh_closed()
@@ -86,14 +104,67 @@ class Cursors(Actor[CursorMessage]):
             await self._check_closed(after)
             if after == before:
                 return after
-            # Limits count all cursors; an ordinary move need not list them.
-            if before is None or len(after.channels) > len(before.channels):
-                others = [it for it in await self._records.list() if it.name != name]
-                _check(room_refusal(others, after))
-            await self._records.save(recorded, after)
+            if before is None:
+                after = replace(after, epoch=self._next_epoch())
+            await self._save(recorded, after)
             return after
 
         return await retry_conflicts(f"cursor {name!r}", attempt)
+
+    async def _set(self, name: str, positions: Positions, *, reset: bool) -> NamedCursor:
+        _check(name_refusal(name))
+        _check(channels_refusal(tuple(positions), self._pchannels))
+        if not positions:
+            raise invalid_argument(f"cursor {name!r} needs at least one channel; name a target")
+        await self._check_possible(positions)
+
+        async def attempt() -> NamedCursor:
+            recorded = await self._records.read(name)
+            if recorded.cursor is not None and not reset:
+                return recorded.cursor
+            # A reader from before must not undo the reset, nor commit to a cursor made again.
+            epoch = self._next_epoch(recorded.cursor.epoch if recorded.cursor else 0)
+            after = NamedCursor(name, positions, self._clock.wall_ms(), epoch)
+            await self._save(recorded, after)
+            return after
+
+        return await retry_conflicts(f"cursor {name!r}", attempt)
+
+    async def _commit(self, name: str, epoch: int, positions: Positions) -> NamedCursor:
+        await self._check_possible(positions)
+
+        async def attempt() -> NamedCursor:
+            before, recorded = await self._found(name)
+            _check(commit_refusal(before, positions, epoch))
+            after = committed(before, positions, self._clock.wall_ms())
+            if after != before:
+                await self._records.save(recorded, after)
+            return after
+
+        return await retry_conflicts(f"cursor {name!r}", attempt)
+
+    def _next_epoch(self, before: int = 0) -> int:
+        # By the clock, since nothing is left of a cursor that was dropped.
+        self._newest_epoch = max(self._newest_epoch + 1, before + 1, self._clock.wall_ms())
+        return self._newest_epoch
+
+    async def _save(self, recorded: RecordedCursor, after: NamedCursor) -> None:
+        before = recorded.cursor
+        if before is None:
+            _check(new_name_refusal(after.name))
+        # Limits count all cursors; an ordinary move need not list them.
+        if before is None or len(after.channels) > len(before.channels):
+            others = [it for it in await self._records.list() if it.name != after.name]
+            _check(room_refusal(others, after))
+        await self._records.save(recorded, after)
+
+    async def _check_possible(self, positions: Positions) -> None:
+        """Refuse ticks that no reader can have seen yet; ticks may run ahead of the clock."""
+        now = tso.compose(self._clock.wall_ms(), 0)
+        newest = max(now, *self._closed.values(), TimeTick(0))
+        if positions_refusal(positions, newest) is not None:
+            await self._refresh_closed()
+            _check(positions_refusal(positions, max(now, *self._closed.values(), TimeTick(0))))
 
     async def _check_closed(self, after: NamedCursor) -> None:
         # Poll only if needed: most moves are to ticks that are known to be closed already.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from actors import Request
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.ids import PChannelName, TimeTick
-from broker.model.named_cursor import CursorView
+from broker.model.named_cursor import ChannelPosition, CursorView
 
 CLUSTER_BARRIER = "cluster"
 """The soft barrier whose peers are the pchannels; no one else may join it."""
@@ -155,6 +155,44 @@ class MoveCursor(Request[CursorView]):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCursor(Request[CursorView]):
+    """The cursor of this name as it is, or a new one at these positions. Durable when answered.
+
+    Refused: INVALID_ARGUMENT for a bad name or position; CHANNEL_NOT_EXIST for an unknown pchannel;
+    INNER when there are too many cursors.
+    """
+
+    name: str
+    positions: Mapping[str, ChannelPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCursor(Request[CursorView]):
+    """What a reader has processed of some channels; positions below the cursor's change nothing.
+
+    `epoch`: the cursor's when the reader was started. Durable when answered. Refused:
+    INVALID_REQUEST_SEQ when the cursor was reset or made again since; CHANNEL_NOT_EXIST when it was
+    dropped; INVALID_ARGUMENT for a channel it does not have, or a tick from the future.
+    """
+
+    name: str
+    epoch: int
+    positions: Mapping[str, ChannelPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetCursor(Request[CursorView]):
+    """Set the cursor to exactly these positions, forward or back, and make it if there is none.
+
+    Readers that were started from it before can no longer commit. Durable when answered. Refused as
+    OpenCursor.
+    """
+
+    name: str
+    positions: Mapping[str, ChannelPosition]
+
+
+@dataclass(frozen=True, slots=True)
 class GetCursor(Request[CursorView]):
     """The cursor of this name. Refused(CHANNEL_NOT_EXIST) when there is none."""
 
@@ -173,4 +211,6 @@ class DropCursor(Request[None]):
     name: str
 
 
-CursorMessage = MoveCursor | GetCursor | ListCursors | DropCursor
+CursorMessage = (
+    MoveCursor | OpenCursor | CommitCursor | ResetCursor | GetCursor | ListCursors | DropCursor
+)

@@ -70,6 +70,7 @@ class _Stored:
     sealed: list[tuple[MessageId, TimeTick, int]] = field(default_factory=list)
     active_bytes: int = 0
     active_tick: TimeTick = TimeTick(0)
+    removed_tick: TimeTick = TimeTick(0)
 
     def store(self, records: Sequence[Record], segment_bytes: int) -> None:
         if self.active_bytes >= segment_bytes:
@@ -90,13 +91,18 @@ class _Stored:
         self.active_bytes = 0
 
     def drop_segment(self) -> None:
-        self.first_id, _, size = self.sealed.pop(0)
+        self.first_id, self.removed_tick, size = self.sealed.pop(0)
         self.size_bytes -= size
         self.records = [record for record in self.records if record.base_id >= self.first_id]
 
     def bounds(self) -> LogBounds:
         return LogBounds(
-            self.first_id, self.next_id, self.last_tick, self.last_term, self.size_bytes
+            self.first_id,
+            self.next_id,
+            self.last_tick,
+            self.last_term,
+            self.size_bytes,
+            self.removed_tick,
         )
 
 

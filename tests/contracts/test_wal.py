@@ -189,7 +189,8 @@ async def test_truncation_drops_old_segments_by_size(driver: Driver) -> None:
     log = await driver.open()
     for at in range(1, 600, 30):
         await log.append(group(at, 10, messages=3, size=300))
-    before = log.bounds()
+    before, stored = log.bounds(), await read_all(log)
+    assert before.removed_tick == 0
     first_id = await log.truncate(before.next_id, Retention(bytes_max=60_000), NOW_MS)
     after = log.bounds()
     assert first_id == after.first_id > 1
@@ -199,9 +200,12 @@ async def test_truncation_drops_old_segments_by_size(driver: Driver) -> None:
     with pytest.raises(OutOfRange):
         await log.read(MessageId(first_id - 1), 100)
     assert await log.seek_tick(TimeTick(0)) == first_id
+    newest_removed = max(it.last_tick for it in stored if it.next_id <= first_id)
+    assert after.removed_tick == newest_removed
     await log.close()
     log = await driver.open()
     assert log.bounds().first_id == first_id
+    assert log.bounds().removed_tick == newest_removed, "also after a restart"
     assert (await read_all(log))[-1].next_id == before.next_id
     await log.close()
 
@@ -278,6 +282,7 @@ async def test_a_log_truncated_to_nothing_keeps_its_ids_and_ticks(driver: Driver
         bounds = log.bounds()
         assert (bounds.first_id, bounds.next_id) == (end.next_id, end.next_id)
         assert (bounds.last_tick, bounds.last_term, bounds.size_bytes) == (end.last_tick, 1, 0)
+        assert bounds.removed_tick == end.last_tick
         await log.close()
     log = await driver.open()
     with pytest.raises(ValueError, match="above tick"):

@@ -86,4 +86,5 @@ def _offsets(it: v1.ChannelOffsets) -> ChannelOffsets:
         open_txns=it.open_txns,
         open_txn_bytes=it.open_txn_bytes,
         prepared_txns=it.prepared_txns,
+        removed_tick=TimeTick(it.removed_tick),
     )

@@ -4,10 +4,12 @@ Asks the server for offsets, opens no stream. "latest" and "now" become position
 stream that breaks before its first message must not start at a later "latest".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Literal
 
 from broker.client.batch import MessageBatch
+from broker.client.cluster.cursor import Cursor
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import Shards
 from broker.client.errors import BadTarget, OutOfRange
@@ -15,13 +17,25 @@ from broker.client.net.network import Network
 from broker.client.read.batch_subscription import BatchRange, BatchSubscription, Begin, Only
 from broker.client.read.deliveries import Source
 from broker.client.read.resuming_reader import ResumingReader
+from broker.client.start_time import (
+    Time,
+    no_start,
+    refuse_removed,
+    refuse_tick,
+    tick_at,
+    time_of,
+)
 from broker.core.naming import is_physical, pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
 from broker.model.ids import PChannelName, VChannelName
+from broker.model.named_cursor import ChannelPosition
 from schemas.batches import Position
 
-BatchStart = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
+BatchStart = (
+    str | int | tuple[Literal["tick"], int] | tuple[Literal["time"], Time] | datetime | Cut | Cursor
+)
+"""A `str` is "all", "latest", or the name of a cursor."""
 BatchUntil = Literal["now"] | int | Cut
 
 
@@ -29,10 +43,12 @@ async def plan_batches(
     network: Network,
     offsets: Offsets,
     shards: Shards,
-    bounds: tuple[BatchStart, BatchUntil | None],
+    bounds: tuple[BatchStart | Mapping[str, ChannelPosition], BatchUntil | None],
     only: Only,
 ) -> Sequence[Source[MessageBatch]]:
-    """Raises OutOfRange for an id that is not in the log, BadTarget for an invalid start or end.
+    """A reader for each pchannel; a mapping has the positions of a cursor.
+
+    Raises OutOfRange for an id that is not in the log, BadTarget for an invalid start or end.
 
     Also raises DeadlineExceeded when nobody serves one of the pchannels: a reader waits without
     limit for a channel that moves, but a channel that never existed should fail at the start.
@@ -46,23 +62,31 @@ async def plan_batches(
     for pchannel in by_pchannel:
         await network.assignments.locate(pchannel, deadline_s=network.open_s)
     held = await offsets.describe(by_pchannel)
-    return [
-        ResumingReader(network, offsets, BatchSubscription(wanted))
-        for wanted in (
-            BatchRange(
-                pchannel=pchannel,
-                vchannels=() if any(map(is_physical, names)) else tuple(names),
-                start=_begin(start, held[pchannel], names),
-                collection=shards.collection,
-                until_tick=_until(until, held[pchannel]),
-                only=only,
-            )
-            for pchannel, names in by_pchannel.items()
+    sources: list[Source[MessageBatch]] = []
+    for pchannel, names in by_pchannel.items():
+        wanted = BatchRange(
+            pchannel=pchannel,
+            vchannels=() if any(map(is_physical, names)) else tuple(names),
+            start=await _begin(offsets, start, held[pchannel], names),
+            collection=shards.collection,
+            until_tick=_until(until, held[pchannel]),
+            only=only,
         )
-    ]
+        sources.append(ResumingReader(network, offsets, BatchSubscription(wanted)))
+    return sources
 
 
-def _begin(start: BatchStart, held: ChannelOffsets, names: Sequence[str]) -> Begin:
+async def _begin(
+    offsets: Offsets,
+    start: object,
+    held: ChannelOffsets,
+    names: Sequence[str],
+) -> Begin:
+    if isinstance(start, Mapping):
+        return await _from_positions(offsets, {it: start[it] for it in names}, held)
+    time = time_of(start)
+    if time is not None:
+        return Begin(tick=tick_at(time))
     match start:
         case "all":
             return Begin()
@@ -74,18 +98,35 @@ def _begin(start: BatchStart, held: ChannelOffsets, names: Sequence[str]) -> Beg
                 raise OutOfRange(held.name, start, held.first_id, held.next_id)
             return Begin(id=start)
         case ("tick", int(tick)):
-            return Begin(tick=tick)
+            refuse_tick(held.name, tick, held, names)
+            return Begin(tick=int(tick))
         case Cut(tick, ends):
             # Vchannels of one pchannel share its ids and were cut at one tick: they end at one id.
             known = [ends[name] for name in names if name in ends]
             if not known:
                 # The cut is of other channels and says nothing about the ids of this one.
+                refuse_removed(held.name, tick, held)
                 return Begin(tick=tick + 1)
             # 0: not known. The server looks for the transactions that were open at the cut.
             return Begin(after=Position(known[0], tick, 0, 0))
-    raise BadTarget(
-        f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"
-    )
+        case _:
+            raise BadTarget(no_start(start))
+
+
+async def _from_positions(
+    offsets: Offsets, positions: Mapping[str, ChannelPosition], held: ChannelOffsets
+) -> Begin:
+    """Where the vchannel begins that is furthest behind; of the others, what is dropped."""
+    for name, at in positions.items():
+        refuse_removed(name, at.closed if at.tick else held.removed_tick, held, at.from_id)
+    low = min(positions.values(), key=lambda it: (it.tick, it.id))
+    places = {name: (at.tick, at.id) for name, at in positions.items()}
+    ahead = {name: place for name, place in places.items() if place > (low.tick, low.id)}
+    if not low.tick:
+        return Begin(seen=ahead)
+    next_id = await offsets.seek(held.name, low.closed + 1)
+    after = Position(next_id, low.closed, 0, 0)
+    return Begin(after=after, seen={**ahead, "": (low.tick, low.id)})
 
 
 def _until(until: BatchUntil | None, held: ChannelOffsets) -> int:

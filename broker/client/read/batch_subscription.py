@@ -6,16 +6,19 @@ the program took it, so that what waits in memory is bounded.
 Next: broker/client/read/deliveries.py
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from broker.client.batch import MessageBatch
+from broker.client.batch_mark import BatchMark
+from broker.client.batch_tick import BatchTick
 from broker.client.errors import OutOfRange, ProtocolBroken, ServerRefusal
 from broker.client.net.connection import Conversation
 from broker.client.read.broadcast_dedup import BroadcastDedup
 from broker.client.read.deliveries import Deliveries
 from broker.client.read.resuming_reader import SILENCE_S, WRITE_S, Held
-from broker.model.ids import PChannelName, TimeTick
+from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.model.named_cursor import WHOLE_TICK, ChannelPosition
 from schemas.batches import Position, ReadAnswer, ReadBatch, scan_read_response
 from schemas.encoding.frames import HEAD_BYTES, frame
 from schemas.generated.tidemark import v1
@@ -39,6 +42,11 @@ class BatchRange:
     collection: str | None = None
     until_tick: int = 0
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The vchannels to read, or the pchannel for all."""
+        return self.vchannels or (self.pchannel,)
+
 
 @dataclass(frozen=True, slots=True)
 class Only:
@@ -58,12 +66,14 @@ class Begin:
     """An id or a tick to begin with; both 0: the first message there is.
 
     `after`: a position to resume from. Where retention removed messages behind it, the read fails
-    with OutOfRange or Unrecoverable instead of passing over the gap.
+    with OutOfRange or Unrecoverable instead of passing over the gap. `seen`: the (tick, id) up to
+    which messages are dropped here, by vchannel; "" for every vchannel.
     """
 
     id: int = 0
     tick: int = 0
     after: Position | None = None
+    seen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class BatchSubscription:
@@ -77,7 +87,12 @@ class BatchSubscription:
         self.done = False
         self._wanted = wanted
         self._position = wanted.start.after
-        self._seen = (0, 0)
+        self.channels = wanted.channels
+        self._from_id = MessageId(wanted.start.after.next_id if wanted.start.after else 0)
+        self._passed = dict(wanted.start.seen)
+        self._passed_tick = max([tick for tick, _ in self._passed.values()], default=0)
+        """No vchannel was processed beyond it before this reader."""
+        self._seen = self._passed.get("", (0, 0))
         """Tick and id of the newest message that was delivered."""
         self._dedup = BroadcastDedup()
         self._closed_tick = TimeTick(0)
@@ -153,11 +168,40 @@ class BatchSubscription:
             batches = [NOTHING]
         # The new closed tick belongs to the last piece: the ones before it are not the end of it.
         closed = [*[before_tick] * len(batches), self._closed_tick][1:]
-        collection = self._wanted.collection
-        return [MessageBatch(it, collection, at) for it, at in zip(batches, closed, strict=True)]
+        made = [self._made(it, at) for it, at in zip(batches, closed, strict=True)]
+        if made and made[-1].mark and answer.position is not None:
+            at = answer.position
+            self._from_id = max(self._from_id, MessageId(at.open_id or at.next_id))
+            made[-1].mark.end = replace(made[-1].mark.end, from_id=self._from_id)
+        return made
+
+    def _made(self, batch: ReadBatch, closed_tick: TimeTick) -> MessageBatch:
+        tick, id = TimeTick(0), WHOLE_TICK
+        if batch.end > batch.first:
+            if batch.ids:
+                # More of the transaction may follow.
+                tick, id = TimeTick(batch.tick), MessageId(batch.ids[batch.end - 1])
+            else:
+                tick = TimeTick(batch.tick + batch.end - 1)
+                # Without an open transaction the batch confirms itself.
+                alone = batch.last_confirmed_id == batch.message_id
+                from_id = batch.message_id + batch.end if alone else batch.last_confirmed_id
+                self._from_id = max(self._from_id, MessageId(from_id))
+        end = ChannelPosition(tick, id, self._from_id)
+        if closed_tick >= tick:
+            end = ChannelPosition(closed_tick, from_id=self._from_id)
+        return MessageBatch(
+            batch,
+            self._wanted.collection,
+            BatchTick(closed_tick, self.channels),
+            BatchMark(end),
+        )
 
     def _unseen(self, batch: ReadBatch) -> ReadBatch | None:
         tick, id = self._seen
+        if batch.tick <= self._passed_tick:
+            vchannel = MessageBatch(batch, None, TimeTick(0)).vchannel
+            tick, id = max((tick, id), self._passed.get(vchannel, (0, 0)))
         # Messages of a transaction share one tick; all others have a tick each, which counts up.
         if batch.ids:
             seen = sum([(batch.tick, each) <= (tick, id) for each in batch.ids])
@@ -168,7 +212,7 @@ class BatchSubscription:
         first = max(batch.first, seen)
         if first >= batch.end:
             return None
-        self._seen = last
+        self._seen = max(self._seen, last)
         return batch._replace(first=first) if first > batch.first else batch
 
     async def judge(self, error: ServerRefusal, held: Held) -> None:

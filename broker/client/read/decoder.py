@@ -6,12 +6,15 @@ is no message of a program, and finds the end of a bounded read.
 
 from dataclasses import dataclass
 
+from broker.client.batch_mark import BatchMark
+from broker.client.batch_tick import BatchTick
 from broker.client.errors import ProtocolBroken, refusal
 from broker.client.message import Batch, Received
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.core.log.seen_broadcasts import SeenBroadcasts
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import MessageType
+from broker.model.named_cursor import ChannelPosition
 from schemas.properties.broadcast_header import read_broadcast_id
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
 
@@ -41,6 +44,11 @@ class MessageFilter:
     end: End | None = None
     ignore_pause: bool = False
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The one channel that is read."""
+        return (self.vchannel or self.pchannel,)
+
 
 class Decoder:
     """For one reader of one vchannel, over all its streams."""
@@ -59,6 +67,12 @@ class Decoder:
         """No message with a tick up to it is still to come; never behind the end of the read."""
         closed_tick, end = self._progress.closed_tick, self._wanted.end
         return closed_tick if end is None else min(closed_tick, end.tick)
+
+    @property
+    def from_id(self) -> MessageId:
+        """Every message with a smaller id was delivered, those of open transactions included."""
+        from_id, end = MessageId(self._progress.done_id + 1), self._wanted.end
+        return from_id if end is None else min(from_id, end.id)
 
     def feed(self, frames: list[bytes]) -> Batch | None:
         """The new messages in these frames; None when there is nothing to deliver.
@@ -81,7 +95,14 @@ class Decoder:
         closed_tick = self.closed_tick
         if not messages and not (self._wanted.with_ticks and closed_tick > before_tick):
             return None
-        return Batch(self._wanted.vchannel, self._wanted.collection, messages, closed_tick)
+        last_tick = messages[-1].tick if messages else TimeTick(0)
+        return Batch(
+            self._wanted.vchannel,
+            self._wanted.collection,
+            messages,
+            BatchTick(closed_tick, self._wanted.channels),
+            BatchMark(ChannelPosition(max(last_tick, closed_tick), from_id=self.from_id)),
+        )
 
     def _take(self, consumed: Consumed, messages: list[Received]) -> None:
         tags = consumed.properties

@@ -50,6 +50,11 @@ class ReadProtocol(Protocol[B]):
     def pchannel(self) -> PChannelName: ...
 
     @property
+    def channels(self) -> tuple[str, ...]:
+        """The vchannels to read, or the pchannel for all of that."""
+        ...
+
+    @property
     def bounded(self) -> bool:
         """Whether the read has an end."""
         ...
@@ -100,6 +105,10 @@ class ResumingReader(Generic[B]):
         self._served = False
         self._location: Location | None = None
         self._wait: Wait | None = None
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return self._reads.channels
 
     async def run(self, deliveries: Deliveries[B]) -> None:
         """Deliver everything once and in order.

@@ -12,8 +12,10 @@ from anyio.abc import TaskGroup
 
 from broker.client.batch import MessageBatch
 from broker.client.cluster.collections import Collections
+from broker.client.cluster.cursor import COMMIT_S
 from broker.client.errors import BadTarget, TidemarkError
-from broker.client.read.deliveries import Source
+from broker.client.read.cursor_reader import CursorReader
+from broker.client.read.deliveries import Source, UnackedBatch
 from broker.client.read.scanner import BatchScanner
 from broker.core.naming import collection_id_of
 from broker.model.ids import TimeTick
@@ -82,8 +84,10 @@ class RowScanner:
         form: Callable[[], Awaitable[RowForm]],
         plan: Callable[[RowForm], Awaitable[Sequence[Source[MessageBatch]]]],
         tasks: TaskGroup,
+        cursor: CursorReader | None = None,
     ) -> None:
         self._find_form = form
+        self._cursor = cursor
         self._form: RowForm | None = None
         # Not that of `_batches`, which counts a batch as taken before its rows are decoded.
         self._closed_tick = TimeTick(0)
@@ -91,7 +95,7 @@ class RowScanner:
         async def subscriptions() -> Sequence[Source[MessageBatch]]:
             return await plan(await self._shape())
 
-        self._batches = BatchScanner(subscriptions, tasks)
+        self._batches = BatchScanner(subscriptions, tasks, cursor)
 
     async def schema(self) -> Any:
         """The `pyarrow.Schema` of every batch."""
@@ -124,13 +128,17 @@ class RowScanner:
 
     async def __anext__(self) -> Any:
         while True:
-            batch = await anext(self._batches)
+            unacked = await self._batches.step()
             # Does not wait, since opening has found the form: a cancelled step loses no batch here.
             form = await self._shape()
-            shaped = form.shaped([batch], [batch.rows()]) if batch.has_rows else None
-            self._closed_tick = self._batches.closed_tick
-            if shaped is not None:
-                return shaped
+            batch = unacked.batch
+            if not batch.has_rows:
+                self._batches.taken(unacked)
+                self._closed_tick = self._batches.closed_tick
+                continue
+            shaped = form.shaped([batch], [batch.rows()])
+            self._give(shaped, [unacked])
+            return shaped
 
     async def gathered(self, rows_min: int, bytes_min: int) -> Any:
         """The next RecordBatch of at least `rows_min` rows or `bytes_min` bytes.
@@ -138,23 +146,37 @@ class RowScanner:
         Only for a bounded read, where only the last one may be smaller; an unbounded read would
         wait for more. A cancelled call loses the batches it had taken.
         """
-        batches: list[MessageBatch] = []
+        taken: list[UnackedBatch[MessageBatch]] = []
         rows: list[Any] = []
         try:
             while rows_min > 0 and bytes_min > 0:
-                batch = await anext(self._batches)
-                if batch.has_rows:
-                    batches.append(batch)
-                    rows.append(batch.rows())
-                    rows_min -= len(batch)
-                    # Constant time, where `nbytes` adds up slices.
-                    bytes_min -= rows[-1].get_total_buffer_size()
+                unacked = await self._batches.step()
+                if not unacked.batch.has_rows:
+                    self._batches.taken(unacked)
+                    continue
+                taken.append(unacked)
+                rows.append(unacked.batch.rows())
+                rows_min -= len(unacked.batch)
+                # Constant time, where `nbytes` adds up slices.
+                bytes_min -= rows[-1].get_total_buffer_size()
         except (StopAsyncIteration, TidemarkError):
-            if not batches:
+            if not taken:
                 raise  # otherwise the next step raises it again, behind these rows
-        shaped = (await self._shape()).shaped(batches, rows)
-        self._closed_tick = self._batches.closed_tick
+        shaped = (await self._shape()).shaped([it.batch for it in taken], rows)
+        self._give(shaped, taken)
         return shaped
+
+    async def commit(self, *, deadline_s: float = COMMIT_S) -> None:
+        """Commit all rows that the program has got; see `Reading.commit`."""
+        await self._batches.commit(deadline_s=deadline_s)
+
+    def _give(self, shaped: Any, taken: Sequence[UnackedBatch[MessageBatch]]) -> None:
+        for unacked in taken:
+            self._batches.taken(unacked)
+        self._closed_tick = self._batches.closed_tick
+        if self._cursor is not None:
+            marks = [it.batch.mark for it in taken if it.batch.mark is not None]
+            self._cursor.cursor.rows_given.add(shaped, marks)
 
     async def __aenter__(self) -> Self:
         await self.open()

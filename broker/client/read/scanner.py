@@ -15,9 +15,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.client.batch import MessageBatch
-from broker.client.errors import ClosedClient, ForkedClient, TidemarkError
+from broker.client.cluster.cursor import COMMIT_S
+from broker.client.errors import BadCommit, ClosedClient, ForkedClient, TidemarkError
 from broker.client.message import Batch, Received
 from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
+from broker.client.read.cursor_reader import CursorReader
 from broker.client.read.deliveries import B, Deliveries, Source, UnackedBatch
 from broker.model.ids import TimeTick
 
@@ -35,10 +37,14 @@ class Reading(Generic[B]):
     """
 
     def __init__(
-        self, plan: Callable[[], Awaitable[Sequence[Source[B]]]], tasks: TaskGroup
+        self,
+        plan: Callable[[], Awaitable[Sequence[Source[B]]]],
+        tasks: TaskGroup,
+        cursor: CursorReader | None = None,
     ) -> None:
         self._plan = plan
         self._tasks = tasks
+        self._cursor = cursor
         # Apart from this object: running tasks must not keep a scanner alive that was dropped.
         self._merge: _Merge[B] | None = None
         self._ended = anyio.Event()
@@ -53,6 +59,8 @@ class Reading(Generic[B]):
             sources = await self._plan()
             self._check_open()  # `close` may have been called while the plan was made
             self._merge = _Merge(sources, self._ended)
+            if self._cursor is not None:
+                self._cursor.attach(self._merge.deliveries)
             self._merge.start(self._tasks)
 
     @property
@@ -81,17 +89,47 @@ class Reading(Generic[B]):
 
     async def __anext__(self) -> B:
         unacked = await self.step()
-        unacked.acknowledge()
+        self.taken(unacked)
         return unacked.batch
 
+    async def commit(self, *, deadline_s: float = COMMIT_S) -> None:
+        """Commit all that the program has got to the cursor that the reader was started from.
+
+        Durable on return: the next reader of the cursor begins behind it. Of `messages()` it is
+        everything up to the message that was returned last. What was read ahead is not included, so
+        the position never goes beyond what the program has got. It moves shards without messages
+        too. May be repeated.
+
+        Raises BadCommit for a reader that was not started from a cursor, NoSuchCursor when that was
+        dropped, CursorWasReset, DeadlineExceeded.
+        """
+        if self._cursor is None:
+            raise BadCommit('this reader has no cursor; start it with start=log.cursor("name")')
+        if self._merge is not None:
+            await self._cursor.commit_taken(deadline_s)
+
     async def step(self) -> UnackedBatch[B]:
-        """The next batch; the caller acknowledges it once it has taken all of its messages."""
+        """The next batch; `taken` is called once the program has taken all of its messages."""
         if os.getpid() != self._pid:
             raise ForkedClient("this scanner was made before the fork; connect and read again")
         if self._merge is None:
             await self.open()
         assert self._merge is not None
-        return await self._merge.next()
+        unacked = await self._merge.next()
+        # No wait from here on: a cancelled step must not have numbered a batch nobody got.
+        if self._cursor is not None:
+            self._cursor.give(unacked)
+        return unacked
+
+    def taken(self, unacked: UnackedBatch[B], last: Received | None = None) -> None:
+        """The program has all of the batch, or all up to the message `last`."""
+        if last is None:
+            unacked.acknowledge()
+        if self._cursor is not None and unacked.batch.mark is not None:
+            if last is None:
+                self._cursor.take(unacked.batch.mark)
+            else:
+                self._cursor.take_part(unacked.batch.mark, last)
 
     def messages(self) -> AsyncIterator[Received]:
         """The same, message by message; a cancelled step loses none."""
@@ -147,16 +185,13 @@ class _Messages(AsyncIterator[Received]):
         while not self._rest:
             self._unacked = await self._scanner.step()
             self._rest.extend(self._unacked.batch.messages)
-            self._acknowledge()
+            if not self._rest:
+                self._scanner.taken(self._unacked)
         message = self._rest.popleft()
-        self._acknowledge()
+        assert self._unacked is not None
+        # The rest of the batch is not the program's yet, and must not count as processed.
+        self._scanner.taken(self._unacked, message if self._rest else None)
         return message
-
-    def _acknowledge(self) -> None:
-        """Once the last message of the batch has been returned."""
-        if not self._rest and self._unacked is not None:
-            self._unacked.acknowledge()
-            self._unacked = None
 
 
 class _Merge(Generic[B]):
@@ -164,12 +199,16 @@ class _Merge(Generic[B]):
 
     def __init__(self, sources: Sequence[Source[B]], ended: anyio.Event) -> None:
         self._queue: OneSlotQueue[UnackedBatch[B]] = OneSlotQueue()
-        self._sources = [(it, Deliveries(self._queue)) for it in sources]
+        self._sources = [(it, Deliveries(self._queue, it.channels)) for it in sources]
         self._scope = anyio.CancelScope()
         self._failure: TidemarkError | None = None
         self._complete = False
         self._stopped = False
         self._ended = ended
+
+    @property
+    def deliveries(self) -> Sequence[Deliveries[B]]:
+        return [it for _, it in self._sources]
 
     @property
     def closed_tick(self) -> TimeTick:

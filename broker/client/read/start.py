@@ -6,25 +6,39 @@ that breaks before its first message must not start at a later "latest".
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
+from broker.client.cluster.cursor import Cursor
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import Shards, split
 from broker.client.errors import BadTarget, OutOfRange
 from broker.client.message import Batch
 from broker.client.net.network import Network
 from broker.client.read.decoder import End, MessageFilter
-from broker.client.read.deliveries import Source
+from broker.client.read.deliveries import Deliveries, Source
 from broker.client.read.resuming_reader import ResumingReader
 from broker.client.read.subscription import Subscription
 from broker.client.read.vchannel_progress import VChannelProgress
+from broker.client.start_time import (
+    Time,
+    no_start,
+    refuse_removed,
+    refuse_tick,
+    tick_at,
+    time_of,
+)
 from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, TimeTick
+from broker.model.named_cursor import WHOLE_TICK, ChannelPosition
 from broker.model.position import FromAll, StartFrom
 
-Start = Literal["all", "latest"] | int | tuple[Literal["tick"], int] | Cut
+Start = (
+    str | int | tuple[Literal["tick"], int] | tuple[Literal["time"], Time] | datetime | Cut | Cursor
+)
+"""A `str` is "all", "latest", or the name of a cursor."""
 ENDS = (Mapping, Cut)
 Until = Literal["now"] | Mapping[str, int] | Cut
 
@@ -33,7 +47,7 @@ Until = Literal["now"] | Mapping[str, int] | Cut
 class ReadOptions:
     """How to read: see `Client.read`."""
 
-    start: Start | Mapping[str, Start] = "all"
+    start: Start | Mapping[str, Start | ChannelPosition] = "all"
     until: Until | None = None
     types: frozenset[int] | None = None
     with_ticks: bool = False
@@ -54,8 +68,10 @@ async def plan(
     for name in shards.vchannels:
         await network.assignments.locate(pchannel_of(name), deadline_s=network.open_s)
     starts = {name: _start_of(name, shards, options.start) for name in shards.vchannels}
-    # The offsets are asked for only when a position depends on them. `str`: a Cut has no hash.
-    bounded = options.until is not None or not {"all"}.issuperset(map(str, starts.values()))
+    # The offsets are asked for only when a position depends on them.
+    bounded = options.until is not None or any(
+        not isinstance(it, str) or it != "all" for it in starts.values()
+    )
     held = await offsets.describe(shards.vchannels) if bounded else {}
     subscriptions: list[Source[Batch]] = []
     for name in shards.vchannels:
@@ -63,6 +79,9 @@ async def plan(
         end = _end(name, options.until, held.get(name))
         # Nothing lies between: no stream is needed.
         if end is not None and _begin(progress) >= end.id:
+            # By an end that is a mapping of ids, nothing is known of its tick.
+            if not isinstance(options.until, Mapping):
+                subscriptions.append(NothingToRead(name, end))
             continue
         pchannel, vchannel = split(name)
         wanted = MessageFilter(
@@ -79,7 +98,21 @@ async def plan(
     return subscriptions
 
 
-def _start_of(name: str, shards: Shards, start: Start | Mapping[str, Start]) -> Start:
+class NothingToRead:
+    """A vchannel whose read ends where it starts; that is the end of it for a cursor, too."""
+
+    def __init__(self, name: str, end: End) -> None:
+        self.channels = (name,)
+        self._end = end
+
+    async def run(self, deliveries: Deliveries[Batch]) -> None:
+        """See Source."""
+        deliveries.close_tick(self._end.tick)
+
+
+def _start_of(
+    name: str, shards: Shards, start: Start | Mapping[str, Start | ChannelPosition]
+) -> Start | ChannelPosition:
     if isinstance(start, Mapping):
         if name not in start:
             raise BadTarget(f"the mapping has no start for {name}")
@@ -93,11 +126,14 @@ def _start_of(name: str, shards: Shards, start: Start | Mapping[str, Start]) -> 
 
 
 async def _progress(
-    offsets: Offsets, name: str, start: Start, held: ChannelOffsets | None
+    offsets: Offsets, name: str, start: object, held: ChannelOffsets | None
 ) -> VChannelProgress:
-    if start == "all":
+    if isinstance(start, str) and start == "all":
         return VChannelProgress(FromAll())
     assert held is not None
+    time = time_of(start)
+    if time is not None:
+        return await _from_tick(offsets, name, tick_at(time))
     match start:
         case "latest":
             return VChannelProgress(StartFrom(held.next_id))
@@ -106,13 +142,27 @@ async def _progress(
                 raise OutOfRange(name, start, held.first_id, held.next_id)
             return VChannelProgress(StartFrom(MessageId(start)))
         case ("tick", int(tick)):
+            refuse_tick(name, tick, held, (name,))
             return await _from_tick(offsets, name, tick)
         case Cut(cut_tick, ends):
             _end_of_cut(name, ends)
+            refuse_removed(name, cut_tick, held)
             return await _from_tick(offsets, name, cut_tick + 1)
-    raise BadTarget(
-        f"{start!r} is no start; use 'all', 'latest', a message id, ('tick', n) or a cut"
-    )
+        case ChannelPosition():
+            return await _from_position(offsets, name, start, held)
+        case _:
+            raise BadTarget(no_start(start))
+
+
+async def _from_position(
+    offsets: Offsets, name: str, at: ChannelPosition, held: ChannelOffsets
+) -> VChannelProgress:
+    refuse_removed(name, at.closed if at.tick else held.removed_tick, held, at.from_id)
+    if not at.tick:
+        return VChannelProgress(FromAll())
+    floor = TimeTick(at.closed + 1)
+    seen_id = MessageId(0) if at.id == WHOLE_TICK else at.id
+    return VChannelProgress(StartFrom(await offsets.seek(name, floor)), floor, seen_id)
 
 
 async def _from_tick(offsets: Offsets, name: str, tick: int) -> VChannelProgress:

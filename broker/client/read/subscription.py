@@ -21,6 +21,7 @@ class Subscription:
 
     def __init__(self, wanted: MessageFilter, progress: VChannelProgress) -> None:
         self.pchannel = wanted.pchannel
+        self.channels = wanted.channels
         self.bounded = wanted.end is not None
         self._wanted = wanted
         self._progress = progress
@@ -54,7 +55,7 @@ class Subscription:
                 heard()
                 await deliveries.put([batch])
             # After the put, so that the tick is closed only once that batch was taken.
-            deliveries.close_tick(self._decoder.closed_tick)
+            deliveries.close_tick(self._decoder.closed_tick, self._decoder.from_id)
             if self._decoder.done:
                 return
             frames = await stream.read(SILENCE_S)

@@ -34,14 +34,20 @@ class VChannelProgress:
         "done_id",
     )
 
-    def __init__(self, policy: DeliverPolicy, floor_tick: TimeTick = TimeTick(0)) -> None:
-        """`floor_tick`: the smallest tick wanted; 0 for any."""
+    def __init__(
+        self,
+        policy: DeliverPolicy,
+        floor_tick: TimeTick = TimeTick(0),
+        seen_id: MessageId = MessageId(0),
+    ) -> None:
+        """`floor_tick`: the smallest tick wanted; 0 for any. `seen_id`: of that tick only messages
+        with larger ids are, because a transaction was processed up to there."""
         self._policy = policy
         self._floor_tick = floor_tick
         self._settled_tick = TimeTick(0)
         self._last_confirmed_id = MessageId(0)
-        self._seen_tick = TimeTick(0)
-        self._seen_id = MessageId(0)
+        self._seen_tick = floor_tick if seen_id else TimeTick(0)
+        self._seen_id = seen_id
         self.closed_tick = TimeTick(0)
         self.done_id = MessageId(policy.id - 1 if isinstance(policy, StartFrom) else 0)
         """Every message with an id up to this one was delivered, or is not for this reader."""

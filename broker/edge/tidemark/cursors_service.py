@@ -1,21 +1,30 @@
 """tidemark.v1.TimeSync, cursors: how far each named reader has processed its channels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from grpclib.const import Handler
 
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.ids import TimeTick
-from broker.model.named_cursor import CursorView
-from broker.timesync.messages import DropCursor, GetCursor, ListCursors, MoveCursor
+from broker.model.failure import invalid_argument
+from broker.model.ids import MessageId, TimeTick
+from broker.model.named_cursor import WHOLE_TICK, ChannelPosition, CursorView
+from broker.timesync.messages import (
+    CommitCursor,
+    DropCursor,
+    GetCursor,
+    ListCursors,
+    MoveCursor,
+    OpenCursor,
+    ResetCursor,
+)
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.TimeSync/"
 
 
 class CursorsService:
-    """MoveCursor, GetCursor, ListCursors, DropCursor; each may be repeated."""
+    """Each call may be repeated; see `broker/timesync/messages.py`."""
 
     def __init__(self, middleware: Middleware, cursors: Proxy) -> None:
         self._middleware = middleware
@@ -25,6 +34,9 @@ class CursorsService:
         middleware = self._middleware
         return {
             SERVICE + "MoveCursor": middleware.unary(v1.MoveCursorRequest, self.move),
+            SERVICE + "OpenCursor": middleware.unary(v1.OpenCursorRequest, self.open),
+            SERVICE + "CommitCursor": middleware.unary(v1.CommitCursorRequest, self.commit),
+            SERVICE + "ResetCursor": middleware.unary(v1.ResetCursorRequest, self.reset),
             SERVICE + "GetCursor": middleware.unary(v1.GetCursorRequest, self.get),
             SERVICE + "ListCursors": middleware.unary(v1.ListCursorsRequest, self.list),
             SERVICE + "DropCursor": middleware.unary(v1.DropCursorRequest, self.drop),
@@ -35,6 +47,25 @@ class CursorsService:
         tick = TimeTick(request.time_tick)
         move = MoveCursor(request.name, tuple(request.channels), tick)
         return _encoded(await self._cursors.ask(move))
+
+    async def open(self, request: v1.OpenCursorRequest) -> v1.CursorInfo:
+        """The cursor as it is, or a new one."""
+        return _encoded(
+            await self._cursors.ask(OpenCursor(request.name, _positions(request.positions)))
+        )
+
+    async def commit(self, request: v1.CommitCursorRequest) -> v1.CursorInfo:
+        """What a reader has processed. INVALID_REQUEST_SEQ for one of another epoch."""
+        positions = _positions(request.positions)
+        return _encoded(
+            await self._cursors.ask(CommitCursor(request.name, request.epoch, positions))
+        )
+
+    async def reset(self, request: v1.ResetCursorRequest) -> v1.CursorInfo:
+        """Set a cursor forward or back."""
+        return _encoded(
+            await self._cursors.ask(ResetCursor(request.name, _positions(request.positions)))
+        )
 
     async def get(self, request: v1.GetCursorRequest) -> v1.CursorInfo:
         """One cursor. CHANNEL_NOT_EXIST when there is none."""
@@ -60,4 +91,21 @@ def _encoded(cursor: CursorView) -> v1.CursorInfo:
         lag_ms=cursor.lag_ms,
         closed_tick=cursor.closed_tick,
         behind_ms=cursor.behind_ms,
+        epoch=cursor.epoch,
+        ticks=[it.tick for it in cursor.positions.values()],
+        ids=[0 if it.id == WHOLE_TICK else it.id for it in cursor.positions.values()],
+        from_ids=[it.from_id for it in cursor.positions.values()],
+        closed_ticks=list(cursor.closed_ticks.values()),
     )
+
+
+def _positions(given: Sequence[v1.CursorPosition]) -> Mapping[str, ChannelPosition]:
+    found = {
+        it.channel: ChannelPosition(
+            TimeTick(it.time_tick), MessageId(it.id) or WHOLE_TICK, MessageId(it.from_id)
+        )
+        for it in given
+    }
+    if len(found) < len(given):
+        raise invalid_argument("a cursor's channel is named twice; name each once")
+    return found

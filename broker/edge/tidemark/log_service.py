@@ -167,4 +167,5 @@ def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
         sealed_segments=answer.segments.sealed,
         observed_tick=answer.observed_tick,
         prepared_txns=answer.prepared_txns,
+        removed_tick=answer.removed_tick,
     )

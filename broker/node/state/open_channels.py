@@ -74,6 +74,7 @@ class OpenChannel:
             observed_tick=self.snapshot.observed_tick,
             prepared_txns=self.transactions.prepared_count,
             segments=self.segments.counts(),
+            removed_tick=bounds.removed_tick,
         )
 
     @property

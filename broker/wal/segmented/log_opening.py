@@ -32,6 +32,7 @@ class RecoveredLog:
     next_id: MessageId = FIRST_MESSAGE_ID
     last_tick: TimeTick = TimeTick(0)
     last_term: Term = Term(0)
+    removed_tick: TimeTick = TimeTick(0)
     link: Link | None = None
     unindexed: dict[SegmentName, SparseIndex] = field(default_factory=dict)
     leftovers: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ class LogRecovery:
         head, recovered = chain[-1], RecoveredLog()
         recovered.next_id, recovered.last_tick = head.next_id, head.last_tick
         recovered.last_term = head.last_term
+        recovered.removed_tick = self._header(chain[0].name).last_tick
         if head.size_bytes:
             recovered.link = Link(head.name, head.end)
         else:

@@ -146,6 +146,8 @@ class LogView:
     sealed: tuple[LogSegment, ...]
     sealed_bytes: int
     active: LogSegment
+    removed_tick: TimeTick = TimeTick(0)
+    """Of the newest record before the oldest segment."""
 
     @property
     def first_id(self) -> MessageId:

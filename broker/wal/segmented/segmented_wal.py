@@ -116,7 +116,11 @@ class SegmentedWal:
             raise
         sealed_bytes = sum(segment.size_bytes for segment in found.sealed)
         writer = Writer(
-            place, claim, preallocator, active, LogView(found.sealed, sealed_bytes, fresh)
+            place,
+            claim,
+            preallocator,
+            active,
+            LogView(found.sealed, sealed_bytes, fresh, found.removed_tick),
         )
         reader = Reader(
             claim.channel,

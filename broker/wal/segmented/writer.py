@@ -8,7 +8,7 @@ Next: broker/wal/segmented/record_format.py
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
@@ -127,6 +127,7 @@ class Writer:
             last_tick=active.last_tick,
             last_term=active.last_term,
             size_bytes=view.sealed_bytes + active.size_bytes,
+            removed_tick=view.removed_tick,
         )
 
     def drop_segments(
@@ -148,7 +149,9 @@ class Writer:
                     break
                 gone, left_bytes = gone + 1, left_bytes - segment.size_bytes
             kept = now.sealed[gone:]
-            self.view = LogView(kept, sum(s.size_bytes for s in kept), now.active)
+            removed_tick = now.sealed[gone - 1].last_tick if gone else now.removed_tick
+            kept_bytes = sum(s.size_bytes for s in kept)
+            self.view = LogView(kept, kept_bytes, now.active, removed_tick)
             return now.sealed[:gone]
 
     def seal_old(self, age_ms_max: int, now_ms: int) -> None:
@@ -231,7 +234,7 @@ class Writer:
         grown = LogSegment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
         with self._view_lock:  # `drop_segments` may replace the view on another thread
             now = self.view
-            self.view = LogView(now.sealed, now.sealed_bytes, grown)
+            self.view = replace(now, active=grown)
         self.statistics.groups += 1
         self.statistics.records += len(records)
         self.statistics.written_bytes += end - active.end
@@ -258,7 +261,8 @@ class Writer:
         self._active = active
         with self._view_lock:
             now = self.view
-            self.view = LogView((*now.sealed, sealed), now.sealed_bytes + sealed.size_bytes, fresh)
+            sealed_bytes = now.sealed_bytes + sealed.size_bytes
+            self.view = LogView((*now.sealed, sealed), sealed_bytes, fresh, now.removed_tick)
         self.statistics.segments_started += 1
         return old, sealed
 

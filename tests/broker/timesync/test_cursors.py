@@ -2,24 +2,28 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from actors import Ref, System
+from actors import Ref, Request, System
 from actors.testing import VirtualClock, run_seeded
 from broker.core.time.named_cursor import CURSORS_MAX
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import TimeTick
-from broker.model.named_cursor import CursorView, NamedCursor
+from broker.model.ids import MessageId, TimeTick
+from broker.model.named_cursor import ChannelPosition, CursorView, NamedCursor
 from broker.ports.meta import Conflict, MetaError
 from broker.timesync.cursor_records import CURSOR_PREFIX, decode_cursor, encode_cursor
 from broker.timesync.messages import (
+    CommitCursor,
     CursorMessage,
     DropCursor,
     GetCursor,
     ListCursors,
     MoveCursor,
+    OpenCursor,
+    ResetCursor,
 )
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from tests.broker.coordinator.fakes import ShakyStore
@@ -176,7 +180,8 @@ def test_cursors_are_there_after_a_crash_and_a_failing_store_only_delays_them() 
 def test_there_is_room_for_so_many_cursors_and_no_more() -> None:
     async def test(world: World) -> None:
         tick = now_tick(world.clock)
-        others = [NamedCursor(str(it), tick, SHARDS[:1], 1) for it in range(CURSORS_MAX)]
+        at = {SHARDS[0]: ChannelPosition(tick)}
+        others = [NamedCursor(str(it), at, 1) for it in range(CURSORS_MAX)]
         puts = {CURSOR_PREFIX + it.name: encode_cursor(it) for it in others}
         await world.store.inner.write(puts)
         assert await code_of(world.move(tick, SHARDS[0])) is StreamingCode.INNER
@@ -186,10 +191,68 @@ def test_there_is_room_for_so_many_cursors_and_no_more() -> None:
 
 
 def test_a_record_is_read_back_and_a_foreign_one_is_named() -> None:
-    cursor = NamedCursor("c", TimeTick(7), SHARDS, 9)
+    inside = ChannelPosition(TimeTick(7), MessageId(12), MessageId(11))
+    positions = {SHARDS[0]: inside, SHARDS[1]: ChannelPosition(TimeTick(9))}
+    cursor = NamedCursor("c", positions, 9, 77)
     assert decode_cursor("cursor/c", encode_cursor(cursor)) == cursor
-    newer = encode_cursor(cursor).replace(b'"version":1', b'"version":2')
-    for value in (newer, b"", b"[]", b'{"version":1}'):
+    newer = encode_cursor(cursor).replace(b'"version":2', b'"version":3')
+    for value in (newer, b"", b"[]", b'{"version":2}', b'{"version":2,"positions":[]}'):
         with pytest.raises(MetaError, match="cursor/c"):
             decode_cursor("cursor/c", value)
     assert issubclass(Conflict, MetaError)
+
+
+def test_a_record_with_one_tick_for_all_channels_is_read_as_that_tick_on_each() -> None:
+    stored = b'{"version":1,"name":"c","tick":7,"channels":["%s","%s"],"moved_ms":9}' % tuple(
+        it.encode() for it in SHARDS[:2]
+    )
+    cursor = decode_cursor("cursor/c", stored)
+    at = ChannelPosition(TimeTick(7))
+    assert cursor == NamedCursor("c", {SHARDS[0]: at, SHARDS[1]: at}, 9)
+    assert (cursor.tick, cursor.channels) == (7, SHARDS[:2])
+
+
+def test_commits_move_each_channel_and_a_reset_fences_the_readers_before_it() -> None:
+    async def test(world: World) -> None:
+        async def ask(message: Request[CursorView]) -> CursorView:
+            # An actor's reference is typed with the union of its messages.
+            asked: Any = message
+            answer: CursorView = await world.cursors.ask(asked, deadline_s=WITHIN_S)
+            return answer
+
+        begin = dict.fromkeys(SHARDS[:2], ChannelPosition(TimeTick(0), from_id=MessageId(1)))
+        made = await ask(OpenCursor("c", begin))
+        assert made.positions == begin
+        assert (made.tick, made.behind_ms) == (0, 0), "counted from now, and not from 1970"
+        assert await ask(OpenCursor("c", {SHARDS[0]: ChannelPosition(TimeTick(9))})) == made
+        tick = now_tick(world.clock)
+        ahead, behind = ChannelPosition(tick), ChannelPosition(TimeTick(tick - 7), MessageId(3))
+        await ask(CommitCursor("c", made.epoch, {SHARDS[0]: ahead}))
+        await ask(CommitCursor("c", made.epoch, {SHARDS[0]: behind, SHARDS[1]: behind}))
+        seen = await world.get()
+        assert seen.positions[SHARDS[0]] == ChannelPosition(tick, from_id=MessageId(1))
+        assert seen.positions[SHARDS[1]].id == 3
+        assert seen.tick == tick - 8, "the tick of a transaction that is half processed is not"
+        written = world.store.writes
+        await ask(CommitCursor("c", made.epoch, {SHARDS[1]: behind}))
+        assert world.store.writes == written, "a commit without news is no write"
+        back = await ask(ResetCursor("c", {SHARDS[0]: behind}))
+        assert (back.channels, back.positions[SHARDS[0]]) == (SHARDS[:1], behind)
+        for bad, code in [
+            (CommitCursor("c", made.epoch, {SHARDS[0]: ahead}), StreamingCode.INVALID_REQUEST_SEQ),
+            (CommitCursor("c", back.epoch, {SHARDS[1]: ahead}), StreamingCode.INVALID_ARGUMENT),
+            (CommitCursor("x", back.epoch, {SHARDS[0]: ahead}), StreamingCode.CHANNEL_NOT_EXIST),
+            (
+                CommitCursor("c", back.epoch, {SHARDS[0]: ChannelPosition(TimeTick(tick << 1))}),
+                StreamingCode.INVALID_ARGUMENT,
+            ),
+            (OpenCursor("n", {}), StreamingCode.INVALID_ARGUMENT),
+            (OpenCursor("n", {"dml_9": ahead}), StreamingCode.CHANNEL_NOT_EXIST),
+            (OpenCursor("Latest", {SHARDS[0]: ahead}), StreamingCode.INVALID_ARGUMENT),
+        ]:
+            assert await code_of(ask(bad)) is code
+        await world.cursors.ask(DropCursor("c"), deadline_s=WITHIN_S)
+        again = await ask(OpenCursor("c", {SHARDS[0]: behind}))
+        assert again.epoch > back.epoch, "a cursor made again is another one"
+
+    play(test)

@@ -41,6 +41,7 @@ __all__ = (
     "CollectionsStub",
     "CommitBatchRequest",
     "CommitBatchResponse",
+    "CommitCursorRequest",
     "CommitsBase",
     "CommitsStub",
     "CommittedTo",
@@ -49,6 +50,7 @@ __all__ = (
     "CopyToAppend",
     "CreateCollectionRequest",
     "CursorInfo",
+    "CursorPosition",
     "CutEnd",
     "CutRequest",
     "CutResponse",
@@ -102,6 +104,7 @@ __all__ = (
     "MvccRequest",
     "MvccResponse",
     "NameKind",
+    "OpenCursorRequest",
     "PauseConsumptionRequest",
     "PauseConsumptionResponse",
     "ReadBatch",
@@ -119,6 +122,7 @@ __all__ = (
     "ReportTickResponse",
     "ReserveTicksRequest",
     "ReserveTicksResponse",
+    "ResetCursorRequest",
     "ResourceKey",
     "RetryBroadcastRequest",
     "RetryBroadcastResponse",
@@ -893,6 +897,11 @@ class ChannelOffsets(betterproto2.Message):
     Open transactions that are prepared and wait for the coordinator's decision.
     """
 
+    removed_tick: "int" = betterproto2.field(17, betterproto2.TYPE_UINT64)
+    """
+    Of the newest record that retention has removed; 0 for none.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelOffsets", ChannelOffsets)
 
@@ -1012,6 +1021,28 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class CommitCursorRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    epoch: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    The cursor's when the reader was started.
+    """
+
+    positions: "list[CursorPosition]" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Of some of its channels.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "CommitCursorRequest", CommitCursorRequest
+)
+
+
+@dataclass(eq=False, repr=False)
 class CommittedTo(betterproto2.Message):
     vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -1077,6 +1108,9 @@ class CursorInfo(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    Processed on all the channels.
+    """
 
     channels: "list[str]" = betterproto2.field(
         3, betterproto2.TYPE_STRING, repeated=True
@@ -1084,7 +1118,7 @@ class CursorInfo(betterproto2.Message):
 
     moved_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    When the tick last grew, in Unix milliseconds.
+    When it last changed, in Unix milliseconds.
     """
 
     lag_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
@@ -1102,8 +1136,57 @@ class CursorInfo(betterproto2.Message):
     From the cursor to the closed tick.
     """
 
+    epoch: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
+    """
+    Differs after each reset, and for a cursor that was dropped and made again.
+    """
+
+    ticks: "list[int]" = betterproto2.field(9, betterproto2.TYPE_UINT64, repeated=True)
+    """
+    The position of each channel, in their order; see CursorPosition.
+    """
+
+    ids: "list[int]" = betterproto2.field(10, betterproto2.TYPE_INT64, repeated=True)
+
+    from_ids: "list[int]" = betterproto2.field(
+        11, betterproto2.TYPE_INT64, repeated=True
+    )
+
+    closed_ticks: "list[int]" = betterproto2.field(
+        12, betterproto2.TYPE_UINT64, repeated=True
+    )
+    """
+    Up to which each channel is closed; 0: unknown now.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "CursorInfo", CursorInfo)
+
+
+@dataclass(eq=False, repr=False)
+class CursorPosition(betterproto2.Message):
+    channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    A vchannel, or a pchannel as a whole.
+    """
+
+    time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    Every message with a smaller tick is processed; with id 0 those of this tick, too.
+    """
+
+    id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Of the messages of this tick, which a transaction has several of: those up to this id.
+    """
+
+    from_id: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Every message with a smaller id is processed, those of open transactions included; 0: unknown.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "CursorPosition", CursorPosition)
 
 
 @dataclass(eq=False, repr=False)
@@ -1860,6 +1943,23 @@ default_message_pool.register_message("tidemark.v1", "MvccResponse", MvccRespons
 
 
 @dataclass(eq=False, repr=False)
+class OpenCursorRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    positions: "list[CursorPosition]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Of a new cursor.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "OpenCursorRequest", OpenCursorRequest
+)
+
+
+@dataclass(eq=False, repr=False)
 class PauseConsumptionRequest(betterproto2.Message):
     paused: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
 
@@ -2209,6 +2309,23 @@ class ReserveTicksResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "ReserveTicksResponse", ReserveTicksResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class ResetCursorRequest(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    positions: "list[CursorPosition]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Of all channels that it has from now on.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ResetCursorRequest", ResetCursorRequest
 )
 
 
@@ -3464,12 +3581,77 @@ class TimeSyncStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "CursorInfo":
         """
-        Create or move a named cursor: everything up to a tick is processed on some channels. It is
+        Create or move a named cursor: everything up to a tick is processed on all its channels. It is
         durable and never moves back: INVALID_REQUEST_SEQ. Moving it to the same tick is allowed.
+        Channels that are further already stay where they are.
         """
 
         return await self._unary_unary(
             "/tidemark.v1.TimeSync/MoveCursor",
+            message,
+            CursorInfo,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def open_cursor(
+        self,
+        message: "OpenCursorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "CursorInfo":
+        """
+        The cursor of this name as it is, or a new one at the given positions.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/OpenCursor",
+            message,
+            CursorInfo,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def commit_cursor(
+        self,
+        message: "CommitCursorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "CursorInfo":
+        """
+        What a reader has processed of each channel; a position below the cursor's changes nothing.
+        INVALID_REQUEST_SEQ: the cursor has another epoch. CHANNEL_NOT_EXIST when there is none.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/CommitCursor",
+            message,
+            CursorInfo,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def reset_cursor(
+        self,
+        message: "ResetCursorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "CursorInfo":
+        """
+        Set a cursor, new or not, to exactly these positions, in a new epoch.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.TimeSync/ResetCursor",
             message,
             CursorInfo,
             timeout=timeout,
@@ -4442,8 +4624,31 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
 
     async def move_cursor(self, message: "MoveCursorRequest") -> "CursorInfo":
         """
-        Create or move a named cursor: everything up to a tick is processed on some channels. It is
+        Create or move a named cursor: everything up to a tick is processed on all its channels. It is
         durable and never moves back: INVALID_REQUEST_SEQ. Moving it to the same tick is allowed.
+        Channels that are further already stay where they are.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def open_cursor(self, message: "OpenCursorRequest") -> "CursorInfo":
+        """
+        The cursor of this name as it is, or a new one at the given positions.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def commit_cursor(self, message: "CommitCursorRequest") -> "CursorInfo":
+        """
+        What a reader has processed of each channel; a position below the cursor's changes nothing.
+        INVALID_REQUEST_SEQ: the cursor has another epoch. CHANNEL_NOT_EXIST when there is none.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def reset_cursor(self, message: "ResetCursorRequest") -> "CursorInfo":
+        """
+        Set a cursor, new or not, to exactly these positions, in a new epoch.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -4548,6 +4753,30 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
         response = await self.move_cursor(request)
         await stream.send_message(response)
 
+    async def __rpc_open_cursor(
+        self, stream: "grpclib.server.Stream[OpenCursorRequest, CursorInfo]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.open_cursor(request)
+        await stream.send_message(response)
+
+    async def __rpc_commit_cursor(
+        self, stream: "grpclib.server.Stream[CommitCursorRequest, CursorInfo]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.commit_cursor(request)
+        await stream.send_message(response)
+
+    async def __rpc_reset_cursor(
+        self, stream: "grpclib.server.Stream[ResetCursorRequest, CursorInfo]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.reset_cursor(request)
+        await stream.send_message(response)
+
     async def __rpc_get_cursor(
         self, stream: "grpclib.server.Stream[GetCursorRequest, CursorInfo]"
     ) -> None:
@@ -4626,6 +4855,24 @@ class TimeSyncBase(betterproto2_grpclib.ServiceBase):
                 self.__rpc_move_cursor,
                 grpclib.const.Cardinality.UNARY_UNARY,
                 MoveCursorRequest,
+                CursorInfo,
+            ),
+            "/tidemark.v1.TimeSync/OpenCursor": grpclib.const.Handler(
+                self.__rpc_open_cursor,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                OpenCursorRequest,
+                CursorInfo,
+            ),
+            "/tidemark.v1.TimeSync/CommitCursor": grpclib.const.Handler(
+                self.__rpc_commit_cursor,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                CommitCursorRequest,
+                CursorInfo,
+            ),
+            "/tidemark.v1.TimeSync/ResetCursor": grpclib.const.Handler(
+                self.__rpc_reset_cursor,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ResetCursorRequest,
                 CursorInfo,
             ),
             "/tidemark.v1.TimeSync/GetCursor": grpclib.const.Handler(

@@ -36,6 +36,8 @@ class Scripted:
     `open_ticks`: of the naive model, the messages that the program has not got, whenever they come.
     """
 
+    channels = ("v",)
+
     number: int
     script: Sequence[Step]
     together: int

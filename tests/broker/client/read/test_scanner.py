@@ -23,6 +23,8 @@ GUARD_S = 60.0
 class Scripted:
     """A source that delivers one batch for each number it is given."""
 
+    channels = ("v",)
+
     def __init__(self) -> None:
         self._numbers: asyncio.Queue[tuple[int, asyncio.Task[None] | None]] = asyncio.Queue()
         self.planned = asyncio.Event()

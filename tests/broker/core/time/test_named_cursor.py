@@ -1,5 +1,6 @@
 """The rules of named cursors, against a naive walk over what was asked and what was closed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,11 +23,17 @@ from broker.core.time.named_cursor import (
 )
 from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName, TimeTick
-from broker.model.named_cursor import NamedCursor
+from broker.model.named_cursor import ChannelPosition, NamedCursor
 
 NAMES = pchannel_names("by-dev", 3)
 SHARDS = tuple(f"{name}_7v{number}" for number, name in enumerate(NAMES))
-HERE = NamedCursor("c", TimeTick(50), SHARDS[:2], 1000)
+
+
+def cursor_at(tick: int, channels: Sequence[str], moved_ms: int, name: str = "c") -> NamedCursor:
+    return NamedCursor(name, dict.fromkeys(channels, ChannelPosition(TimeTick(tick))), moved_ms)
+
+
+HERE = cursor_at(50, SHARDS[:2], 1000)
 
 
 @pytest.mark.parametrize("name", ["a", "spark/q 1", "é" * 255])
@@ -76,7 +83,7 @@ def test_a_cursor_is_at_the_largest_tick_it_was_moved_to_on_the_channels_named_l
             moved_ms = now_ms if to > tick else moved_ms
             tick, channels = to, asked or channels
             cursor = moved("c", cursor, asked + asked, TimeTick(to), now_ms)
-        assert cursor is None or cursor == NamedCursor("c", TimeTick(tick), channels, moved_ms)
+        assert cursor is None or cursor == cursor_at(tick, channels, moved_ms)
 
 
 def test_the_same_again_changes_nothing() -> None:
@@ -115,13 +122,13 @@ def test_cursors_and_their_channels_are_counted() -> None:
     many = [replace(HERE, name=str(number)) for number in range(CURSORS_MAX)]
     assert room_refusal(many[1:], HERE) is None
     assert room_refusal(many, HERE) is not None
-    wide = [replace(HERE, channels=SHARDS[:1] * (ALL_CHANNELS_MAX - 2))]
+    wide = [cursor_at(50, list(map(str, range(ALL_CHANNELS_MAX - 2))), 1000)]
     assert room_refusal(wide, HERE) is None
-    assert room_refusal(wide, replace(HERE, channels=SHARDS)) is not None
+    assert room_refusal(wide, cursor_at(50, SHARDS, 1000)) is not None
 
 
 def test_a_view_says_how_old_the_tick_is_and_how_far_behind_what_is_closed() -> None:
-    cursor = NamedCursor("c", tso.compose(1000, 3), SHARDS[:2], 1000)
+    cursor = cursor_at(tso.compose(1000, 3), SHARDS[:2], 1000)
     ahead = {NAMES[0]: tso.compose(1400, 0), NAMES[1]: tso.compose(1250, 0)}
     seen = view(cursor, ahead, 1500)
     assert (seen.lag_ms, seen.behind_ms, seen.closed_tick) == (500, 250, ahead[NAMES[1]])
