@@ -14,20 +14,25 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from anyio.from_thread import BlockingPortal
 
-    from broker.client import Client, Collection, Cut, Measurement
+    from broker.client import Client, Collection, Cut, Measurement, TidemarkError
     from broker.model.channel import ChannelOffsets
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-"""How long a broker may be unreachable before a query fails."""
+"""How long a broker that was reached before may be away before a query fails."""
+FIRST_S = 5.0
+"""How long a server is tried that was never reached: its address is probably wrong."""
+FIRST_ANSWER_S = 4.0
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 START_S = 30.0
+CALL_S = 10.0
 TAKEN_ROWS = 32_768
 """Rows handed from the loop to the thread at once: a hand-over costs as much as a small batch."""
 TAKEN_BYTES = 8 * 1024 * 1024
@@ -50,16 +55,21 @@ class AnyScanner(Protocol):
 class Gateway:
     """Calls to one broker. For one thread at a time."""
 
-    def __init__(self, server: str, cluster: str) -> None:
+    def __init__(self, server: str, cluster: str, first_s: float = FIRST_S) -> None:
+        """`first_s`: how long the server is tried until it is reached for the first time."""
         self._server = server
         self._cluster = cluster
+        self._first_s = first_s
+        self.proven = False
+        """Whether the server was reached, here or by another part of the query."""
         self._open: tuple[int, BlockingPortal, Client] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"server": self._server, "cluster": self._cluster}
+        return {"server": self._server, "cluster": self._cluster, "proven": self.proven}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(state["server"], state["cluster"])  # type: ignore[misc]
+        self.proven = state["proven"]
 
     # ---- questions ------------------------------------------------------------------------------
 
@@ -98,6 +108,29 @@ class Gateway:
             )
         )
 
+    def first_tick(self, vchannel: str, message_id: int) -> int | None:
+        """Return the tick of the first message of a vchannel from an id on; None for no message."""
+
+        async def ask(client: "Client") -> int | None:
+            import anyio
+
+            with anyio.fail_after(CALL_S):
+                async for batch in client.read_batches(vchannel, start=message_id, until="now"):
+                    if len(batch):
+                        return int(batch.ticks[0])
+            return None
+
+        return self._call(ask)
+
+    def cursor_ticks(self, name: str) -> dict[str, int]:
+        """Return up to which tick a named cursor has processed each of its vchannels."""
+
+        async def ask(client: "Client") -> dict[str, int]:
+            view = await client.cursor(name).get()
+            return dict.fromkeys(view.channels, int(view.tick))
+
+        return self._call(ask)
+
     def attempt(self, ask: Callable[["Client"], Awaitable[None]]) -> None:
         """Call once, without a retry; `ask` has its own deadline."""
         portal, client = self._connected()
@@ -106,10 +139,9 @@ class Gateway:
     def begin(self, ask: Callable[["Client"], Awaitable[T]]) -> "Future[T]":
         """Start a call on the client's loop, once; `ask` has its own deadline.
 
-        Waits for a broker that has not been reached before.
+        Waits for a broker that is away.
         """
-        if self._open is None:
-            self._call(_nothing)
+        self._reach()
         portal, client = self._connected()
         return portal.start_task_soon(ask, client)
 
@@ -117,6 +149,7 @@ class Gateway:
 
     def read(self, open: Callable[["Client"], AnyScanner]) -> Iterator[Any]:
         """Yield the batches of a scanner until it ends, while the next ones are fetched."""
+        self._reach()
         portal, client = self._connected()
         scanner = portal.call(_opened, open, client)
         ahead = portal.start_task_soon(_take, scanner)
@@ -143,22 +176,44 @@ class Gateway:
             portal.call(portal.stop)
         self._open = None
 
-    def _call(self, ask: Callable[["Client"], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
-        """Call, and retry while the error is retriable, for about `patience_s`."""
+    def _reach(self) -> None:
+        if self._open is None or self._open[0] != os.getpid():
+            self._call(_nothing)
+
+    def _call(self, ask: Callable[["Client"], Awaitable[T]]) -> T:
+        """Call, and retry while the error is retriable, for as long as a broker may be away."""
         from broker.client import TidemarkError
 
+        patience_s = PATIENCE_S if self.proven else self._first_s
         until_s = time.monotonic() + patience_s  # noqa: TID251 - Spark calls us synchronously
         pause_s = RETRY_FIRST_S
         while True:
             try:
                 portal, client = self._connected()
-                return portal.call(ask, client)
+                answer = portal.call(ask, client)
             except TidemarkError as error:
                 late = time.monotonic() + pause_s > until_s  # noqa: TID251
+                if late and not self.proven:
+                    raise self._unreachable(error) from error
                 if late or not error.retriable:
                     raise
+            else:
+                self.proven = True
+                return answer
             time.sleep(pause_s)  # noqa: TID251
             pause_s = min(2 * pause_s, RETRY_MAX_S)
+
+    def _unreachable(self, error: "TidemarkError") -> "TidemarkError":
+        """Return the error of a server that was never reached."""
+        from broker.client import ConnectionLost
+        from broker.client.errors import NodeUnreachable
+
+        if not error.retriable or isinstance(error, NodeUnreachable):
+            return error
+        return ConnectionLost(
+            f"no broker at {self._server}, tried for {self._first_s:g} s from {gethostname()}:"
+            f" {error}. Check option server; executors must reach it, too"
+        )
 
     def _connected(self) -> "tuple[BlockingPortal, Client]":
         # A forked process inherits this object, but not the thread and the loop behind it.
@@ -203,9 +258,11 @@ def _cause(error: BaseException) -> BaseException:
 async def _serve(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
     from anyio.from_thread import BlockingPortal
 
-    from broker.client import connect
+    from broker.client import Deadlines, connect
 
-    async with BlockingPortal() as portal, connect(server, cluster=cluster) as client:
+    deadlines = Deadlines(connect_s=FIRST_ANSWER_S)
+    connecting = connect(server, cluster=cluster, deadlines=deadlines)
+    async with BlockingPortal() as portal, connecting as client:
         ready.set_result((portal, client))
         await portal.sleep_until_stopped()
 

@@ -4,7 +4,7 @@ It knows which columns and types fit, and the texts of all refusals. Arrow conve
 single rows are looked at only where necessary. It never talks to a broker.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,9 @@ from broker.spark.refusals import BadColumns, BadRow
 
 OF_MESSAGES: Final = ("value", "key", "properties", "collection", "vchannel")
 TARGETS: Final = ("vchannel", "collection")
+POSITION_OF_MESSAGES: Final = ("message_id", "time_tick", "timestamp")
+POSITION_OF_ROWS: Final = ("_vchannel", "_message_id", "_time_tick", "_timestamp")
+"""Columns that the source adds. Rows of INSERT INTO have them too, and null in them."""
 
 
 # ---- messages -------------------------------------------------------------------------------
@@ -38,6 +41,7 @@ class MessageColumns:
         `key`, which can only name the column `key` here.
         """
         self._topic = topic
+        self._positions = [it for it in POSITION_OF_MESSAGES if it in given.names]
         self._targets = [it for it in TARGETS if not topic and it in given.names]
         problems = [*_double(given), *self._strange(given)]
         if "value" not in given.names:
@@ -52,6 +56,7 @@ class MessageColumns:
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:
         """Yield the rows in their order. Raises BadRow."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        _refuse_positions(columns, self._positions)
         payloads = _payloads(columns["value"])
         keys = columns["key"].to_pylist() if "key" in columns else None
         # Nothing differs between the rows, so no row is looked at.
@@ -67,6 +72,8 @@ class MessageColumns:
 
     def _strange(self, given: pa.Schema) -> Iterator[str]:
         for field in given:
+            if field.name in self._positions:
+                continue
             if field.name not in _TAKES:
                 yield f"column {field.name!r} is none of {', '.join(OF_MESSAGES)}; drop it"
             elif not _TAKES[field.name](field.type):
@@ -114,7 +121,10 @@ class RowColumns:
     def __init__(self, given: pa.Schema, wanted: pa.Schema, topic: str, key: str | None) -> None:
         """Match columns by name, in any order; nullable ones may be missing. Raises BadColumns."""
         self.schema = wanted
-        problems = [*_double(given), *_differences(given, wanted)]
+        self._positions = [
+            it for it in POSITION_OF_ROWS if it in given.names and it not in wanted.names
+        ]
+        problems = [*_double(given), *_differences(given, wanted, self._positions)]
         if key is not None and key not in wanted.names:
             problems.append(f"option key names {key!r}, which is no column of it")
         if problems:
@@ -123,12 +133,15 @@ class RowColumns:
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the types of the collection. Raises BadRow."""
         given = dict(zip(batch.schema.names, batch.columns, strict=True))
+        _refuse_positions(given, self._positions)
         columns = [_fitted(given.get(field.name), field, len(batch)) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _differences(given: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
+def _differences(given: pa.Schema, wanted: pa.Schema, positions: Sequence[str]) -> Iterator[str]:
     for field in given:
+        if field.name in positions:
+            continue
         at = wanted.get_field_index(field.name)
         if at < 0:
             yield f"column {field.name!r} is not in the collection; drop it, or add it there"
@@ -176,6 +189,12 @@ def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
         keys = _castable(given.key_type, wanted.key_type)
         return keys and _castable(given.item_type, wanted.item_type)
     return False
+
+
+def _refuse_positions(columns: Mapping[str, Any], positions: Sequence[str]) -> None:
+    for name in positions:
+        if columns[name].null_count < len(columns[name]):
+            raise BadRow(name, "the broker sets it; leave it out of the rows that are written")
 
 
 # ---- kinds of types -------------------------------------------------------------------------

@@ -3,16 +3,26 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from broker.spark.option_names import refuse_unknown
 from broker.spark.refusals import BadOption
 from broker.spark.source.source_options import DEFAULT_SERVER, SPARK_OWN
+from broker.spark.source.source_options import NAMES as SOURCE_NAMES
+from broker.spark.table_options import WITHOUT_OPTIONS, with_options_of_table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
     "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
     "topic": (
         "none",
-        "collection or vchannel that receives every row; also the path of `save` and `start`",
+        (
+            "collection or vchannel that receives every row; also the path of `save` and `start`; "
+            "in a table or view, the one that `subscribe` names"
+        ),
     ),
     "key": ("none", "collection with a schema: the column whose value chooses the shard"),
     "appId": ("the query's id", "name under which batches are committed, the same in every run"),
@@ -46,10 +56,7 @@ class SinkOptions:
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Parse options as Spark passes them: strings, names in any case. Raises BadOption."""
-    given = {name.lower(): value for name, value in options.items()}
-    known = {name.lower() for name in NAMES}
-    for name in given.keys() - known - SPARK_OWN:
-        raise BadOption(name, given[name], f"unknown; use one of {', '.join(sorted(NAMES))}")
+    given = _of_the_sink({name.lower(): value for name, value in options.items()})
     return SinkOptions(
         server=given.get("server", DEFAULT_SERVER),
         cluster=given.get("cluster", "by-dev"),
@@ -59,6 +66,46 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         batch=_batch(given, streaming=streaming),
         timeout_s=_timeout_s(given),
     )
+
+
+def parse_target(
+    options: Mapping[str, str], columns: "StructType", *, streaming: bool
+) -> SinkOptions:
+    """Parse options of a write whose rows have these columns; those of a table are in the columns.
+
+    Raises BadOption where nothing says which collection receives the rows.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.keys() & {"topic", "path", "subscribe", "subscribepattern"}:
+        given, _ = with_options_of_table(options, columns)
+    parsed = parse_sink(given, streaming=streaming)
+    if not parsed.topic and not {"collection", "vchannel"} & set(columns.names):
+        raise BadOption(
+            "topic", "", f"name the collection that receives the rows. {WITHOUT_OPTIONS}"
+        )
+    return parsed
+
+
+def _of_the_sink(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the sink's own options: a table or a view has those of the source beside them."""
+    source = {name.lower(): "an option of the source; remove it" for name in SOURCE_NAMES}
+    own = {name.lower() for name in NAMES}
+    if {"subscribe", "subscribepattern"} & given.keys():
+        # Only a table or a view is read and written under the same options.
+        found = {name: value for name, value in given.items() if name in own or name not in source}
+        if "subscribe" in given and not {"topic", "path"} & found.keys():
+            found["topic"] = _only(given["subscribe"])
+        given = found
+    checked = {name: value for name, value in given.items() if name not in SPARK_OWN}
+    refuse_unknown(checked, NAMES, source | {"subscribe": "use topic"})
+    return dict(given)
+
+
+def _only(subscribe: str) -> str:
+    names = [name.strip() for name in subscribe.split(",") if name.strip()]
+    if len(names) != 1:
+        raise BadOption("subscribe", subscribe, "rows go to one collection; name it in topic")
+    return names[0]
 
 
 def _topic(given: Mapping[str, str]) -> str:

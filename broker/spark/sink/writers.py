@@ -11,7 +11,7 @@ driver are aborted when the same batch is staged again, so that they do not fill
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -112,11 +112,32 @@ def _name(app: str, batch: int | None, run: int) -> StageName:
     """
     context = TaskContext.get()
     assert context is not None, "Spark calls it in tasks"
-    # Spark gives `write` no number; these properties are the only place where a task finds it.
     if batch is None:
-        batch = int(context.getLocalProperty(BATCH_ID) or "0")
-    app = app or context.getLocalProperty(QUERY_ID) or ""
+        app, batch = micro_batch(app, context.getLocalProperty)
     return StageName(app, batch, context.partitionId(), context.attemptNumber(), run)
+
+
+def micro_batch(app: str, property_of: Callable[[str], str | None]) -> tuple[str, int]:
+    """Return the name and the number under which the micro-batch of a task is committed.
+
+    `app`: option appId; "" takes the id of the query. Raises NotSupported when Spark has not set
+    the task's properties: with a made-up number every micro-batch would be taken for a repeat.
+    """
+    # Spark gives `write` no number; these properties are the only place where a task finds it.
+    number = property_of(BATCH_ID)
+    if number is None or not number.isdecimal():
+        raise NotSupported(
+            f"Spark has not set the task property {BATCH_ID!r} (it is {number!r}), the number of"
+            " the micro-batch; nothing was written. Write in foreachBatch, with options appId and"
+            " batchId"
+        )
+    name = app or property_of(QUERY_ID)
+    if not name:
+        raise NotSupported(
+            f"Spark has not set the task property {QUERY_ID!r}, the query's id; nothing was"
+            " written. Give option appId"
+        )
+    return name, int(number)
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:

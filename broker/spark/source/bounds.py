@@ -3,6 +3,7 @@
 Here are only the options' forms; the broker says which cut each of them means.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,11 @@ TICK_LOGICAL_BITS: Final = 18
 TICK_MAX: Final = (1 << 63) - 1
 """A tick is a bigint in Spark."""
 MS_MAX: Final = TICK_MAX >> TICK_LOGICAL_BITS
-STARTS: Final = ("startingOffsets", "startingTick", "startingTimestamp")
+STARTS: Final = ("startingOffsets", "startingTick", "startingTimestamp", "startingCursor")
+FORMS: Final = (
+    'use "earliest", "latest", {"id": 5}, {"tick": 5} or {"timestamp": 5}, for each vchannel or'
+    " collection"
+)
 ENDS: Final = ("endingOffsets", "endingTick", "endingTimestamp")
 
 
@@ -28,7 +33,33 @@ class At:
     text: str
 
 
-Bound = Literal["earliest", "latest"] | At
+@dataclass(frozen=True, slots=True)
+class FromId:
+    """The position before the first message of a vchannel with this id or a larger one."""
+
+    message_id: int
+
+
+Start = Literal["earliest", "latest"] | At | FromId
+"""Where one vchannel starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A start for each vchannel or collection by its name. `text`: how it was given."""
+
+    starts: Mapping[str, Start]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtCursor:
+    """The position of a named cursor."""
+
+    cursor: str
+
+
+Bound = Literal["earliest", "latest"] | At | Each | AtCursor
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
@@ -42,7 +73,16 @@ def starting(given: Mapping[str, str], *, streaming: bool) -> Bound:
         return At(_tick(option, text) - 1, option, text)
     if option == "startingTimestamp":
         return At(_before_millisecond(option, text), option, text)
-    bound = _word(option, text or (LATEST if streaming else EARLIEST), "startingTick")
+    if option == "startingCursor":
+        if not text:
+            raise BadOption(option, text, "give the name of a cursor, or leave the option out")
+        return AtCursor(text)
+    if text.startswith("{"):
+        each = _each(text)
+        if LATEST in each.starts.values() and not streaming:
+            raise BadOption(option, text, "a batch query cannot start at latest")
+        return each
+    bound = _word(option, text or (LATEST if streaming else EARLIEST))
     if bound == LATEST and not streaming:
         raise BadOption(option, text, "a batch query cannot start at latest")
     return bound
@@ -57,7 +97,10 @@ def ending(given: Mapping[str, str]) -> Bound:
         return At(_tick(option, text), option, text)
     if option == "endingTimestamp":
         return At(_before_millisecond(option, text), option, text)
-    bound = _word(option, text or LATEST, "endingTick")
+    if text.startswith("{"):
+        advice = "a batch query ends at one tick; use endingTick or endingTimestamp"
+        raise BadOption(option, text, advice)
+    bound = _word(option, text or LATEST)
     if bound == EARLIEST:
         raise BadOption(option, text, "a batch query cannot end at earliest")
     return bound
@@ -73,14 +116,33 @@ def _one_of(options: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, st
     return option, given.get(option.lower(), "").strip()
 
 
-def _word(option: str, text: str, instead: str) -> Bound:
+def _word(option: str, text: str) -> Literal["earliest", "latest"]:
     word = text.lower()
     if word in (EARLIEST, LATEST):
         return EARLIEST if word == EARLIEST else LATEST
-    if text.startswith("{"):
-        advice = f"offsets per vchannel are not supported; use {instead}"
-        raise BadOption(option, text, f"{advice} or {instead.replace('Tick', 'Timestamp')}")
     raise BadOption(option, text, "use earliest or latest")
+
+
+def _each(text: str) -> Each:
+    option = STARTS[0]
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise BadOption(option, text, f"not JSON: {error}") from None
+    starts: dict[str, Start] = {}
+    for name, start in given.items():
+        match start:
+            case "earliest" | "latest":
+                starts[name] = _word(option, start)
+            case {"id": int(number)} if len(start) == 1 and 0 < number <= TICK_MAX:
+                starts[name] = FromId(number)
+            case {"tick": int(number)} if len(start) == 1:
+                starts[name] = At(_tick(option, str(number)) - 1, option, text)
+            case {"timestamp": int() | str() as moment} if len(start) == 1:
+                starts[name] = At(_before_millisecond(option, str(moment)), option, text)
+            case _:
+                raise BadOption(option, text, f"the start of {name!r} is {start!r}; {FORMS}")
+    return Each(starts, text)
 
 
 def _tick(option: str, text: str) -> int:

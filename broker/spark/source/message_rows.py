@@ -52,11 +52,12 @@ class MessageShape:
     """
 
     def __init__(self, collections: Mapping[str, str], declared: T.StructType) -> None:
-        known = {field.name: field for field in COLUMNS}
+        # Not whole fields: those of a table carry its options as metadata.
+        known = {field.name: (field.dataType, field.nullable) for field in COLUMNS}
         found = [
             f"there is no column {field.simpleString()}, only {COLUMNS.simpleString()}"
             for field in declared
-            if known.get(field.name) != field
+            if known.get(field.name) != (field.dataType, field.nullable)
         ]
         if found:
             raise BadColumns(found)

@@ -7,16 +7,45 @@ Next: broker/spark/source/subscribed.py
 """
 
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.client import Cut
 from broker.spark.source.batch_limits import TriggerLimits
+from broker.spark.source.bounds import TICK_LOGICAL_BITS
+from broker.spark.source.cut_offsets import Position, at_cut
 from broker.spark.source.subscribed import Subscribed
+
+if TYPE_CHECKING:
+    from broker.model.measured import TickChoice
 
 IDLE_WAIT_S = 0.1
 """Without this wait an idle query would ask about a hundred times a second."""
 IDLE_STEP_S = 0.02
 IDLE_CUT_S = 1.0
 """How often an idle query asks for the newest cut although nothing was appended."""
+LOOK_AGAIN_S = 5.0
+"""How often a query with a pattern looks for new collections."""
+
+
+class _Found(NamedTuple):
+    """Rows from `begin` on, on the vchannels that are last there, up to the tick of `choice`."""
+
+    begin: Position
+    choice: "TickChoice"
+
+
+class Unread(NamedTuple):
+    """What lies between the end of a micro-batch and the newest cut at that time."""
+
+    end: Position
+    newest: int
+    rows: int
+    size: int
+
+    @property
+    def milliseconds(self) -> int:
+        """The wall time between the two ticks."""
+        return (self.newest - int(self.end.tick)) >> TICK_LOGICAL_BITS
 
 
 class NextCut:
@@ -25,10 +54,13 @@ class NextCut:
     def __init__(self, subscribed: Subscribed) -> None:
         self.newest: Cut | None = None
         """The newest cut at the last look."""
+        self.unread: Unread | None = None
+        """What the last micro-batch leaves behind; None before the first one."""
         self._subscribed = subscribed
         self._bounded = False
         self._empty: Cut | None = None
         self._asked_s = 0.0
+        self._looked_s = 0.0
         self._held_back_s: float | None = None
 
     def bound(self) -> None:
@@ -36,35 +68,68 @@ class NextCut:
         self.newest = self._subscribed.newest()
         self._bounded = True
 
-    def behind(self, start: Cut, limits: TriggerLimits) -> Cut | None:
+    def behind(self, start: Position, limits: TriggerLimits) -> Position | None:
         """Return where a micro-batch from `start` ends; None while there are no rows for one.
 
         The micro-batch may be empty when other vchannels of the same logs have received so much
         that retention could reach `start`. Without it, nobody could tell later that nothing was
         lost.
         """
+        self._look_for_collections()
         newest = self._grown(start)
-        if newest is None or newest.tick <= start.tick:
+        if newest is None:
             return None
-        choice = self._subscribed.measure(
-            start, newest.tick, rows_max=limits.rows_max, bytes_max=limits.bytes_max
-        ).choice
-        is_all = choice.tick == newest.tick
-        if is_all and not choice.rows:
+        begin = self._subscribed.joined(start, newest)
+        if newest.tick <= begin.tick:
+            return None
+        found = self._first_rows(begin, newest, limits)
+        is_all = found.choice.tick == newest.tick
+        if is_all and not found.choice.rows:
             self._empty = newest
-            return newest if self._is_left_behind(start, newest) else None
-        if is_all and self._holds_back(choice.rows, limits):
+            self.unread = Unread(begin.reached(newest), newest.tick, 0, 0)
+            moves = begin.ends.keys() != start.ends.keys() or self._is_left_behind(start, newest)
+            return begin.reached(newest) if moves else None
+        if is_all and self._holds_back(found.choice.rows, limits):
             return None
         self._held_back_s = None
+        if is_all:
+            return self._ends(begin.reached(newest), newest)
         # Only the broker knows the ids behind a tick other than the newest.
-        return newest if is_all else self._subscribed.gateway.cut(list(start.ends), choice.tick)
+        cut = self._subscribed.gateway.cut(found.begin.last, found.choice.tick)
+        return self._ends(found.begin.then(cut), newest)
 
-    def processed_with(self, start: Cut) -> Cut:
+    def processed_with(self, start: Position) -> Position:
         """Return the last known cut that has no rows before it except those before `start`."""
         empty = self._empty
-        return empty if empty is not None and empty.tick > start.tick else start
+        if empty is None or empty.tick <= start.tick or empty.ends.keys() != start.ends.keys():
+            return start
+        return at_cut(empty)
 
-    def _grown(self, start: Cut) -> Cut | None:
+    def _first_rows(self, begin: Position, newest: Cut, limits: TriggerLimits) -> _Found:
+        """Return the first rows behind `begin`, up to where the next vchannels are.
+
+        The vchannels that are last are read alone, until they reach the next ones.
+        """
+        while True:
+            until = min([newest.tick, *begin.ahead.values()])
+            choice = self._subscribed.measure(
+                begin.last, begin.tick, until, rows_max=limits.rows_max, bytes_max=limits.bytes_max
+            ).choice
+            if choice.rows or choice.tick < until or until == newest.tick:
+                return _Found(begin, choice)
+            begin = begin.then(Cut(until, {name: begin.ends[name] for name in begin.last}))
+
+    def _ends(self, end: Position, newest: Cut) -> Position:
+        """Note what a micro-batch leaves unread, for the progress report."""
+        self.unread = Unread(end, newest.tick, *self._subscribed.unread(end, newest.tick))
+        return end
+
+    def _look_for_collections(self) -> None:
+        if not self._bounded and time.monotonic() - self._looked_s > LOOK_AGAIN_S:  # noqa: TID251 - Spark calls us synchronously
+            self._subscribed.look_again()
+            self._looked_s = time.monotonic()  # noqa: TID251
+
+    def _grown(self, start: Position) -> Cut | None:
         """Return the newest cut when something may lie behind `start`; wait a little for it."""
         if self._bounded:
             return self.newest
@@ -79,11 +144,13 @@ class NextCut:
         self.newest = self._subscribed.newest()
         return self.newest
 
-    def _has_grown(self, looked: Cut) -> bool:
+    def _has_grown(self, looked: Position) -> bool:
+        if not looked.ends.keys() >= {*self._subscribed.vchannels}:
+            return True
         held = self._subscribed.gateway.held(list(looked.ends))
         return any(it.next_id > looked.ends[name] for name, it in held.items())
 
-    def _is_left_behind(self, start: Cut, newest: Cut) -> bool:
+    def _is_left_behind(self, start: Position, newest: Cut) -> bool:
         """Return whether a log holds less before `start` than behind it.
 
         This is rarely true, however fast the log grows.

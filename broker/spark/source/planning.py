@@ -8,16 +8,16 @@ Next: broker/spark/source/reading.py
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from broker.client import Cut
 from broker.core.naming import pchannel_of
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, TimeTick
 from broker.spark.refusals import DataLoss
-from broker.spark.source.cut_offsets import losses
+from broker.spark.source.cut_offsets import Position, losses
 from broker.spark.source.reading import Span, SpanPartition
 from broker.spark.source.subscribed import Subscribed
 
@@ -28,17 +28,26 @@ ALONE_MAX: Final = 64
 log = logging.getLogger("tidemark.spark")
 
 
-def plan(subscribed: Subscribed, start: Cut, end: Cut) -> list[InputPartition]:
-    """Return the partitions between two cuts. Raises DataLoss when retention removed some of it."""
-    if end.tick <= start.tick:
+def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPartition]:
+    """Return the partitions between two positions.
+
+    Raises DataLoss when retention removed some of it.
+    """
+    start = subscribed.beginning_with(start, end)
+    levels = _levels(start, end)
+    if not levels:
         return []
     options = subscribed.options
     _check(subscribed, start, end)
     return [
         SpanPartition(
-            span, options.server, options.cluster, subscribed.shape, options.fail_on_data_loss
+            span,
+            (options.server, options.cluster),
+            subscribed.shape_of(span.vchannels),
+            options.fail_on_data_loss,
+            subscribed.proven,
         )
-        for span in _spans(subscribed, start, end)
+        for span in _spans(subscribed, start, levels)
     ]
 
 
@@ -51,55 +60,82 @@ def shares(sizes: Mapping[str, int], size_max: int, parts_min: int) -> dict[str,
     return parts
 
 
-def _check(subscribed: Subscribed, start: Cut, end: Cut) -> None:
+def _check(subscribed: Subscribed, start: Position, end: Position) -> None:
     # A cheap check, before any task starts. Retention may remove more while the tasks read; they
     # notice it themselves.
-    lost = losses(start, end, subscribed.gateway.held(list(start.ends)))
+    held = subscribed.gateway.held(list(end.ends))
+    kept = Position(start.tick, {name: start.ends[name] for name in end.ends}, start.ahead)
+    lost = losses(kept, end, held)
     if lost and subscribed.options.fail_on_data_loss:
         raise DataLoss(lost)
     for sentence in lost:
         log.warning("tidemark: data loss accepted: %s", sentence)
 
 
-def _spans(subscribed: Subscribed, start: Cut, end: Cut) -> Iterator[Span]:
-    gateway, found = subscribed.gateway, subscribed.between(start, end)
+def _levels(start: Position, end: Position) -> dict[tuple[TimeTick, TimeTick], list[str]]:
+    """Return the vchannels by the ticks between which they are read; mostly there is one span."""
+    levels: dict[tuple[TimeTick, TimeTick], list[str]] = {}
+    for name in end.ends:
+        after, until = start.of(name), end.of(name)
+        if after < until:
+            levels.setdefault((after, until), []).append(name)
+    return levels
+
+
+def _spans(
+    subscribed: Subscribed,
+    start: Position,
+    levels: Mapping[tuple[TimeTick, TimeTick], Sequence[str]],
+) -> Iterator[Span]:
+    measured = {
+        (after, until): subscribed.measured(names, after, until)
+        for (after, until), names in levels.items()
+    }
+    level_of = {name: level for level, names in levels.items() for name in names}
     sizes = {
         # Steps are cumulative: the largest counts everything up to it.
-        name: max(step.bytes for step in steps if step.first_tick <= end.tick)
+        name: max(step.bytes for step in steps if step.first_tick <= until)
+        for (_, until), found in measured.items()
         for name, steps in found.steps.items()
-        if steps and steps[0].first_tick <= end.tick
+        if steps and steps[0].first_tick <= until
     }
     parts = shares(sizes, BYTES_MAX, subscribed.options.partitions_min)
-    for group in groups({name: sizes[name] for name in parts if parts[name] == 1}):
-        yield Span(group, _of(start, group), end.tick, _beginning(start, group))
+    whole = {name: sizes[name] for name in parts if parts[name] == 1}
+    for group in groups(whole, lambda name: (level_of[name], subscribed.with_columns(name))):
+        after, until = level_of[group[0]]
+        begin = Cut(after, {name: start.ends[name] for name in group})
+        yield Span(group, begin, until, _beginning(begin, group[0]))
     for name in [name for name in parts if parts[name] > 1]:
-        for after, until in found.ranges(name, parts[name]):
-            begin = start if after == start.tick else gateway.cut([name], after)
-            yield Span((name,), _of(begin, (name,)), until, _beginning(start, (name,)))
+        first, _ = level = level_of[name]
+        for after, until in measured[level].ranges(name, parts[name]):
+            begin = Cut(first, {name: start.ends[name]})
+            if after != first:
+                begin = subscribed.gateway.cut([name], after)
+            yield Span((name,), begin, until, _beginning(Cut(first, start.ends), name))
 
 
-def groups(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Return which vchannels are read together: each alone, or many of one pchannel."""
+def groups(
+    sizes: Mapping[str, int], apart: Callable[[str], object] = lambda _: None
+) -> list[tuple[str, ...]]:
+    """Return which vchannels are read together: each alone, or many of one pchannel.
+
+    Those that differ in `apart` are not read together.
+    """
     if len(sizes) <= ALONE_MAX:
         return [(name,) for name in sizes]
     found: list[tuple[str, ...]] = []
-    room: dict[PChannelName, int] = {}
-    at: dict[PChannelName, int] = {}
+    room: dict[tuple[PChannelName, object], int] = {}
+    at: dict[tuple[PChannelName, object], int] = {}
     for name, size in sizes.items():
-        pchannel = pchannel_of(name)
-        if size > room.get(pchannel, 0):
-            at[pchannel], room[pchannel] = len(found), BYTES_MAX
+        log_of = (pchannel_of(name), apart(name))
+        if size > room.get(log_of, 0):
+            at[log_of], room[log_of] = len(found), BYTES_MAX
             found.append(())
-        found[at[pchannel]] += (name,)
-        room[pchannel] -= size
+        found[at[log_of]] += (name,)
+        room[log_of] -= size
     return found
 
 
-def _of(cut: Cut, names: tuple[str, ...]) -> Cut:
-    """Return the part of a cut that a task needs."""
-    return Cut(cut.tick, {name: cut.ends[name] for name in names})
-
-
-def _beginning(start: Cut, names: tuple[str, ...]) -> int:
-    """Return where their log began when the query starts there, else 0. All are on one pchannel."""
-    return int(start.ends[names[0]]) if start.tick == 0 else 0
+def _beginning(start: Cut, name: str) -> int:
+    """Return where the log began when the query starts there, else 0. All are on one pchannel."""
+    return int(start.ends[name]) if start.tick == 0 else 0

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from broker.client import Cut, OutOfRange, TidemarkError, Unrecoverable
+from broker.client.errors import NodeUnreachable
 from broker.spark.gateway import PATIENCE_S, Gateway, gateway_here
 from broker.spark.refusals import DataLoss, told_to_spark
 
@@ -55,15 +56,18 @@ class SpanPartition(InputPartition):
     """Everything a worker needs to read one span."""
 
     span: Span
-    server: str
-    cluster: str
+    server: tuple[str, str]
+    """The address, and the name of the cluster."""
     shape: "RowShape | MessageShape"
     fail_on_data_loss: bool
+    proven: bool
+    """Whether executors have reached the broker before: when it is silent, it is only away."""
 
 
 def read_span(partition: SpanPartition) -> Iterator[pa.RecordBatch]:
     """Yield record batches of one span. Raises DataLoss, and Failed when no broker answers."""
-    gateway = gateway_here(partition.server, partition.cluster)
+    gateway = gateway_here(*partition.server)
+    gateway.proven = gateway.proven or partition.proven
     with told_to_spark():
         yield from _joined(_SpanReader(partition, gateway).batches())
 
@@ -77,6 +81,7 @@ class _SpanReader:
         # Rows at the start tick belong to the span before, whatever their ids.
         self._seen = (int(partition.span.start.tick), ID_MAX)
         """Tick and id of the last row yielded."""
+        self._start = partition.span.start
         self._broken_s = 0.0
         self._without_cut_txns = False
         """Whether to skip transactions whose begin was removed."""
@@ -100,7 +105,7 @@ class _SpanReader:
 
     def _open(self, client: Any) -> Any:
         span = self._partition.span
-        start = "all" if self._without_cut_txns else span.start
+        start = "all" if self._without_cut_txns else self._start
         return self._partition.shape.open(client, span.vchannels, start=start, until=span.end_tick)
 
     def _unseen(self, batch: Any) -> pa.RecordBatch | None:
@@ -151,10 +156,21 @@ class _SpanReader:
     def _pause(self, error: TidemarkError) -> None:
         now_s = time.monotonic()  # noqa: TID251 - Spark calls us synchronously
         self._broken_s = self._broken_s or now_s
-        if not error.retriable or now_s - self._broken_s > PATIENCE_S:
+        # An address that was tried for a while and never reached is a wrong one.
+        unreachable = isinstance(error, NodeUnreachable) and not self._partition.proven
+        wrong = unreachable or not self._gateway.proven
+        if wrong or not error.retriable or now_s - self._broken_s > PATIENCE_S:
             raise error
         log.warning("tidemark: resuming the read after %s", error)
         time.sleep(PAUSE_S)  # noqa: TID251
+        self._resume_behind_seen()
+
+    def _resume_behind_seen(self) -> None:
+        """Let the next stream start at the last row yielded, so that nothing else is sent again."""
+        tick, _ = self._seen
+        # More rows of the last tick may follow.
+        if tick - 1 > self._start.tick and not self._without_cut_txns:
+            self._start = self._gateway.cut(self._partition.span.vchannels, tick - 1)
 
 
 class _Places(Sequence[tuple[int, int]]):

@@ -4,8 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.spark.option_names import refuse_unknown
 from broker.spark.refusals import BadOption
 from broker.spark.source.bounds import Bound, ending, starting
+from broker.spark.table_options import WITHOUT_OPTIONS
 
 DEFAULT_SERVER = "127.0.0.1:19531"
 OPTIONS: Mapping[str, tuple[str, str]] = {
@@ -13,18 +15,32 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
     "subscribe": (
         "required",
+        ("`a,b,c`: collections and vchannels, all with the same columns, or all without a schema"),
+    ),
+    "subscribePattern": (
+        "none",
         (
-            "`a,b,c`: one collection with a schema, or vchannels of it; or any number of "
-            "collections and vchannels without one"
+            "instead: a regular expression; collections whose whole name matches are read, those "
+            "made later from their beginning"
         ),
     ),
     "columns": ("all", "columns to read; the broker sends no others of a collection with a schema"),
     "includeProperties": ("true", "`false` drops the column `properties`, which reads faster"),
-    "startingOffsets": ("stream: `latest`; batch: `earliest`", "`earliest` or `latest`"),
+    "startingOffsets": (
+        "stream: `latest`; batch: `earliest`",
+        (
+            '`earliest`, `latest`, or JSON with a start for each vchannel or collection: `{"NAME": '
+            '"earliest"}`, `"latest"`, `{"id": 5}`, `{"tick": 5}` or `{"timestamp": 5}`'
+        ),
+    ),
     "startingTick": ("", "instead: the first time tick to read"),
     "startingTimestamp": (
         "",
         "instead: the first moment to read, in Unix milliseconds or ISO 8601 with a zone",
+    ),
+    "startingCursor": (
+        "",
+        "instead: a named cursor; the first message behind it on each vchannel",
     ),
     "endingOffsets": ("`latest`", "batch only: `latest`"),
     "endingTick": ("", "batch only, instead: the last time tick to read"),
@@ -50,6 +66,8 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
 NAMES = tuple(OPTIONS)
 # Spark adds these to the options of `load(path)` and of a stream.
 SPARK_OWN = frozenset({"path", "checkpointlocation"})
+OF_THE_SINK = ("topic", "key", "appId", "batchId", "timeout")
+"""Options of the sink alone; a table has them for INSERT INTO."""
 OF_A_BATCH = ("endingOffsets", "endingTick", "endingTimestamp")
 OF_A_STREAM = ("minRowsPerTrigger", "maxTriggerDelay", "cursor")
 TRIGGER_DELAY = "15m"
@@ -64,7 +82,8 @@ Given = Mapping[str, str]
 class Options:
     """Parsed options. A limit of 0 is no limit.
 
-    `subscribe`: names of collections or vchannels. `columns`: the columns to return, None for all.
+    `subscribe`: names of collections or vchannels; empty with a `pattern`, which whole names of
+    collections match. `columns`: the columns to return, None for all.
     `cursor`: the named cursor to move, "" for none. `trigger_delay_s`: how long `rows_min` may
     delay a micro-batch.
     """
@@ -72,6 +91,7 @@ class Options:
     server: str
     cluster: str
     subscribe: tuple[str, ...]
+    pattern: str
     columns: tuple[str, ...] | None
     include_properties: bool
     starting: Bound
@@ -85,17 +105,21 @@ class Options:
     fail_on_data_loss: bool
 
 
-def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
+def parse(options: Mapping[str, str], *, streaming: bool, of_table: bool = False) -> Options:
     """Parse options as Spark passes them: strings, names in any case. Raises BadOption.
 
-    As with Kafka's source, a stream starts at `latest` by default and a batch at `earliest`.
+    As with Kafka's source, a stream starts at `latest` by default and a batch at `earliest`. The
+    options of a table may hold some of the sink, which are left out.
     """
     given = {name.lower(): value for name, value in options.items()}
+    if of_table:
+        given = {name: given[name] for name in given.keys() - {it.lower() for it in OF_THE_SINK}}
     _refuse_strangers(given, streaming=streaming)
     parsed = Options(
         server=given.get("server", DEFAULT_SERVER),
         cluster=given.get("cluster", "by-dev"),
-        subscribe=_names(given, "subscribe", given.get("path", "")),
+        subscribe=_subscribed(given),
+        pattern=_pattern(given),
         columns=_names(given, "columns") if "columns" in given else None,
         include_properties=_flag(given, "includeProperties", default=True),
         starting=starting(given, streaming=streaming),
@@ -112,18 +136,25 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
     return parsed
 
 
-def parse_either(options: Mapping[str, str]) -> Options:
+def parse_either(options: Mapping[str, str], *, of_table: bool = False) -> Options:
     """Parse options when it is not known yet whether the query is a batch or a stream."""
+    of_stream = {name.lower() for name in OF_A_STREAM}
+    streaming = not of_stream.isdisjoint(name.lower() for name in options)
     try:
-        return parse(options, streaming=True)
+        return parse(options, streaming=streaming, of_table=of_table)
     except BadOption:
-        return parse(options, streaming=False)
+        return parse(options, streaming=not streaming, of_table=of_table)
 
 
 def _refuse_strangers(given: Given, *, streaming: bool) -> None:
-    known = {name.lower() for name in NAMES}
-    for name in given.keys() - known - SPARK_OWN:
-        raise BadOption(name, given[name], f"unknown; use one of {', '.join(sorted(NAMES))}")
+    if not given:
+        raise BadOption("subscribe", "", f"name what to read. {WITHOUT_OPTIONS}")
+    advice = "an option of the sink; a query reads what subscribe names"
+    refuse_unknown(
+        {name: value for name, value in given.items() if name not in SPARK_OWN},
+        NAMES,
+        {name.lower(): advice for name in OF_THE_SINK},
+    )
     for name in OF_A_BATCH if streaming else OF_A_STREAM:
         if name.lower() in given:
             kind = "batch" if streaming else "streaming"
@@ -138,6 +169,29 @@ def _refuse_contradictions(given: Given, parsed: Options) -> None:
         raise BadOption("minPartitions", parsed.partitions_min, f"at most {PARTITIONS_MAX}")
     if "cursor" in given and not parsed.cursor:
         raise BadOption("cursor", given["cursor"], "give it a name, or leave the option out")
+
+
+def _subscribed(given: Given) -> tuple[str, ...]:
+    found = [name for name in ("subscribe", "subscribePattern", "path") if name.lower() in given]
+    if len(found) > 1:
+        advice = f"{found[0]} is set, too; use one of them"
+        raise BadOption(found[1], given[found[1].lower()], advice)
+    return (
+        () if found == ["subscribePattern"] else _names(given, "subscribe", given.get("path", ""))
+    )
+
+
+def _pattern(given: Given) -> str:
+    text = given.get("subscribepattern")
+    if text is None:
+        return ""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise BadOption("subscribePattern", text, f"not a regular expression: {error}") from None
+    if not text:
+        raise BadOption("subscribePattern", text, "give it a regular expression, such as sales_.*")
+    return text
 
 
 def _names(given: Given, option: str, default: str = "") -> tuple[str, ...]:

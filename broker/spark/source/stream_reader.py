@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from broker.client import Cut
 from broker.spark.refusals import BadCheckpoint, told_to_spark
 from broker.spark.source.batch_limits import default_limit, limits_of
-from broker.spark.source.cut_offsets import Offset, to_cut, to_offset
+from broker.spark.source.bounds import AtCursor, Each
+from broker.spark.source.cut_offsets import BEHIND, Offset, Position, at_cut, to_offset, to_position
 from broker.spark.source.next_cut import NextCut
 from broker.spark.source.planning import plan
 from broker.spark.source.progress_report import ProgressReporter
@@ -33,8 +33,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._subscribed = subscribed
         self._next = NextCut(subscribed)
         self._progress = ProgressReporter(subscribed.options.cursor)
-        self._first: Cut | None = None
+        self._first: Position | None = None
         self._pin_start = False
+        self._planned = False
 
     @told_to_spark()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name, as those below
@@ -49,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._first is None:
             bound = self._subscribed.options.starting
             self._first = self._subscribed.at(bound)
-            self._pin_start = bound == "latest"
+            self._pin_start = bound == "latest" or isinstance(bound, Each | AtCursor)
         return to_offset(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -59,11 +60,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return where the next micro-batch ends; `start` itself when there is nothing to read.
 
-        A start at `latest` is durable only after Spark has written an offset. So the first micro-
-        batch of such a query is empty and ends where it starts.
+        A start that another moment would change, such as `latest`, is durable only after Spark has
+        written an offset. So the first micro-batch of such a query is empty and ends where it
+        starts.
         """
         limits = limits_of(limit, self._subscribed.options)
-        begin = self._subscribed.cut_of(start)
+        begin = self._subscribed.position(start)
+        # A micro-batch with rows was read before: the addresses are right.
+        self._subscribed.proven = self._subscribed.proven or self._planned
         self._tell(begin)  # Spark asks for more when it has done all before
         if self._pin_start:
             self._pin_start = False
@@ -77,14 +81,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_offset(end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """Return the newest known cut for the progress report, from memory: Spark asks often."""
-        newest = self._next.newest
-        return None if newest is None else to_offset(newest)
+        """Return the newest known cut for the progress report, and what the last micro-batch left
+        unread; from memory, because Spark asks often.
+        """
+        newest, unread = self._next.newest, self._next.unread
+        if newest is None:
+            return None
+        offset = to_offset(at_cut(newest))
+        if unread is not None:
+            behind = {"ms": unread.milliseconds, "rows": unread.rows, "bytes": unread.size}
+            offset = {BEHIND: behind, **offset}
+        return offset
 
     @told_to_spark()
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        begin, stop = self._subscribed.cut_of(start), self._subscribed.cut_of(end)
-        return plan(self._subscribed, begin, stop)
+        begin, stop = self._subscribed.position(start), self._subscribed.position(end)
+        planned = plan(self._subscribed, begin, stop)
+        self._planned = self._planned or bool(planned)
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         assert isinstance(partition, SpanPartition), partition
@@ -96,11 +110,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         # An exception would end the query, and a lost report is made up for by the next one.
         with suppress(BadCheckpoint):
-            self._tell(to_cut(end))
+            self._tell(to_position(end))
 
     def stop(self) -> None:
         """End the client. Spark seldom calls this; the broker notices a reader that vanished."""
         self._subscribed.gateway.close()
 
-    def _tell(self, cut: Cut) -> None:
-        self._progress.processed(self._subscribed.gateway, list(cut.ends), cut.tick)
+    def _tell(self, position: Position) -> None:
+        self._progress.processed(self._subscribed.gateway, list(position.ends), int(position.tick))

@@ -3,37 +3,43 @@
 Next: broker/spark/gateway.py
 """
 
+import logging
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from broker.client import Collection, Cut, InvalidArgument
-from broker.core.naming import collection_id_of
+from broker.client import Cut, InvalidArgument
+from broker.client.errors import NoSuchCursor, NoSuchVChannel
 from broker.model.ids import MessageId, TimeTick
 from broker.spark.gateway import Gateway
-from broker.spark.refusals import BadOption
+from broker.spark.refusals import BadOption, DataLoss
 from broker.spark.source import columns, message_rows
-from broker.spark.source.bounds import At, Bound
-from broker.spark.source.cut_offsets import check_subscription, to_cut
+from broker.spark.source.bounds import At, AtCursor, Bound, Each, FromId, Start
+from broker.spark.source.cut_offsets import (
+    Position,
+    at_cut,
+    check_subscription,
+    position_of,
+    to_position,
+)
+from broker.spark.source.named_collections import NamedCollections
 from broker.spark.source.source_options import Options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from broker.client import Measurement
+
+Shape = columns.RowShape | message_rows.MessageShape
+log = logging.getLogger("tidemark.spark")
 
 
 def declared(options: Options) -> "StructType":
     """Return the schema of a query with these options. Raises BadOption and BadColumns."""
     gateway = Gateway(options.server, options.cluster)
     try:
-        found = _columns(gateway, options.subscribe)
+        return NamedCollections(gateway, options).declared()
     finally:
         gateway.close()
-    if found is None:
-        return message_rows.declared(options.columns, include_properties=options.include_properties)
-    return columns.declared(found, options.columns)
 
 
 class Subscribed:
@@ -45,84 +51,175 @@ class Subscribed:
     def __init__(self, options: Options, declared: "StructType") -> None:
         self.options = options
         self.gateway = Gateway(options.server, options.cluster)
+        self.proven = False
+        """Whether executors have read from the server: when it is silent, it is only away."""
         self._declared = declared
-        self._measured: Measurement | None = None
+        self._named = NamedCollections(self.gateway, options)
+        self._shapes: dict[str | None, Shape] = {}
+        self._measured: tuple[Sequence[str], Measurement] | None = None
 
-    @cached_property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        """Each name with its vchannels in shard order."""
-        return self.gateway.subscription(self.options.subscribe)
-
-    @cached_property
+    @property
     def vchannels(self) -> list[str]:
-        """All vchannels, each once."""
-        return list(dict.fromkeys(one for each in self.names.values() for one in each))
+        """All vchannels, each once; those of a pattern as of the last look."""
+        return self._named.vchannels
 
-    @cached_property
-    def shape(self) -> "columns.RowShape | message_rows.MessageShape":
-        """How messages become the rows that the query declared. Raises BadColumns."""
-        found = _columns(self.gateway, self.options.subscribe)
-        if found is not None:
-            return columns.RowShape(found, self._declared)
-        by_vchannel = {
-            one: name for name, each in self.names.items() for one in each if one != name
-        }
-        return message_rows.MessageShape(by_vchannel, self._declared)
+    def look_again(self) -> None:
+        """Find the collections anew that match a pattern. Raises BadColumns for a misfit."""
+        if self.options.pattern and self._named.look_again():
+            self._shapes.clear()
+            for name in self.vchannels:
+                self.shape_of([name])
 
-    def cut_of(self, offset: Mapping[str, Any]) -> Cut:
-        """Return the cut of an offset of this query. Raises BadCheckpoint."""
-        cut = to_cut(offset)
-        check_subscription(cut, self.vchannels)
-        return cut
+    def with_columns(self, vchannel: str) -> str | None:
+        """Return the collection of a vchannel when it has a schema, else None."""
+        return self._named.with_columns(vchannel)
+
+    def shape_of(self, vchannels: Sequence[str]) -> Shape:
+        """How messages of these vchannels, all of one collection or of any without a schema, become
+        the rows that the query declared. Raises BadColumns.
+        """
+        name = self._named.with_columns(vchannels[0])
+        if name not in self._shapes:
+            found = self._named.columns_of(vchannels[0])
+            self._shapes[name] = (
+                message_rows.MessageShape(self._named.collections, self._declared)
+                if found is None
+                else columns.RowShape(found, self._declared)
+            )
+        return self._shapes[name]
+
+    def position(self, offset: Mapping[str, Any]) -> Position:
+        """Return the position of an offset of this query. Raises BadCheckpoint."""
+        position = to_position(offset)
+        if not self.options.pattern:
+            check_subscription(position, self.vchannels)
+        return position
 
     def newest(self) -> Cut:
         """Return a cut behind everything that was acknowledged before the call."""
         return self.gateway.cut(self.vchannels)
 
+    def joined(self, start: Position, newest: Cut) -> Position:
+        """Return a position with the vchannels of a cut: new ones at their beginning.
+
+        Raises DataLoss for unread rows of a collection that was dropped.
+        """
+        gone = [name for name in start.ends if name not in newest.ends]
+        if gone:
+            self._refuse_unread(start, gone, newest.tick)
+            ends = {name: end for name, end in start.ends.items() if name in newest.ends}
+            start = position_of({name: start.of(name) for name in ends}, ends) if ends else start
+        return self.beginning_with(start, at_cut(newest))
+
+    def beginning_with(self, start: Position, end: Position) -> Position:
+        """Return a start with all vchannels of an end: those it lacks from their beginning."""
+        new = [name for name in end.ends if name not in start.ends]
+        return start.then(self._earliest(new)) if new else start
+
     def measure(
-        self, start: Cut, until: TimeTick, *, rows_max: int = 0, bytes_max: int = 0
+        self, names: Sequence[str], after: int, until: int, *, rows_max: int = 0, bytes_max: int = 0
     ) -> "Measurement":
-        """Count what lies behind a cut up to a tick; 0 is no limit."""
-        self._measured = self.gateway.measure(
-            list(start.ends), start.tick, until, rows_max=rows_max, bytes_max=bytes_max
-        )
-        return self._measured
+        """Count what lies on vchannels behind a tick up to another; 0 is no limit."""
+        found = self.gateway.measure(names, after, until, rows_max=rows_max, bytes_max=bytes_max)
+        self._measured = names, found
+        return found
 
-    def between(self, start: Cut, end: Cut) -> "Measurement":
-        """Return what lies between two cuts; already known when `end` was just chosen."""
-        known, span = self._measured, (start.tick, end.tick)
-        if known is None or (known.after, known.choice.tick) != span:
-            return self.measure(start, end.tick)
-        return known
+    def measured(self, names: Sequence[str], after: int, until: int) -> "Measurement":
+        """Return what lies between two ticks; already known when the end was just chosen."""
+        if self._measured is not None:
+            channels, known = self._measured
+            if {*channels} == {*names} and (known.after, known.choice.tick) == (after, until):
+                return known
+        return self.measure(names, after, until)
 
-    def at(self, bound: Bound) -> Cut:
-        """Return the cut that a bound means now. Raises BadOption for one in the future."""
-        if bound == "latest":
-            return self.newest()
+    def unread(self, end: Position, newest: int) -> tuple[int, int]:
+        """Count rows and bytes behind a position up to a tick."""
+        rows = size = 0
+        for tick in {end.of(name) for name in end.ends} - {newest}:
+            names = [name for name in end.ends if end.of(name) == tick]
+            if tick < newest:
+                found = self.gateway.measure(names, tick, newest, rows_max=0, bytes_max=0).choice
+                rows, size = rows + found.rows, size + found.bytes
+        return rows, size
+
+    def at(self, bound: Bound) -> Position:
+        """Return the position that a bound means now. Raises BadOption for one in the future."""
+        match bound:
+            case Each():
+                return self._at_each(bound)
+            case AtCursor(cursor):
+                return self._at_cursor(cursor)
+            case _:
+                return at_cut(self._cut(self.vchannels, bound))
+
+    def _cut(self, names: Sequence[str], start: Start) -> Cut:
+        if start == "latest":
+            return self.gateway.cut(names)
+        if isinstance(start, FromId):
+            (name,) = names
+            return self._before(name, start.message_id)
         # Tick 0 is below every message, so no cut has to be taken.
-        if not isinstance(bound, At) or bound.tick == 0:
-            held = self.gateway.held(self.vchannels)
-            return Cut(TimeTick(0), {name: MessageId(it.first_id) for name, it in held.items()})
+        if not isinstance(start, At) or start.tick == 0:
+            return self._earliest(names)
         try:
-            return self.gateway.cut(self.vchannels, bound.tick)
+            return self.gateway.cut(names, start.tick)
         except InvalidArgument as error:
-            raise BadOption(bound.option, bound.text, f"it is in the future: {error}") from error
+            raise BadOption(start.option, start.text, f"it is in the future: {error}") from error
 
+    def _earliest(self, names: Sequence[str]) -> Cut:
+        held = self.gateway.held(names)
+        return Cut(TimeTick(0), {name: MessageId(it.first_id) for name, it in held.items()})
 
-def _columns(gateway: Gateway, subscribe: Sequence[str]) -> "pa.Schema | None":
-    """Return the schema of the one subscribed collection; None for messages."""
-    known = gateway.collections()
-    of_names = {name: _collection(known, name) for name in subscribe}
-    with_rows = {it.name for it in of_names.values() if it is not None and it.schema is not None}
-    if not with_rows:
-        return None
-    if {it and it.name for it in of_names.values()} != with_rows or len(with_rows) > 1:
-        advice = f"{sorted(with_rows)} have schemas; read each with a query of its own"
-        raise BadOption("subscribe", ",".join(subscribe), advice)
-    return gateway.columns(with_rows.pop())
+    def _before(self, name: str, message_id: int) -> Cut:
+        """Return the cut before the first message of a vchannel with this id or a larger one."""
+        held = self.gateway.held([name])[name]
+        if not held.first_id <= message_id <= held.next_id:
+            advice = f"the log of {name} holds ids [{held.first_id}, {held.next_id})"
+            raise BadOption("startingOffsets", message_id, f"{advice}; or use earliest or latest")
+        tick = self.gateway.first_tick(name, message_id)
+        # Nothing is there yet: what comes has a larger tick than the newest cut.
+        return self.gateway.cut([name], None if tick is None else tick - 1)
 
+    def _at_each(self, each: Each) -> Position:
+        by_start: dict[Start, list[str]] = {}
+        for name, start in self._named.starts(each).items():
+            by_start.setdefault(start, []).append(name)
+        ticks: dict[str, TimeTick] = {}
+        ends: dict[str, MessageId] = {}
+        for start, names in by_start.items():
+            # An id is one of a single log.
+            for some in [[name] for name in names] if isinstance(start, FromId) else [names]:
+                cut = self._cut(some, start)
+                ticks |= dict.fromkeys(some, cut.tick)
+                ends |= cut.ends
+        return position_of(ticks, ends)
 
-def _collection(known: Sequence[Collection], name: str) -> Collection | None:
-    """Return the collection of this name, or of this vchannel."""
-    number = collection_id_of(name)
-    return next((it for it in known if it.name == name or it.id == number), None)
+    def _at_cursor(self, cursor: str) -> Position:
+        try:
+            ticks = self.gateway.cursor_ticks(cursor)
+        except NoSuchCursor as error:
+            raise BadOption("startingCursor", cursor, f"{error}") from error
+        missing = [name for name in self.vchannels if name not in ticks]
+        if missing:
+            advice = f"it has no position on {missing[:8]}; give startingOffsets for each vchannel"
+            raise BadOption("startingCursor", cursor, advice)
+        each = {name: At(ticks[name], "startingCursor", cursor) for name in self.vchannels}
+        return self._at_each(Each(each, cursor))
+
+    def _rows(self, name: str, after: int, until: int) -> int:
+        try:
+            return self.measure([name], after, until).choice.rows
+        except NoSuchVChannel:
+            return 0  # nothing was ever appended to it
+
+    def _refuse_unread(self, start: Position, gone: Sequence[str], newest: TimeTick) -> None:
+        """Raise DataLoss when rows of vchannels that match no longer were not read."""
+        lost = [
+            f"{name} of a dropped collection has {rows} unread rows"
+            for name in gone
+            if (rows := self._rows(name, start.of(name), newest))
+        ]
+        if lost and self.options.fail_on_data_loss:
+            raise DataLoss(lost)
+        for sentence in lost:
+            log.warning("tidemark: data loss accepted: %s", sentence)

@@ -48,7 +48,8 @@ def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
 
 def test_a_first_connection_waits_for_a_broker_that_is_away(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    asking, writing = Gateway(listen, "by-dev"), Gateway(listen, "by-dev")
+    asking = Gateway(listen, "by-dev", first_s=WAIT_S_MAX)
+    writing = Gateway(listen, "by-dev", first_s=WAIT_S_MAX)
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(asking.collections)
         begun = threads.submit(lambda: writing.begin(_collections).result(WAIT_S_MAX))

@@ -25,7 +25,7 @@ def test_a_batch_may_say_which_one_it_is() -> None:
 @pytest.mark.parametrize(
     ("given", "streaming", "words"),
     [
-        ({"tpic": "x"}, True, "'tpic' is 'x': unknown; use one of appId"),
+        ({"tpic": "x"}, True, "'tpic' is 'x': unknown; did you mean topic?"),
         ({"topic": " "}, True, "'topic' is ' ': it is empty; give a name"),
         ({"topic": "a", "path": "b"}, True, "'topic' is 'a': the path 'b' is set, too"),
         ({"key": ""}, True, "'key' is ''"),

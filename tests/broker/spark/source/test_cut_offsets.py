@@ -9,11 +9,19 @@ from broker.client.cluster.targets import NewVChannel
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.spark.refusals import BadCheckpoint
-from broker.spark.source.cut_offsets import Offset, check_subscription, losses, to_cut, to_offset
+from broker.spark.source.cut_offsets import (
+    Offset,
+    Position,
+    check_subscription,
+    losses,
+    position_of,
+    to_offset,
+    to_position,
+)
 
 
-def cut(tick: int, **ends: int) -> Cut:
-    return Cut(TimeTick(tick), {name: MessageId(end) for name, end in ends.items()})
+def cut(tick: int, **ends: int) -> Position:
+    return Position(TimeTick(tick), {name: MessageId(end) for name, end in ends.items()})
 
 
 def held(**ranges: tuple[int, int]) -> dict[str, ChannelOffsets]:
@@ -28,7 +36,7 @@ def held(**ranges: tuple[int, int]) -> dict[str, ChannelOffsets]:
 def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() -> None:
     one, other = to_offset(cut(7, a=1, b=2)), to_offset(cut(7, b=2, a=1))
     assert json.dumps(one) == json.dumps(other) == '{"ends": {"a": 1, "b": 2}, "tick": 7}'
-    assert to_cut(json.loads(json.dumps(one))) == cut(7, a=1, b=2)
+    assert to_position(json.loads(json.dumps(one))) == cut(7, a=1, b=2)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +51,7 @@ def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() ->
 )
 def test_an_offset_of_another_kind_is_refused(offset: Offset, told: str) -> None:
     with pytest.raises(BadCheckpoint, match=r"\[TIDEMARK_BAD_CHECKPOINT\]") as refused:
-        to_cut(offset)
+        to_position(offset)
     assert told in str(refused.value)
 
 
@@ -71,3 +79,26 @@ def test_a_range_is_lost_where_the_log_begins_later_or_ends_before_it() -> None:
 
 def test_a_channel_that_did_not_move_has_lost_nothing() -> None:
     assert losses(cut(5, a=10), cut(9, a=10), held(a=(15, 15))) == []
+
+
+def test_vchannels_that_are_ahead_go_through_a_checkpoint_too() -> None:
+    ticks = {"b": TimeTick(9), "a": TimeTick(5), "c": TimeTick(5)}
+    position = position_of(ticks, {name: MessageId(1) for name in ticks})
+    text = json.dumps(to_offset(position))
+    assert text == '{"ahead": {"b": 9}, "ends": {"a": 1, "b": 1, "c": 1}, "tick": 5}'
+    restored = to_position(json.loads(text))
+    assert restored == position
+    assert {name: restored.of(name) for name in ticks} == ticks
+    assert restored.of("new") == 0
+    assert restored.last == ["a", "c"]
+
+
+def test_a_position_moves_to_a_cut_where_it_is_not_further_already() -> None:
+    start = position_of(
+        {"a": TimeTick(5), "b": TimeTick(9)}, {"a": MessageId(1), "b": MessageId(7)}
+    )
+    newest = Cut(TimeTick(8), {"a": MessageId(3), "b": MessageId(6)})
+    reached = start.reached(newest)
+    assert (reached.tick, reached.ahead, reached.ends) == (8, {"b": 9}, {"a": 3, "b": 7})
+    assert start.of_some(["b"]) == cut(9, b=7)
+    assert start.not_behind(6).ahead == {"b": 6}

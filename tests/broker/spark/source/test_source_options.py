@@ -3,7 +3,7 @@
 import pytest
 
 from broker.spark.refusals import BadOption
-from broker.spark.source.bounds import EARLIEST, LATEST, At
+from broker.spark.source.bounds import EARLIEST, LATEST, At, AtCursor, Each, FromId, Start
 from broker.spark.source.source_options import parse, parse_either
 
 A_TICK = 117_000_000 << 18
@@ -56,6 +56,28 @@ def test_a_delay_is_a_number_with_its_unit() -> None:
         assert parse(given | {"maxTriggerDelay": text}, streaming=True).trigger_delay_s == seconds
 
 
+def test_a_start_is_given_for_each_vchannel_or_collection() -> None:
+    text = '{"v": "latest", "w": {"id": 7}, "x": {"tick": 9}, "y": {"timestamp": 117000000}}'
+    each = parse({"subscribe": "a", "startingOffsets": text}, streaming=True).starting
+    starts: dict[str, Start] = {
+        "v": LATEST,
+        "w": FromId(7),
+        "x": At(8, "startingOffsets", text),
+        "y": At(A_TICK - 1, "startingOffsets", text),
+    }
+    assert each == Each(starts, text)
+    at_cursor = parse({"subscribe": "a", "startingCursor": "nightly"}, streaming=False)
+    assert at_cursor.starting == AtCursor("nightly")
+
+
+def test_a_pattern_takes_the_place_of_names() -> None:
+    options = parse({"subscribePattern": "sales_.*"}, streaming=True)
+    assert (options.subscribe, options.pattern) == ((), "sales_.*")
+    for text, told in [("(", "not a regular expression"), ("", "give it a regular expression")]:
+        with pytest.raises(BadOption, match=told):
+            parse({"subscribePattern": text}, streaming=True)
+
+
 def test_a_schema_may_be_asked_for_before_it_is_known_what_for() -> None:
     assert parse_either({"subscribe": "a", "endingTick": "5"}).ending == At(5, "endingTick", "5")
     assert parse_either({"subscribe": "a", "cursor": "nightly"}).cursor == "nightly"
@@ -68,9 +90,18 @@ def test_a_schema_may_be_asked_for_before_it_is_known_what_for() -> None:
         ({"subscribe": "a,a"}, True, "once"),
         ({"columns": " , "}, True, "name one or more columns"),
         ({"columns": "x,x"}, True, "once"),
-        ({"topic": "x"}, True, "unknown"),
+        ({"topic": "x"}, True, "an option of the sink"),
         ({"startingOffsets": "soon"}, True, "earliest or latest"),
-        ({"startingOffsets": '{"a": {"0": 23}}'}, True, "startingTick or startingTimestamp"),
+        ({"startingOffsets": '{"a": {"0": 23}}'}, True, "the start of 'a' is {'0': 23}; use"),
+        ({"startingOffsets": '{"a": -2}'}, True, "the start of 'a' is -2; use"),
+        ({"startingOffsets": '{"a": {"id": -1}}'}, True, '{"id": 5}'),
+        ({"startingOffsets": '{"a": {"tick": 0}}'}, True, "use a time tick"),
+        ({"startingOffsets": '{"a": {"timestamp": "noon"}}'}, True, "Unix milliseconds"),
+        ({"startingOffsets": '{"a": {"id": 1, "tick": 2}}'}, True, "the start of 'a' is"),
+        ({"startingOffsets": '{"a": '}, True, "not JSON"),
+        ({"startingCursor": " "}, True, "give the name of a cursor"),
+        ({"startingCursor": "a", "startingTick": "5"}, True, "use one"),
+        ({"subscribePattern": "a.*"}, True, "subscribe is set, too"),
         ({"endingOffsets": '{"a": {"0": 23}}'}, False, "endingTick or endingTimestamp"),
         ({"startingOffsets": "latest"}, False, "cannot start at latest"),
         ({"endingOffsets": "earliest"}, False, "cannot end at earliest"),

@@ -21,23 +21,26 @@ from pyspark.sql.streaming.datasource import (
 
 from broker.client import Client, Gathering, Message, connect
 from broker.client.cluster.targets import NewVChannel
+from broker.metrics.table import PREFIX
 from broker.spark.refusals import BadCheckpoint, BadColumns, BadLimit, BadOption
 from broker.spark.source.batch_reader import BatchReader
 from broker.spark.source.source_options import parse
 from broker.spark.source.stream_reader import StreamReader
 from broker.spark.source.subscribed import Subscribed, declared
+from tests.broker.metrics.test_exposition import families
 from tests.local_broker import local_broker
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", pa.large_string()), ("odd", pa.time32("s"))])
 SHARDS = 3
 NO_SUCH_SERVER = "127.0.0.1:1"
+SENT = f"{PREFIX}streamingnode_consume_bytes"
 
 
 class World:
     """A broker in a thread, a client on it, and readers of it."""
 
-    def __init__(self, portal: BlockingPortal, address: str, log: Client) -> None:
-        self._portal, self.address, self._log = portal, address, log
+    def __init__(self, portal: BlockingPortal, address: str, log: Client, metrics: str) -> None:
+        self._portal, self.address, self._log, self._metrics = portal, address, log, metrics
 
     def do(self, use: Callable[[Client], Awaitable[Any]]) -> Any:
         return self._portal.call(use, self._log)
@@ -68,6 +71,11 @@ class World:
         parsed = parse(self._given(name, options), streaming=False)
         return rows_of(BatchReader(Subscribed(parsed, declared(parsed))))
 
+    def sent(self) -> int:
+        """Bytes that the broker has sent to readers."""
+        found = self._portal.call(families, self._metrics)
+        return sum(int(it.value) for it in found[SENT].samples)
+
     def _given(self, name: str, options: dict[str, object]) -> dict[str, str]:
         given = {"server": self.address, "subscribe": name, "columns": "n,t"} | options
         return {option: str(value) for option, value in given.items() if value is not None}
@@ -78,10 +86,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("broker")
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(local_broker(folder, pchannels=SHARDS)) as broker,
+        portal.wrap_async_context_manager(
+            local_broker(folder, pchannels=SHARDS, http_port=0)
+        ) as broker,
         portal.wrap_async_context_manager(connect(broker.address)) as log,
     ):
-        yield World(portal, broker.address, log)
+        yield World(portal, broker.address, log, broker.http)
 
 
 def rows_of(reader: StreamReader | BatchReader, *offsets: Any) -> list[dict[str, Any]]:
@@ -282,9 +292,18 @@ def test_a_column_that_spark_cannot_have_is_only_refused_when_it_is_wanted(world
         world.batch("between", columns="n,nothing")
 
 
-def test_names_with_columns_of_their_own_are_read_alone(world: World) -> None:
-    with pytest.raises(BadOption, match="read each with a query of its own"):
-        world.batch("between,mine")
+def test_collections_are_read_together_when_they_have_the_same_columns(world: World) -> None:
+    one, same = world.make("one"), world.make("same")
+    world.append(one, 1, 2)
+    world.append(same, 3)
+    rows = world.batch(f"{one},{same}")
+    assert sorted(row["n"] for row in rows) == [1, 2, 3]
+    assert len({row["_vchannel"].rpartition("_")[2].partition("v")[0] for row in rows}) == 2
+    other = world.make("different", pa.schema([("n", pa.int8()), ("t", pa.string())]))
+    messages = world.make("without", schema=None)
+    for names in (f"{one},{other}", f"{messages},{other}"):
+        with pytest.raises(BadOption, match="read each with a query of its own"):
+            world.batch(names, columns=None if messages in names else "n,t")
 
 
 def test_messages_have_the_columns_of_messages(world: World) -> None:
@@ -338,4 +357,22 @@ def test_what_the_log_has_come_to_is_told_from_memory(world: World) -> None:
     assert reader.reportLatestOffset() is None
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert reader.reportLatestOffset() == end
+    assert reader.reportLatestOffset() == end | {"behind": {"ms": 0, "rows": 0, "bytes": 0}}
+
+
+def test_the_progress_report_says_how_much_a_micro_batch_leaves_unread(world: World) -> None:
+    name = world.make("reported")
+    world.append(name, *range(20))
+    reader = world.stream(name)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(5))
+    rows = rows_of(reader, start, end)
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert len(rows) + report["behind"]["rows"] == 20
+    assert report["behind"]["bytes"] > 0
+    assert report["behind"]["ms"] == (report["tick"] - end["tick"]) >> 18
+    _, end = run(reader, end, ReadAllAvailable())
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert report["behind"] == {"ms": 0, "rows": 0, "bytes": 0}
