@@ -7,9 +7,7 @@ from actors import ActorStatistics
 from broker.app.actor_lookup import MEMBERSHIP
 from broker.coordinator.leases.leadership import LedStore
 
-STARTING = (
-    "starting: logs are being recovered, or processes of the cluster are missing; see the log"
-)
+STARTING = "starting: logs are being recovered, or processes are missing; the log says which"
 STOPPING = "stopping: calls in progress are finished, new ones are refused"
 
 
