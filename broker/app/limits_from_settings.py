@@ -38,8 +38,13 @@ def node_limits(settings: Settings) -> NodeLimits:
             storage_version=settings.storage_version, delete_segments=settings.delete_segments
         ),
         require_collection=settings.require_collection,
-        retention=Retention(settings.retention_bytes, settings.retention_ms),
+        retention=retention(settings),
     )
+
+
+def retention(settings: Settings) -> Retention:
+    """How much of each log is kept."""
+    return Retention(settings.retention_bytes, settings.retention_ms)
 
 
 def balance_rules(settings: Settings) -> BalanceRules:

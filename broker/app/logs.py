@@ -19,12 +19,17 @@ NOISY: Final = ("asyncio",)
 """Libraries of which only warnings and errors are logged."""
 
 
+_LEVELLED: set[str] = set()
+"""Loggers with a level of the last configuration, which the next one takes back."""
+
+
 def configure_logs(
     levels: str, form: str, stream: TextIO | None = None, *, node: int | None = None
 ) -> None:
     """Set up logging. `levels`: "warning" or "warning,broker.node=debug"; `form`: console or json.
 
-    `node`: a field of every line, for processes that share one stderr.
+    May be called again; loggers that are not named any more lose their level. `node`: a field of
+    every line, for processes that share one stderr.
     """
     stream = stream or sys.stderr
     structlog.configure(
@@ -37,8 +42,12 @@ def configure_logs(
     logging.basicConfig(handlers=[handler], force=True)
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _LEVELLED:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    _LEVELLED.clear()
     for name, level in _levels(levels):
         logging.getLogger(name).setLevel(level)
+        _LEVELLED.add(name)
     calls = logging.getLogger("grpclib.server")
     if not any(isinstance(it, LateCalls) for it in calls.filters):
         calls.addFilter(LateCalls())

@@ -2,21 +2,21 @@
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import NoReturn
 
 import anyio
 import structlog
 import uvloop
 
 from broker.app.advertised import with_advertised
+from broker.app.leash import STDIN, Leash
 from broker.app.listening import bind
 from broker.app.logs import configure_logs
 from broker.app.process_errors import CannotStart
+from broker.app.reloading import Load, Reloads
 from broker.app.run_coordinator import run_coordinator
 from broker.app.run_node import run_node
 from broker.app.run_single import run_broker
@@ -24,10 +24,8 @@ from broker.app.running_process import Broker
 from broker.app.systemd_reports import READY, STOPPING, SystemdReports
 from broker.config import Settings, misspelt
 from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
+from broker.process_signals import SIGNALS
 
-STDIN = 0
-LEASH_BYTES = 64
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter while another waits. The log's threads need it twice
 for each write, and Python's default of 5 ms is as long as a whole group commit."""
@@ -39,24 +37,27 @@ Role = Callable[[Settings, DataFolder, socket.socket], AbstractAsyncContextManag
 Hold = Callable[[Settings], AbstractContextManager[DataFolder]]
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, load: Load | None = None) -> None:
     """Run a broker, and the nodes that the settings ask for, until SIGTERM or SIGINT; then drain.
 
-    Prints the ready line when it can serve. Raises CannotStart, or LeadLost later.
+    Prints the ready line when it can serve. SIGHUP reads the settings again, by `load`. Raises
+    CannotStart, or LeadLost later.
     """
-    _run(settings, _hold_all, run_coordinator if settings.nodes else run_broker)
+    role = run_coordinator if settings.nodes else run_broker
+    _run(settings, _hold_all, role, Reloads(settings, load, None))
 
 
-def serve_coordinator(settings: Settings) -> None:
+def serve_coordinator(settings: Settings, load: Load | None = None) -> None:
     """The same for a coordinator whose nodes are started separately."""
-    _run(settings, _hold_all, run_coordinator)
+    _run(settings, _hold_all, run_coordinator, Reloads(settings, load, None))
 
 
-def serve_node(settings: Settings, *, leashed: bool) -> None:
+def serve_node(settings: Settings, load: Load | None = None, *, leashed: bool) -> None:
     """The same for a node. `leashed`: stop also when stdin is closed, as when the parent dies."""
     if not settings.coordinator:
         raise CannotStart("a node needs a coordinator; pass --coordinator HOST:PORT")
-    _run(settings, _hold_node, run_node, leashed=leashed, node=settings.node_id)
+    reloads = Reloads(settings, load, settings.node_id)
+    _run(settings, _hold_node, run_node, reloads, leashed=leashed)
 
 
 def _hold_all(settings: Settings) -> AbstractContextManager[DataFolder]:
@@ -68,50 +69,45 @@ def _hold_node(settings: Settings) -> AbstractContextManager[DataFolder]:
 
 
 def _run(
-    settings: Settings,
-    hold_folder: Hold,
-    role: Role,
-    *,
-    leashed: bool = False,
-    node: int | None = None,
+    settings: Settings, hold_folder: Hold, role: Role, reloads: Reloads, *, leashed: bool = False
 ) -> None:
-    configure_logs(settings.log_level, settings.log_format, node=node)
+    SIGNALS.install()
+    configure_logs(settings.log_level, settings.log_format, node=reloads.node)
     for name in misspelt(os.environ):
         log.warning("ignoring an environment variable that is not a setting", name=name)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    signal.signal(signal.SIGTERM, _exit_at_once)  # until the event loop handles it
     try:
         # The port first: if it is taken, nothing has been made in the data folder yet.
         with bind(settings.listen) as bound:
             settings = with_advertised(settings, bound)
             with hold_folder(settings) as folder:
-                uvloop.run(_serve(settings, role(settings, folder, bound), leashed=leashed))
+                SIGNALS.defer()
+                running = role(settings, folder, bound)
+                uvloop.run(_serve(settings, running, reloads, leashed=leashed))
     except DataFolderError as error:
         raise CannotStart(str(error)) from error
 
 
-def _exit_at_once(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(0)
-
-
-def _stop(running: anyio.CancelScope) -> None:
-    """Stop. Further signals are ignored, so that they neither cut the drain nor the exit code."""
-    for number in STOP_SIGNALS:
-        asyncio.get_running_loop().remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
-    running.cancel()
-
-
 async def _serve(
-    settings: Settings, role: AbstractAsyncContextManager[Broker], *, leashed: bool
+    settings: Settings,
+    role: AbstractAsyncContextManager[Broker],
+    reloads: Reloads,
+    *,
+    leashed: bool,
 ) -> None:
     loop, systemd = asyncio.get_running_loop(), SystemdReports()
     with anyio.CancelScope() as running:
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, _stop, running)
+        SIGNALS.attach(running.cancel, reloads.reload)
+
+        def leash_ended() -> None:
+            # The parent, which holds its other end for as long as it lives, has gone.
+            loop.remove_reader(STDIN)
+            SIGNALS.stop()
+
         if leashed:
-            loop.add_reader(STDIN, _check_leash, running)
+            loop.add_reader(STDIN, Leash(leash_ended, reloads.from_parent).read)
         async with role as broker:
+            reloads.started(broker)
             sys.stdout.write(_ready_line(settings, broker))
             sys.stdout.flush()  # into a pipe it is block-buffered, and somebody waits for the line
             systemd.report(READY)
@@ -129,10 +125,3 @@ def _ready_line(settings: Settings, broker: Broker) -> str:
     if broker.http:
         words.append(f"http={broker.http}")
     return " ".join(words) + "\n"
-
-
-def _check_leash(running: anyio.CancelScope) -> None:
-    """Stop when stdin is closed: the parent holds its other end for as long as it lives."""
-    if not os.read(STDIN, LEASH_BYTES):
-        asyncio.get_running_loop().remove_reader(STDIN)
-        _stop(running)

@@ -157,6 +157,11 @@ class _CoordinatorParts:
         """See ProcessParts."""
         return ()
 
+    def adopt(self, settings: Settings) -> None:
+        """Pass them on to the nodes that this process starts: those that run, and later ones."""
+        self._settings = settings
+        self._fleet.change_settings(as_environment(self._node_settings()))
+
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
         return sources_of(self._settings.data_dir, system, edge, broadcasts=self._broadcasts)

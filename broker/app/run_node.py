@@ -19,7 +19,7 @@ from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec,
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
 from broker.app.http_endpoint import sources_of
-from broker.app.limits_from_settings import edge_limits, node_limits
+from broker.app.limits_from_settings import edge_limits, node_limits, retention
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.process_errors import CannotStart
 from broker.app.readiness import Readiness, membership_problems
@@ -163,6 +163,10 @@ class _NodeParts:
     def reasons_against(self, system: System) -> Sequence[str]:
         """See ProcessParts."""
         return membership_problems(system.statistics())
+
+    def adopt(self, settings: Settings) -> None:
+        """See ProcessParts."""
+        self._runtime.retention.now = retention(settings)
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""

@@ -10,7 +10,12 @@ from broker.app.actor_lookup import ASSIGNER, DIRECTORY, ORACLE, ROOT, ActorLook
 from broker.app.broadcast_callbacks import NONE
 from broker.app.http_endpoint import sources_of
 from broker.app.led_cluster import LedCluster, led_cluster
-from broker.app.limits_from_settings import edge_limits, node_limits, timesync_timing
+from broker.app.limits_from_settings import (
+    edge_limits,
+    node_limits,
+    retention,
+    timesync_timing,
+)
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.process_errors import CannotStart
 from broker.app.readiness import Readiness
@@ -134,6 +139,10 @@ class _BrokerParts:
     def reasons_against(self, system: System) -> Sequence[str]:
         """See ProcessParts."""
         return ()
+
+    def adopt(self, settings: Settings) -> None:
+        """See ProcessParts."""
+        self._runtime.retention.now = retention(settings)
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -51,6 +52,8 @@ class Broker:
     http: str = ""
     listen: str = ""
     """HOST:PORT of the socket; another than `address` when something else is advertised."""
+    adopt: Callable[[Settings], None] = lambda _: None
+    """Applies the settings of `reloading.LIVE` to the running parts."""
     led: LedStore | None = None
     """The metadata store of a coordinator, as long as it leads; None for a node."""
 
@@ -102,6 +105,10 @@ class ProcessParts(Protocol):
         """Wait until the process can serve. Raises CannotStart or LeadLost."""
         ...
 
+    def adopt(self, settings: Settings) -> None:
+        """Apply the settings of `reloading.LIVE` that this role uses."""
+        ...
+
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """Where its metrics are read."""
         ...
@@ -134,7 +141,8 @@ async def running(
             try:
                 await parts.until_ready(system)
                 readiness.started = True
-                yield Broker(parts.address, system, edge, http, listen, led)
+                adopt = partial(_adopt, parts, edge)
+                yield Broker(parts.address, system, edge, http, listen, adopt, led)
             finally:
                 readiness.stopping = True
                 # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The
@@ -142,6 +150,11 @@ async def running(
                 with anyio.CancelScope(shield=True):
                     await parts.hand_off(system)
                     await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+
+
+def _adopt(parts: ProcessParts, edge: EdgeServer, settings: Settings) -> None:
+    edge.limit_connections(settings.connections_max)
+    parts.adopt(settings)
 
 
 def lead_lost(led: LedStore) -> LeadLost:

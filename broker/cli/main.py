@@ -35,6 +35,7 @@ from broker.cli.commands.flags import (
 from broker.cli.fast_imports import fast_imports
 from broker.cli.global_options import choose, chosen, first
 from broker.cli.standard_streams import open_standard_streams
+from broker.process_signals import SIGNALS
 
 app = typer.Typer(
     name="tidemark",
@@ -120,6 +121,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
     Every setting can also be set as TIDEMARK_<NAME> in the environment, or in the file of --config;
     a flag goes before the environment, which goes before the file. broker/cli/README.md lists them.
     """
+    SIGNALS.install()
     with fast_imports():
         from broker.cli.serving import run_server
 
@@ -154,6 +156,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     config: Config = None,
 ) -> None:
     """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`."""
+    SIGNALS.install()
     with fast_imports():
         from broker.cli.serving import run_coordinator
 
@@ -194,6 +197,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
     """Run only a node, on the data folder of its coordinator."""
+    SIGNALS.install()
     with fast_imports():
         from broker.cli.serving import run_node
 

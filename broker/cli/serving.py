@@ -1,9 +1,11 @@
 """`serve`, `coordinator`, `node`: reads the settings, then runs the process."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.app import CannotStart, LeadLost, serve, serve_coordinator, serve_node
+from broker.app.reloading import Load
 from broker.cli.session import USAGE, fail
 from broker.config import Settings, load_settings
 from broker.config_file import BadConfig
@@ -30,11 +32,7 @@ def run_node(given: dict[str, Any], *, leashed: bool) -> None:
     settings = _settings(given)
     if not settings.coordinator:
         fail("a node needs a coordinator; pass --coordinator HOST:PORT", USAGE)
-    _serve(settings, lambda settings: serve_node(settings, leashed=leashed))
-
-
-def _run(given: dict[str, Any], role: Callable[[Settings], None]) -> None:
-    _serve(_settings(given), role)
+    _run(given, partial(serve_node, leashed=leashed))
 
 
 def _settings(given: dict[str, Any]) -> Settings:
@@ -44,9 +42,9 @@ def _settings(given: dict[str, Any]) -> Settings:
         fail(str(error), USAGE)
 
 
-def _serve(settings: Settings, role: Callable[[Settings], None]) -> None:
+def _run(given: dict[str, Any], role: Callable[[Settings, Load], None]) -> None:
     try:
-        role(settings)
+        role(_settings(given), lambda more: load_settings({**given, **more}))
     except CannotStart as error:
         fail(str(error))
     except LeadLost as error:

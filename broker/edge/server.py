@@ -77,6 +77,10 @@ class EdgeServer:
         """How many calls are open now, streams included."""
         return self._middleware.open_calls
 
+    def limit_connections(self, connections_max: int) -> None:
+        """Refuse new connections beyond this number from now on."""
+        self._listener.connections_max = connections_max
+
     async def start(self, host: str, port: int) -> None:
         """Serve on this address. Raises OSError when it cannot be bound."""
         await self._listener.start(host, port, backlog=BACKLOG)

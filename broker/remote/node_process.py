@@ -5,6 +5,7 @@ process ends, however it ends, and then the node ends too. Its stdout closes whe
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 import anyio
+import structlog
 from anyio import to_thread
 
 from actors import (
@@ -29,6 +31,7 @@ from actors.clock import deadline
 from broker.model.ids import NodeId
 
 FLEET = "fleet"
+PREFIX = "TIDEMARK_"
 READ_BYTES = 4096
 TAKEN_OVER_S = 3.0
 """How long the restart of a process waits until other nodes serve its channels: starting uses a
@@ -37,6 +40,9 @@ REAP_S = 2.0
 """A killed process ends much sooner; a longer wait would block the supervisor."""
 RESTARTS_MAX = 10_000
 """Practically unlimited: a node that keeps failing must not end the coordinator."""
+
+
+log = structlog.get_logger(__name__)
 
 
 class NodeEnded(PlannedRestart):
@@ -89,8 +95,29 @@ class Fleet:
             | dict(self.of_one(node)),
             process_group=0,
         )
+        assert process.stdin is not None
+        # A node that reads nothing must not block this process.
+        os.set_blocking(process.stdin.fileno(), False)
         self.running[node] = process
         return process
+
+    def change_settings(self, environment: Mapping[str, str]) -> None:
+        """Start later processes in this environment, and pass what changed on to those that run."""
+        changed = {
+            name.removeprefix(PREFIX).lower(): value
+            for name, value in environment.items()
+            if self.environment.get(name) != value
+        }
+        self.environment = environment
+        if not changed:
+            return
+        line = json.dumps(changed).encode() + b"\n"
+        for node, process in self.running.items():
+            assert process.stdin is not None
+            try:
+                os.write(process.stdin.fileno(), line)
+            except OSError as error:  # it has ended, or reads nothing: its successor knows them
+                log.warning("changed settings not passed on", node=node, error=str(error))
 
     def hang_up(self) -> None:
         """Ask all to stop, at the same time; their ends are expected from now on."""

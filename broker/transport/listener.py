@@ -95,6 +95,8 @@ class Listener(grpclib.server.Server):
         self._gone.set()
         self._accepting = True
         self._refused = 0
+        self.connections_max = limits.connections_max
+        """May change while it serves; open connections stay."""
 
     @property
     def port(self) -> int:
@@ -138,7 +140,7 @@ class Listener(grpclib.server.Server):
 
     def admit(self, connection: "PeerConnection") -> bool:
         """Register a connection; False when there are too many."""
-        if not self._accepting or len(self._connections) >= self._limits.connections_max:
+        if not self._accepting or len(self._connections) >= self.connections_max:
             self._refused += 1
             return False
         self._connections.add(connection)

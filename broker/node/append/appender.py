@@ -100,6 +100,7 @@ class Appender(Actor[_Message]):
         self._access = access
         self._node = node
         self._limits = node.limits
+        self._retention = node.retention
         self._meter = node.meters.of(name)
         self._admission = AdmissionPolicy(name, node.limits.message_bytes_max)
         if access is AccessMode.READ_ONLY:
@@ -238,8 +239,7 @@ class Appender(Actor[_Message]):
         if self._access is AccessMode.READ_ONLY:
             return
         self._context.every(self._limits.seal_check_s, SealOverdue())
-        if self._limits.retention.bytes_max or self._limits.retention.age_ms_max:
-            self._context.every(self._limits.retention_period_s, Truncate())
+        self._context.every(self._limits.retention_period_s, Truncate())
 
     async def _commit(self, group: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         """Sequence, store, publish and acknowledge one group; close a tick with it or alone."""
@@ -379,13 +379,13 @@ class Appender(Actor[_Message]):
         """Drop old segments. A failure is logged; appends continue unless the log is fenced."""
         saved = self._snapshot.checkpoint
         # Without a snapshot a restart replays the whole log, so all of it is needed.
-        if self._admission.closed is not None or saved is None:
+        if self._admission.closed is not None or saved is None or self._retention.keeps_all:
             return
         now_ms = self._context.clock.wall_ms()
         try:
             # The next owner replays from the checkpoint and needs each open transaction whole.
             kept_id = min(saved.id, self._end.open_txn_id or self._end.next_id)
-            await self._log.truncate(kept_id, self._limits.retention, now_ms)
+            await self._log.truncate(kept_id, self._retention.now, now_ms)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
         except WalError as error:

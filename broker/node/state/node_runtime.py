@@ -12,6 +12,7 @@ from broker.node.state.channel_meters import Meters
 from broker.node.state.node_limits import NodeLimits
 from broker.node.state.open_channels import OpenChannels
 from broker.node.state.pause import ConsumptionPause
+from broker.node.state.retention_rule import RetentionRule
 from broker.node.state.tick_cache import TickCache
 from broker.node.state.write_lease import WriteLease
 from broker.ports.headers import Headers
@@ -52,6 +53,7 @@ class NodeRuntime:
     open_channels: OpenChannels
     pause: ConsumptionPause
     meters: Meters
+    retention: RetentionRule
     write_lease: WriteLease = field(default_factory=WriteLease)
 
 
@@ -73,4 +75,5 @@ def node_runtime(
         open_channels=OpenChannels(limits.tail_total_bytes_max),
         pause=ConsumptionPause(limits.pause_consumption),
         meters=Meters(),
+        retention=RetentionRule(limits.retention),
     )

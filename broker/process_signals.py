@@ -1,0 +1,80 @@
+"""The signals of a server process, from its first line to its last: stop once, reload at any time.
+
+Installed before the imports of a server, which take a second. A signal never meets the system's
+default action after that: handlers are replaced, and never removed.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+RELOADS = signal.SIGHUP
+
+
+class ProcessSignals:
+    """Before the event loop a stop ends the process at once, with code 0, and a reload is kept.
+
+    With the loop both are passed on to what `attach` named. After a stop all are ignored.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: Callable[[], object] | None = None
+        self._reload: Callable[[], object] | None = None
+        self._deferred = self._stop_kept = self._reload_kept = False
+
+    def install(self) -> None:
+        """Handle the signals of this process from now on; main thread only."""
+        for number in STOPS:
+            signal.signal(number, self._stopped)
+        signal.signal(RELOADS, self._reloaded)
+
+    def defer(self) -> None:
+        """Keep a stop for `attach` from now on: the event loop is being made."""
+        self._deferred = True
+
+    def attach(self, stop: Callable[[], object], reload: Callable[[], object]) -> None:
+        """Call these on the running event loop, at once if the signal has come before."""
+        self._loop, self._stop, self._reload = asyncio.get_running_loop(), stop, reload
+        if self._reload_kept:
+            reload()
+        if self._stop_kept:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop as by a signal. Further signals cut neither the drain nor the exit code."""
+        self._ignore()
+        if self._stop is not None:
+            self._stop()
+
+    def _ignore(self) -> None:
+        for number in (*STOPS, RELOADS):
+            # Not the loop's remove_signal_handler: the next signal would kill for a moment.
+            signal.signal(number, signal.SIG_IGN)
+
+    def _stopped(self, _number: int, _frame: FrameType | None) -> None:
+        if self._loop is not None:
+            self._soon(self.stop)
+        elif self._deferred:
+            self._stop_kept = True
+        else:
+            self._ignore()
+            raise SystemExit(0)
+
+    def _reloaded(self, _number: int, _frame: FrameType | None) -> None:
+        if self._loop is None or self._reload is None:
+            self._reload_kept = True
+        else:
+            self._soon(self._reload)
+
+    def _soon(self, act: Callable[[], object]) -> None:
+        assert self._loop is not None
+        # Otherwise the process has failed and is ending, with an exit code that says so.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)
+
+
+SIGNALS = ProcessSignals()
+"""Those of this process."""
