@@ -15,10 +15,10 @@ from actors import ActorError, SupervisorSpec, System
 from broker.app.actor_lookup import ASSIGNER, ORACLE, REGISTRAR, ROOT, ActorLookup
 from broker.app.advertised import local_host
 from broker.app.broadcast_callbacks import NONE
-from broker.app.http_endpoint import sources_of
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import balance_rules, edge_limits, timesync_timing
-from broker.app.readiness import Readiness
+from broker.app.probes.http_endpoint import sources_of
+from broker.app.probes.readiness import Readiness
 from broker.app.running_process import (
     Broker,
     lead_lost,

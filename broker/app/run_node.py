@@ -18,11 +18,11 @@ import structlog
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
-from broker.app.http_endpoint import sources_of
 from broker.app.limits_from_settings import edge_limits, node_limits, retention
 from broker.app.node_wiring import node_ports, refuse_new_callers
+from broker.app.probes.http_endpoint import sources_of
+from broker.app.probes.readiness import Readiness, membership_problems
 from broker.app.process_errors import CannotStart
-from broker.app.readiness import Readiness, membership_problems
 from broker.app.running_process import Broker, process_view, running, server_facts
 from broker.app.storage import metadata, segmented_wal
 from broker.config import Settings, split_address

@@ -8,7 +8,6 @@ from dataclasses import replace
 from actors import SupervisorSpec, System
 from broker.app.actor_lookup import ASSIGNER, DIRECTORY, ORACLE, ROOT, ActorLookup
 from broker.app.broadcast_callbacks import NONE
-from broker.app.http_endpoint import sources_of
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import (
     edge_limits,
@@ -17,8 +16,9 @@ from broker.app.limits_from_settings import (
     timesync_timing,
 )
 from broker.app.node_wiring import node_ports, refuse_new_callers
+from broker.app.probes.http_endpoint import sources_of
+from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart
-from broker.app.readiness import Readiness
 from broker.app.running_process import (
     Broker,
     process_view,

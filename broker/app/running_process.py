@@ -13,11 +13,11 @@ import structlog
 
 from actors import ActorError, SupervisorSpec, System, SystemClock
 from broker.app.actor_lookup import ROOT, ActorLookup
-from broker.app.http_endpoint import probes_served
 from broker.app.listening import address_of
 from broker.app.logs import program_version
+from broker.app.probes.http_endpoint import probes_served
+from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart, LeadLost
-from broker.app.readiness import Readiness
 from broker.config import Settings
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore

@@ -15,7 +15,7 @@ import pytest
 from grpclib.const import Status
 
 from broker.app import CannotStart
-from broker.app.http_server import CONNECTIONS_MAX, HEAD_BYTES_MAX
+from broker.app.probes.http_server import CONNECTIONS_MAX, HEAD_BYTES_MAX
 from broker.client import connect
 from schemas.generated.grpc.health.v1 import HealthCheckRequest, HealthCheckResponse
 from schemas.generated.grpc.health.v1 import HealthCheckResponseServingStatus as Serving

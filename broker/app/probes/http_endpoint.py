@@ -7,7 +7,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from actors import System, SystemClock
-from broker.app.http_server import PageAnswer, http_served
+from broker.app.probes.http_server import PageAnswer, http_served
 from broker.app.process_errors import CannotStart
 from broker.config import Settings, joined_address
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
