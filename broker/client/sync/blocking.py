@@ -1,0 +1,214 @@
+"""Wraps an object of the async client so that its methods block; the names stay the same.
+
+One wrapper serves every class, so none of them can lack a method. Only these names differ: `aclose`
+is `close`, and the methods behind `async with` and `async for` are those of `with` and `for`.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import wraps
+from inspect import getattr_static
+from typing import Any, ClassVar, Self
+
+from broker.client.message import Appended
+from broker.client.sync.loop_thread import LoopThread
+
+ACLOSE = "aclose"
+INTERNAL = {
+    # Its argument is a coroutine function; `cut` is for programs.
+    "Client": {"cut_cluster"},
+    "Collections": {"targets"},
+    "RowScanner": {"gathered"},
+    "Scanner": {"step"},
+    "BatchScanner": {"step"},
+    "Stage": {"txn_for"},
+    "Txn": {"append_pieces", "check_whole", "seal"},
+}
+"""Methods that are public for other parts of the client, and not for programs."""
+
+
+class Blocking:
+    """The common part of every wrapper; made by the client, not by a program.
+
+    A method runs on the client's thread while the caller's waits. Its arguments may be wrappers;
+    results that are alive, such as readers and transactions, are wrapped again.
+    """
+
+    WRAPPERS: ClassVar[dict[type, type["Blocking"]]] = {}
+    """The wrapper of each async class."""
+
+    def __init__(self, inner: Any, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        inner = self._inner
+        if name == "close" and not hasattr(inner, "close"):
+            name = ACLOSE
+        elif name == ACLOSE:
+            raise AttributeError(f"{type(self).__name__} has close, not aclose")
+        value = getattr(inner, name)
+        found = blocking(value, self._loop) if callable(value) else wrapped(value, self._loop)
+        # A value may change, so it is asked for each time; methods and parts stay what they are.
+        if found is not value and not isinstance(getattr_static(type(inner), name, None), property):
+            self.__dict__["close" if name == ACLOSE else name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        public = {it for it in dir(self._inner) if not it.startswith("_")}
+        own = {it for it in dir(type(self)) if not it.startswith("_")} - {"WRAPPERS"}
+        return sorted({"close" if it == ACLOSE else it for it in public} | own)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__}>"
+
+
+class BlockingContext(Blocking):
+    """What `async with` takes, for `with`."""
+
+    def __enter__(self) -> Self:
+        self._loop.call(self._inner.__aenter__)
+        return self
+
+    def __exit__(self, *raised: Any) -> Any:
+        return self._loop.call(self._inner.__aexit__, *raised)
+
+
+class BlockingIterator(BlockingContext):
+    """What `async for` takes, for `for`."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._loop.call(self._inner.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __del__(self) -> None:
+        """Drop the reader where it runs: its own end is not made for other threads."""
+        parts = self.__dict__
+        if "_inner" in parts and "_loop" in parts:
+            parts["_loop"].release(parts.pop("_inner"))
+
+
+class BlockingScanner(BlockingIterator):
+    """A reader of batches, which may be iterated message by message as well."""
+
+    def messages(self) -> Iterator[Any]:
+        """The same, message by message; an interrupted step loses none."""
+        return _Messages(self._inner, self._loop)
+
+
+class _Messages(Iterator[Any]):
+    """One switch of threads for each batch. Not a generator: an interrupt would end that."""
+
+    def __init__(self, inner: Any, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+        self._unacked: Any = None
+        self._rest: deque[Any] = deque()
+
+    def __next__(self) -> Any:
+        while not self._rest:
+            try:
+                self._unacked = self._loop.call(self._inner.step)
+            except StopAsyncIteration:
+                raise StopIteration from None
+            self._rest.extend(self._unacked.batch.messages)
+            self._acknowledge()
+        message = self._rest.popleft()
+        self._acknowledge()
+        return message
+
+    def _acknowledge(self) -> None:
+        """Once the last message of the batch has been returned."""
+        if not self._rest and self._unacked is not None:
+            self._loop.call(self._unacked.acknowledge)
+            self._unacked = None
+
+
+class BlockingClient(Blocking):
+    """The part of a client that the async one leaves to its `async with` block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait up to `Deadlines.close_s` for pending appends, then end everything."""
+        self._loop.close()
+
+    def abort(self) -> None:
+        """End everything now; appends that are not answered end with OutcomeUnknown."""
+        self._loop.abort()
+
+
+class BlockingTicket(Blocking):
+    """An append that is under way, made by `append_soon`; `result` waits for its answer."""
+
+    def result(self, timeout_s: float | None = None) -> Appended:
+        """Where the message landed. Raises its error, or TimeoutError while there is no answer."""
+        outcome: Any = self._loop.started(_shielded, self._inner)(timeout_s)
+        return Appended(*outcome)
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return bool(self._inner.done())
+
+    def cancel(self) -> bool:
+        """Withdraw the message if its batch was not sent yet; whether there was no answer yet."""
+        return bool(self._loop.call(self._inner.cancel))
+
+
+async def _shielded(ticket: "asyncio.Future[Any]") -> Any:
+    # An interrupted wait must not withdraw the message.
+    return await asyncio.shield(ticket)
+
+
+def blocking(function: Callable[..., Any], loop: LoopThread) -> Callable[..., Any]:
+    """The function, run on the loop's thread; with its name, its documentation and its signature.
+
+    It must not keep the wrapper it is an attribute of alive: dropped, that has to end at once.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plain = [unwrapped(it) for it in args]
+        named = {name: unwrapped(it) for name, it in kwargs.items()}
+        return wrapped(loop.call(function, *plain, **named), loop)
+
+    call.__doc__ = without_await(function.__doc__ or "")
+    return call
+
+
+def without_await(documentation: str) -> str:
+    """The documentation of a method, with its examples as they are here."""
+    plain = re.sub(r"\bawait |\basync (?=with\b|for\b)", "", documentation)
+    return re.sub(rf"\b{ACLOSE}\b", "close", plain)
+
+
+def wrapped(value: Any, loop: LoopThread) -> Any:
+    """A wrapper of something alive; anything else as it is."""
+    for kind in type(value).__mro__:
+        if kind in Blocking.WRAPPERS:
+            return Blocking.WRAPPERS[kind](value, loop)
+    if isinstance(value, AsyncIterator):
+        return BlockingIterator(value, loop)
+    return value
+
+
+def unwrapped(value: Any) -> Any:
+    """What the async client takes for this argument."""
+    if isinstance(value, Blocking):
+        return value._inner  # noqa: SLF001 - its own wrapper
+    if isinstance(value, Mapping) and any(isinstance(it, Blocking) for it in value.values()):
+        return {name: unwrapped(it) for name, it in value.items()}
+    return value

@@ -1,0 +1,1013 @@
+"""The blocking client, as types: made by `python scripts/gen_sync.py`, do not edit."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Self, Unpack
+
+import pyarrow as pa
+
+from broker.client.append.batch_producer import Gathering
+from broker.client.append.outbox import SendLimits
+from broker.client.batch import AppendedBatch, MessageBatch
+from broker.client.cluster.admin import Channels
+from broker.client.cluster.barrier import KindName
+from broker.client.cluster.broadcast import Broadcasted, BroadcastInfo, BroadcastOptions, LockInfo
+from broker.client.cluster.cursor import FirstIds, ResetTo
+from broker.client.cluster.cursor_calls import Positions
+from broker.client.cluster.given_rows import GivenRows
+from broker.client.cluster.measurement import Measurement
+from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
+from broker.client.durability import Durability
+from broker.client.errors import TidemarkError
+from broker.client.message import Appended, Batch, Key, Kind, Message, Received
+from broker.client.net.deadlines import Deadlines
+from broker.client.read.batch_start import BatchUntil
+from broker.client.read.deliveries import UnackedBatch
+from broker.client.read.start import Until
+from broker.client.start_time import Time
+from broker.client.txn.batch_commits import AppCommits, BatchCommitted
+from broker.client.txn.stage import StagedPart
+from broker.model.barrier import BarrierView
+from broker.model.broadcast import ResourceKey
+from broker.model.channel import ChannelOffsets
+from broker.model.collection import Collection
+from broker.model.cut import Cut
+from broker.model.ids import MessageId, TimeTick, VChannelName
+from broker.model.named_cursor import CursorView
+
+class Admin:
+    """`log.admin`. Every call has a deadline and raises what `broker.client.errors` has.
+
+    `known`: what `channels` has just answered, of a caller that makes several calls; they then need
+    not ask for it again to find the nodes."""
+    def actors(self, path: str = "", *, known: Channels = None) -> list[ActorInfo]:
+        """The live tree of actors, or the part of it from `path` on; sorted by path."""
+        ...
+    def channels(self) -> list[ChannelInfo]:
+        """Every pchannel of the cluster, sorted by name."""
+        ...
+    def get_latest_mvcc_timestamp_if_local(self, vchannel: str) -> int:
+        """A closed tick that no message of the vchannel exceeds.
+
+        A reader that has seen this tick has seen everything that was acknowledged on the vchannel
+        before the call. Raises NotLocal unless the server this client is connected to owns the
+        vchannel: Milvus's GetLatestMVCCTimestampIfLocal."""
+        ...
+    def health(self, *, known: Channels = None) -> Health:
+        """The health of the server, with the troubles and damages of all its nodes."""
+        ...
+    def kill_actor(self, path: str, *, term: int = 0) -> int:
+        """End an actor as if it had crashed; returns the term of the incarnation it killed.
+
+        `term`: kill that incarnation only. Raises Unrecoverable unless the server runs with
+        `--allow-chaos`; InvalidArgument when there is no actor of this path; TermMismatch when
+        another incarnation lives there; ServerFailed while the actor waits for its restart."""
+        ...
+    def pause_consumption(self) -> None:
+        """Make consumers that are opened from now on wait until consumption is resumed.
+
+        Readers that are open continue, and so do producers. The pause holds on every node, also on
+        nodes that join later. A reader opened with `ignore_pause` does not wait; a bounded read
+        that waits fails after `Deadlines.silence_s`."""
+        ...
+    def resume_consumption(self) -> None:
+        """Let all waiting consumers start."""
+        ...
+    def streaming_version(self, at_least: int = 0) -> int:
+        """The streaming version of the cluster, raised to `at_least` if it was lower.
+
+        It never decreases. At 0 the channels of the cluster are read-only and appends wait."""
+        ...
+    def traffic(self, *, known: Channels = None) -> list[ServerTraffic]:
+        """What each process of the cluster has counted of each vchannel, since it started.
+
+        A process that does not answer is left out. A vchannel that moved is counted by each
+        process that has served it."""
+        ...
+    def wal_name(self) -> str:
+        """The kind of log behind the server, in Milvus's words; it decides the form of ids."""
+        ...
+
+class Barrier:
+    """The barrier of one name and kind; `log.barrier(name)` makes it without asking the server."""
+
+    name: str
+    def join(self, peer: str, *, lease_s: float = ..., interval_ms: int = 0) -> Peer:
+        """Take part as `peer` while an `with` block lasts.
+
+        The client renews the lease. When the program has been gone for `lease_s`, the barrier
+        removes the peer and no longer waits for it. A later join under the same name takes the
+        place over. `interval_ms`: how far apart the ticks of a new soft barrier are."""
+        ...
+    def watch(self, after: int = 0) -> Watch:
+        """The ticks that pass the barrier above `after`; 0 starts with the newest. See `Watch`."""
+        ...
+
+class BatchCommits:
+    """`log.commits`. Every call has a deadline and raises what `broker.client.errors` has."""
+    def abort(self, parts: Iterable[StagedPart], *, deadline_s: float | None = None) -> int:
+        """Abort what these parts hold; returns how many transactions were rolled back.
+
+        What is committed, or being committed, stays. What cannot be reached now expires."""
+        ...
+    def commit(
+        self, app: str, batch: int, parts: Iterable[StagedPart], *, deadline_s: float = ...
+    ) -> BatchCommitted:
+        """Make everything in these parts visible, or nothing; exactly once.
+
+        When the app has already committed this batch or a later one, the result is that commit,
+        with `already` set, and what the parts hold is aborted. So a batch that was staged again
+        after a crash is simply committed again. Without parts an empty batch is committed.
+
+        Raises OutcomeUnknown at the deadline, or when the client is closed meanwhile: it may still
+        take effect; call again with the same parts. TransactionExpired or InvalidTransactionState
+        when a part has ended before: nothing is committed; stage the batch again. InvalidArgument
+        for parts of another batch. Unrecoverable when a damaged log has lost some of it."""
+        ...
+    def list(self) -> list[AppCommits]:
+        """The commits of every app that the broker remembers, sorted by name."""
+        ...
+
+class BatchScanner:
+    """What `Client.read_batches` returns: batches as they are stored."""
+    def close(self) -> None:
+        """End the streams; raises nothing, and may be called again."""
+        ...
+    @property
+    def closed_tick(self) -> TimeTick:
+        """No message with a tick up to it is still to come on any of the vchannels; 0: unknown.
+
+        Batches that were read ahead count as still to come until a step has returned them. So a
+        program that has processed all it got may resume behind this tick later."""
+        ...
+    def commit(self, *, deadline_s: float = ...) -> None:
+        """Commit all that the program has got to the cursor that the reader was started from.
+
+        Durable on return: the next reader of the cursor begins behind it. Of `messages()` it is
+        everything up to the message that was returned last. What was read ahead is not included, so
+        the position never goes beyond what the program has got. It moves shards without messages
+        too. May be repeated.
+
+        Raises BadCommit for a reader that was not started from a cursor, NoSuchCursor when that was
+        dropped, CursorWasReset, DeadlineExceeded."""
+        ...
+    def done(self) -> None:
+        """Return once nothing more is read: at its end, at an error, or after `close`.
+
+        The last batches may not have been taken yet."""
+        ...
+    @property
+    def error(self) -> TidemarkError | None:
+        """The error that ended the read; None while it runs, at its end, and after `close`."""
+        ...
+    def messages(self) -> Iterator[Received]:
+        """The same, message by message; a cancelled step loses none."""
+        ...
+    def open(self) -> None:
+        """Fix the start positions and begin to read ahead; no-op when open already."""
+        ...
+    def taken(self, unacked: UnackedBatch[MessageBatch], last: Received | None = None) -> None:
+        """The program has all of the batch, or all up to the message `last`."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> MessageBatch: ...
+
+class Broadcasts:
+    """`log.broadcast`. Every call has a deadline and raises what `broker.client.errors` has."""
+    def ack(self, message: Received, *, deadline_s: float | None = None) -> None:
+        """Acknowledge that this copy of a broadcast was processed; durable on return.
+
+        May be repeated, and may be late. Raises BadTarget for a message that is not a broadcast."""
+        ...
+    def append(
+        self,
+        targets: str | Iterable[str],
+        payload: bytes,
+        *,
+        keys: Iterable[ResourceKey] = ...,
+        idempotency_key: str | None = None,
+        deadline_s: float = ...,
+        **options: Unpack[BroadcastOptions],
+    ) -> Broadcasted:
+        """Append one message to every vchannel of the targets; returns when all copies are durable.
+
+        Once recorded, the broadcast reaches all of them whatever fails, each at a tick of its own.
+        Broadcasts with a key in common, unless both share it, are carried out one after the other
+        and lie in that order on every vchannel they have in common. With `ack_sync_up` each copy
+        must also have been processed.
+
+        `idempotency_key`: a second call with the same key and content is the same broadcast and
+        returns the same answer, while the broker remembers it (the newest 8,192 of the last day).
+        Without one the client makes up a key, so that its own retries are not a second broadcast.
+
+        Raises OutcomeUnknown at the deadline, or when the client is closed meanwhile: it may still
+        take effect; call again with the same key. Unrecoverable when it is too large, or cannot
+        continue until an operator decides. SchemaVersionMismatch for data that is broadcast to a
+        collection with a schema. InvalidArgument for a target that is not a vchannel,
+        one named twice, or none."""
+        ...
+    def block_until_resource_key_ack_all(
+        self, key: ResourceKey, *, deadline_s: float = ...
+    ) -> None:
+        """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels."""
+        ...
+    def block_until_resource_key_ack_once(
+        self, key: ResourceKey, *, deadline_s: float = ...
+    ) -> None:
+        """Wait until each broadcast that holds `key` now is acknowledged on some vchannel."""
+        ...
+    def locks(self) -> list[LockInfo]:
+        """Which broadcast holds which keys, and which wait, in the order of arrival."""
+        ...
+    def retry(self, name: str) -> None:
+        """Try again what failed of a broadcast in quarantine. Raises InvalidArgument."""
+        ...
+    def skip(self, name: str) -> None:
+        """End a broadcast in quarantine as it is. Raises InvalidArgument."""
+        ...
+    def list(self, *, quarantine_only: bool = False) -> list[BroadcastInfo]:
+        """The broadcasts that are not finished; first those that wait for their keys."""
+        ...
+
+class Client:
+    """A connected client, made by `connect`; for the tasks of one event loop.
+
+        with connect("127.0.0.1:19531") as log:
+            landed = log.append("trains", b"IC 5 is late", key=b"IC 5")
+
+    A target is the name of a collection or of a channel. A name of nothing raises NoSuchCollection
+    or NoSuchVChannel; `NewVChannel` names a vchannel that need not exist. A collection with a
+    schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
+    after `close`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
+    Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
+    `offsets` (positions in channels) and `admin` (health, channels, actors)."""
+
+    collections: Collections
+    offsets: Offsets
+    cursors: NamedCursors
+    barriers: NamedBarriers
+    broadcast: Broadcasts
+    commits: BatchCommits
+    admin: Admin
+    def abort(self) -> None:
+        """End everything now; appends that are not answered end with OutcomeUnknown."""
+        ...
+    def abort_batch(self, parts: Iterable[StagedPart], *, deadline_s: float | None = None) -> int:
+        """Abort what these parts hold; returns how many transactions were rolled back.
+
+        What is committed, or being committed, stays. What cannot be reached now expires."""
+        ...
+    def append(
+        self,
+        target: str,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = ...,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Append one message; returns when it would survive a power cut.
+
+            landed = log.append("trains", b"late", key=b"IC 5", properties={"from": "Ulm"})
+            print(landed.vchannel, landed.id, landed.tick)
+
+        In a collection `key` chooses the shard; messages without one take turns. Concurrent appends
+        share writes, so keep many in flight; no order among them is promised. A retried append is
+        stored once: see `resend` of `connect`. `durability` "os" or "memory" returns sooner and
+        promises less: see `Durability`; the result says what the message got. `kind`: what Milvus's
+        own messages need, see `Message`.
+
+        Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
+        been written, MessageTooLarge, or the server's refusal."""
+        ...
+    def append_arrow(
+        self,
+        target: str,
+        rows: pa.RecordBatch | pa.Table,
+        *,
+        key: str | None = None,
+        properties: Mapping[str, str] = ...,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Append the rows of a `pyarrow` RecordBatch or Table. Needs the extra `arrow`.
+
+        The column `key` (integers, strings or bytes) chooses the shard of each row, as the key of
+        `append` does; without it batches take turns. Rows of one shard keep their order. Large
+        inputs become several batches, each stored whole or not at all; the results are in the order
+        of the rows on each vchannel. Waits for all batches: when some failed, AppendsFailed has
+        every result; when all failed, the first error is raised.
+
+        Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
+        order are not the collection's. BadTarget for a `key` that is not a column or not usable."""
+        ...
+    def append_batch(
+        self,
+        target: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = ...,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Append messages as one batch on one vchannel: all of them are stored, or none.
+
+        Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
+        with keys needs the name of a vchannel when there are several. Raises what `append` does,
+        BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split."""
+        ...
+    def append_messages(
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        atomic: bool = True,
+        barrier_time_tick: int = 0,
+        deadline_s: float | None = None,
+    ) -> list[Appended]:
+        """Append many messages; the results are in the order of the messages.
+
+        Several messages of one vchannel become one transaction: they are read together, at the tick
+        in their results, or never; one that expires is retried as a whole until the deadline. There
+        is neither atomicity nor order between vchannels. Only inserts and deletes can share a
+        transaction, which costs three writes and is limited in size: with `atomic=False` each
+        message is appended separately, which is faster for loading much data.
+
+        `barrier_time_tick`: every message gets a larger tick. A tick that the server has not issued
+        yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
+
+        Waits for all messages; when any failed, AppendsFailed has the result of each one."""
+        ...
+    def append_soon(
+        self,
+        target: str,
+        message: Message,
+        *,
+        durability: Durability = "fsync",
+        deadline_s: float | None = None,
+    ) -> Ticket:
+        """Queue one message once there is room; `ticket` returns its result or raises.
+
+        Cancelling a ticket before its batch was sent withdraws the message."""
+        ...
+    def barrier(self, name: str = ..., kind: KindName | None = None) -> Barrier:
+        """A barrier that programs join, report to and watch; no request is made yet.
+
+        "cluster" is the server's own: each of its ticks is closed on every pchannel. `kind`: "hard"
+        (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest of
+        the peers' newest ticks). The same name with another kind is another barrier."""
+        ...
+    def close(self) -> None:
+        """Wait up to `Deadlines.close_s` for pending appends, then end everything."""
+        ...
+    def commit_batch(
+        self, app: str, batch: int, parts: Iterable[StagedPart], *, deadline_s: float = ...
+    ) -> BatchCommitted:
+        """Make everything in these parts visible, or nothing; exactly once.
+
+        When the app has already committed this batch or a later one, the result is that commit,
+        with `already` set, and what the parts hold is aborted. So a batch that was staged again
+        after a crash is simply committed again. Without parts an empty batch is committed.
+
+        Raises OutcomeUnknown at the deadline, or when the client is closed meanwhile: it may still
+        take effect; call again with the same parts. TransactionExpired or InvalidTransactionState
+        when a part has ended before: nothing is committed; stage the batch again. InvalidArgument
+        for parts of another batch. Unrecoverable when a damaged log has lost some of it."""
+        ...
+    def cursor(self, name: str) -> Cursor:
+        """The positions that the server keeps under this name; no request is made yet."""
+        ...
+    def cut(
+        self,
+        targets: str | Iterable[str],
+        *,
+        tick: int | None = None,
+        whole_broadcasts: bool = False,
+    ) -> Cut:
+        """A tick that is closed on all vchannels of the targets: one consistent place to stop.
+
+            cut = log.cut("flights")
+            process(log.read("flights", until=cut))  # then `start=cut` for the rest
+
+        Everything acknowledged on these vchannels before the call is inside. `tick`: take the cut
+        at this tick. `whole_broadcasts`: the cut has, of each broadcast and each staged batch, all
+        of it on these vchannels or nothing; new ones wait while it is taken. A broadcast in
+        quarantine is not waited for.
+
+        Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
+        retriable errors while a pchannel has no owner."""
+        ...
+    def measure(
+        self,
+        targets: str | Iterable[str],
+        *,
+        after: int,
+        until: int,
+        rows_max: int = 0,
+        bytes_max: int = 0,
+    ) -> Measurement:
+        """Count what lies on the targets with ticks in (after, until], without reading it.
+
+        `.choice` is the largest tick up to which there are at most `rows_max` rows (messages) and
+        `bytes_max` stored bytes on all of them together (0: no limit), or the first tick that has
+        any. It splits no broadcast, if `until` does not. `.steps[vchannel]`: where the rows lie;
+        `.ranges(vchannel, parts)`: a vchannel in about equal shares. A transaction is counted where
+        its commit is. Raises InvalidArgument for an empty span, a tick from the future, no targets."""
+        ...
+    def raw_append(
+        self, vchannel: str, message: Message, *, deadline_s: float | None = None
+    ) -> Appended:
+        """Append one message to exactly this vchannel, whatever its key: Milvus's RawAppend.
+
+        The vchannel need not exist. SchemaVersionMismatch for data of a collection with a schema.
+        InvalidArgument for what only the log writes (time tick, begin, commit, rollback)."""
+        ...
+    def read(
+        self,
+        target: str,
+        *,
+        start: str
+        | int
+        | tuple[Literal["tick"], int]
+        | tuple[Literal["time"], Time]
+        | datetime
+        | Cut
+        | Cursor
+        | Mapping[
+            str,
+            str
+            | int
+            | tuple[Literal["tick"], int]
+            | tuple[Literal["time"], Time]
+            | datetime
+            | Cut
+            | Cursor,
+        ] = "all",
+        until: Until | None = None,
+        types: Iterable[int] | None = None,
+        with_ticks: bool = False,
+        ignore_pause: bool = False,
+    ) -> Scanner:
+        """Read messages of a collection, a vchannel, or a whole pchannel.
+
+            for batch in log.read("trains", start="all", until="now"):
+                for message in batch.messages:
+                    print(message.payload)
+
+        `start`: "all" (what the log holds), "latest" (what is appended after the reader was
+        opened), a message id (of one vchannel), ("tick", n), a datetime or ("time", t) (messages of
+        that time on; without a zone it is local), a cut (what comes after it), or a mapping from
+        vchannel to these. Or `log.cursor(name)`, or just another name: what is not yet committed to
+        that cursor, which is made at "all" if there is none. OutOfRange where retention removed
+        messages behind an id, a tick, a cut or the cursor.
+
+        `until`: None (never ends), "now" (what is durable when the reader is opened), a cut, or a
+        mapping from vchannel to the first id not to read. `types`: the message types to see, None
+        for all. `with_ticks`: yield time ticks as messages too.
+        `ignore_pause`: start even while an operator has paused consumption."""
+        ...
+    def read_arrow(
+        self,
+        target: str | Iterable[str],
+        *,
+        columns: Iterable[str] | None = None,
+        start: str
+        | int
+        | tuple[Literal["tick"], int]
+        | tuple[Literal["time"], Time]
+        | datetime
+        | Cut
+        | Cursor = "all",
+        until: BatchUntil | None = None,
+        schema: pa.Schema | None = None,
+    ) -> RowScanner:
+        """Read the Arrow rows of a collection, or of some of its vchannels, as RecordBatches.
+
+        Each has the `columns` in that order (None: all of the collection), then `_vchannel`,
+        `_message_id` and `_time_tick`; `scanner.schema()` is the schema of all. The broker
+        sends no other columns. Rows from before a column was added have null in it. Messages that
+        were not appended as Arrow are left out.
+
+        `start`, `until`: as for `read_batches`. `schema`: the collection's, if known, to save a
+        request. Raises BadTarget, at the first step, for a column that does not exist and for
+        targets that are not of one collection with a schema."""
+        ...
+    def read_batches(
+        self,
+        target: str | Iterable[str],
+        *,
+        start: str
+        | int
+        | tuple[Literal["tick"], int]
+        | tuple[Literal["time"], Time]
+        | datetime
+        | Cut
+        | Cursor = "all",
+        until: BatchUntil | None = None,
+        types: Iterable[int] = ...,
+        ignore_pause: bool = False,
+    ) -> BatchScanner:
+        """Read batches as they lie in the log, of a collection, a pchannel, or some vchannels.
+
+        The fastest way to read: single messages are made only when asked for. `start`: "all",
+        "latest", a message id (of one pchannel), ("tick", n), a datetime or ("time", t), a cut
+        (what comes after it), or a cursor or its name, as for `read`; OutOfRange or Unrecoverable
+        where retention removed messages behind an id, a tick, a cut or a cursor. `until`: None,
+        "now", a time tick, or a cut; the read then ends and is complete. InvalidArgument for a
+        tick from the future. `types`: the message types to see, none for all. `ignore_pause`: start
+        even while an operator has paused consumption."""
+        ...
+    def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
+        """Read the messages of one vchannel with ids in [start_id, end_id), or raise OutOfRange."""
+        ...
+    def stage(
+        self,
+        app: str,
+        batch: int,
+        part: int,
+        attempt: int = 0,
+        *,
+        run: int = 0,
+        deadline_s: float | None = None,
+    ) -> Stage:
+        """Stage one writer's rows of a batch; they are read once the batch is committed.
+
+            with log.stage("nightly", batch=7, part=0) as stage:
+                stage.append("flights", b"UA 1", key=b"UA")
+                part = stage.seal()
+            log.commit_batch("nightly", 7, [part])
+
+        `app` names the job, the same in every run; `batch` grows; `part` is the writer's number;
+        `attempt` differs each time a part is written again. `run` grows with each run of the job,
+        such as its start time: what an earlier run, or a smaller attempt at this part, left staged
+        for the same batch is aborted where this one stages, unless a commit has begun for it. With
+        `run` 0 it expires instead. `deadline_s` bounds each step. Raises InvalidArgument for an
+        `app` that is empty or too long, or a negative number."""
+        ...
+    def txn(
+        self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
+    ) -> Txn:
+        """A transaction on one vchannel: its messages are read together, or never.
+
+            with log.txn(vchannel, keepalive_s=30) as txn:
+                txn.append(b"both")
+                txn.append(b"or neither")
+
+        Leaving the block commits, an exception rolls back. `target`: a vchannel, or a collection of
+        one shard; BadTarget, at the begin, for any other. The transaction expires `keepalive_s`
+        after its newest append (None: the server's default, 10 s); InvalidArgument below 1 ms.
+        `deadline_s` bounds each step."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+
+class Collections:
+    """`log.collections`. Every call has a deadline and raises what `broker.client.errors` has."""
+    def add_columns(self, name: str, columns: pa.Schema) -> Collection:
+        """Add nullable columns at the end of a collection's schema: its next version.
+
+        Older rows have null in these columns, and writers of older versions may continue. Columns
+        that the collection has already, with the same type, are skipped, so the call may be
+        repeated. Raises NoSuchCollection; InvalidArgument for a collection without a schema, for
+        a column that is not nullable, and for one that exists with another type."""
+        ...
+    def create(self, name: str, *, shards: int = 1, schema: pa.Schema | None = None) -> Collection:
+        """Create a collection with one vchannel for each shard, on the least loaded pchannels.
+
+        With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
+        Raises InvalidArgument when the name is taken or not allowed, and for column types that
+        a collection cannot have."""
+        ...
+    def drop(self, name: str) -> None:
+        """Forget the collection. Raises NoSuchCollection."""
+        ...
+    def get(self, name: str) -> Collection:
+        """The collection of this name. Raises NoSuchCollection."""
+        ...
+    def resolve(self, names: Iterable[str]) -> dict[str, tuple[VChannelName, ...]]:
+        """Each name with its vchannels in shard order; a channel is its own only vchannel.
+
+        Raises NoSuchCollection."""
+        ...
+    def schema(self, name: str) -> pa.Schema | None:
+        """The newest schema of a collection's rows; None for a collection of messages."""
+        ...
+    def list(self) -> list[Collection]:
+        """All collections, sorted by name."""
+        ...
+
+class Cursor:
+    """The cursor of one name; `log.cursor(name)` makes it without asking the server.
+
+        reader = log.read("flights", start=log.cursor("billing"))
+        for batch in reader:
+            ...  # process the batch
+            log.cursor("billing").commit(batch)
+
+    The server keeps a position for each vchannel: nothing is cached here, and two programs that use
+    one name share it."""
+
+    name: str
+    def commit(self, batch: Any, *, deadline_s: float = ...) -> None:
+        """Record that a batch is processed: one of a reader that was started from this cursor.
+
+        Batches may be committed in any order and more than once. The position of a vchannel moves
+        to the end of the last batch before the first one that is not committed, and is durable on
+        return; so a batch that is never committed is read again after a restart, with all behind
+        it. Batches without messages need no commit.
+
+        Raises BadCommit for anything else than such a batch, and when more than 65,536 runs of
+        batches are committed behind one that is not; CursorWasReset, NoSuchCursor when it was
+        dropped, DeadlineExceeded. After an error of the connection commit again."""
+        ...
+    def drop(self) -> None:
+        """Forget the cursor. Raises NoSuchCursor."""
+        ...
+    def get(self, *, measured: bool = True) -> CursorView:
+        """Where the cursor is on each vchannel, and how far that is behind. Raises NoSuchCursor.
+
+        `measured=False` leaves out the lag in messages and bytes, for which the owners of the
+        vchannels are asked."""
+        ...
+    def move(
+        self, tick: int, targets: str | Iterable[str] = ..., *, deadline_s: float = ...
+    ) -> CursorView:
+        """Record that everything up to `tick` on all the targets is processed; durable on return.
+
+        For a tick that is closed on all of them: of a cut, a barrier, or `scanner.closed_tick`. The
+        first move creates the cursor and has to name its targets; a later move that names targets
+        replaces them. Moving to the same tick again is allowed, and a vchannel that is further
+        already stays where it is. Errors that may pass are retried until `deadline_s`.
+
+        Raises InvalidArgument for the `closed_tick` of a batch when the cursor has other vchannels
+        too, which may be behind: use `commit`. CursorMovedBack for a tick below the cursor's,
+        NoSuchCursor for a new name without targets, InvalidArgument for a tick from the future,
+        NoSuchCollection."""
+        ...
+    def open(self, channels: Sequence[str], first_ids: FirstIds) -> CursorView:
+        """The cursor; a new one, at the first ids of the channels, if there is none.
+
+        Raises BadTarget when it has no position for one of the channels."""
+        ...
+    def reset(
+        self, to: ResetTo, targets: str | Iterable[str] = ..., *, deadline_s: float = ...
+    ) -> CursorView:
+        """Set the cursor forward or back; durable on return.
+
+        `to`: "all" (what the log holds), "latest" (what is appended from now on), ("tick", n), a
+        datetime or ("time", t), or a cut (what comes after it). `targets`: those the cursor has
+        from now on, none for those it has. Readers that were started from it before can no longer
+        commit: they get CursorWasReset.
+
+        Raises OutOfRange when retention removed messages behind that tick or cut; of a time, what
+        is left counts. NoSuchCursor for a new name without targets; BadTarget for another `to`, or
+        a cut of other vchannels; InvalidArgument for a time from the future."""
+        ...
+    @property
+    def rows_given(self) -> GivenRows:
+        """The Arrow batches that this client's readers gave out."""
+        ...
+    def store(self, epoch: int, positions: Positions, deadline_s: float) -> None:
+        """Commit positions of a reader; retried until the deadline."""
+        ...
+
+class NamedBarriers:
+    """`log.barriers`: all barriers of the cluster."""
+    def named(self, name: str = ..., kind: KindName | None = None) -> Barrier:
+        """A barrier that programs join, report to and watch; no request is made yet.
+
+        "cluster" is the server's own: each of its ticks is closed on every pchannel. `kind`: "hard"
+        (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest of
+        the peers' newest ticks). The same name with another kind is another barrier."""
+        ...
+    def list(self) -> list[BarrierView]:
+        """Every barrier, soft ones first, then by name."""
+        ...
+
+class NamedCursors:
+    """`log.cursors`: all cursors that the server keeps."""
+    def named(self, name: str) -> Cursor:
+        """The positions that the server keeps under this name; no request is made yet."""
+        ...
+    def list(self, *, measured: bool = True) -> list[CursorView]:
+        """Every cursor, sorted by name, with how far it is behind; `measured` as for `get`."""
+        ...
+
+class Offsets:
+    """`log.offsets`. Every call has a deadline and raises what `broker.client.errors` has."""
+    def advance(self, channel: str, from_id: int, until_id: int, bytes_max: int) -> MessageId:
+        """The id up to which about `bytes_max` stored bytes lie behind `from_id`.
+
+        It is the end of a record in (from_id, until_id], behind at least one record; `from_id`
+        when nothing lies there."""
+        ...
+    def describe(self, channels: Iterable[str]) -> dict[str, ChannelOffsets]:
+        """What each channel holds now. Ids are those of its pchannel, also for a vchannel.
+
+        Messages with ids in [first_id, next_id) are durable, and so is everything up to
+        `closed_tick`."""
+        ...
+    def seek(self, channel: str, tick: int) -> MessageId:
+        """The first id whose tick is >= `tick`; the channel's next id when there is none."""
+        ...
+
+class Peer:
+    """A member of a barrier: `with barrier.join("worker-3") as peer`.
+
+    Raises ChannelFenced once another program has joined under this name."""
+
+    rejoined: int
+    def report(self, tick: int, *, deadline_s: float = ...) -> TimeTick:
+        """Report that this peer has reached `tick`; returns the newest tick that all have reached.
+
+        A smaller tick than before changes nothing. Errors that may pass are retried until
+        `deadline_s`, then DeadlineExceeded. InvalidArgument for a tick from the future. May be
+        called again."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+
+class RowScanner:
+    """`for rows in scanner`: RecordBatches of one vchannel each, in the order of its ticks.
+
+    Otherwise as `read_batches`: opens at the first step, reopens broken streams, and ends only at
+    `until`. Use it from one task at a time, but for `done` and `close`."""
+    def close(self) -> None:
+        """End the streams; raises nothing, and may be called again."""
+        ...
+    @property
+    def closed_tick(self) -> TimeTick:
+        """No row with a tick up to it is still to come, as of `read_batches`; 0: unknown."""
+        ...
+    def commit(self, *, deadline_s: float = ...) -> None:
+        """Commit all rows that the program has got; see `Reading.commit`."""
+        ...
+    def done(self) -> None:
+        """Return once nothing more is read; the last batches may not have been taken yet."""
+        ...
+    @property
+    def error(self) -> TidemarkError | None:
+        """The error that ended the read; None while it runs, at its end, and after `close`."""
+        ...
+    def open(self) -> None:
+        """Fix the start positions and begin to read ahead; no-op when open already."""
+        ...
+    def schema(self) -> Any:
+        """The `pyarrow.Schema` of every batch."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+
+class Scanner:
+    """What `Client.read` returns: batches of decoded messages."""
+    def close(self) -> None:
+        """End the streams; raises nothing, and may be called again."""
+        ...
+    @property
+    def closed_tick(self) -> TimeTick:
+        """No message with a tick up to it is still to come on any of the vchannels; 0: unknown.
+
+        Batches that were read ahead count as still to come until a step has returned them. So a
+        program that has processed all it got may resume behind this tick later."""
+        ...
+    def commit(self, *, deadline_s: float = ...) -> None:
+        """Commit all that the program has got to the cursor that the reader was started from.
+
+        Durable on return: the next reader of the cursor begins behind it. Of `messages()` it is
+        everything up to the message that was returned last. What was read ahead is not included, so
+        the position never goes beyond what the program has got. It moves shards without messages
+        too. May be repeated.
+
+        Raises BadCommit for a reader that was not started from a cursor, NoSuchCursor when that was
+        dropped, CursorWasReset, DeadlineExceeded."""
+        ...
+    def done(self) -> None:
+        """Return once nothing more is read: at its end, at an error, or after `close`.
+
+        The last batches may not have been taken yet."""
+        ...
+    @property
+    def error(self) -> TidemarkError | None:
+        """The error that ended the read; None while it runs, at its end, and after `close`."""
+        ...
+    def messages(self) -> Iterator[Received]:
+        """The same, message by message; a cancelled step loses none."""
+        ...
+    def open(self) -> None:
+        """Fix the start positions and begin to read ahead; no-op when open already."""
+        ...
+    def taken(self, unacked: UnackedBatch[Batch], last: Received | None = None) -> None:
+        """The program has all of the batch, or all up to the message `last`."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Batch: ...
+
+class Stage:
+    """One attempt at one part of a batch, on any number of vchannels; made by `Client.stage`.
+
+    Leaving an `with` block without `seal` aborts it. Every method raises TransactionExpired
+    when the broker has waited too long for the next row or for the commit; write the part again
+    then, as another attempt."""
+    def append(
+        self,
+        target: str,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = ...,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Stage one message; returns when it would survive a power cut.
+
+        It is read with the tick of the commit. Raises Unrecoverable when the pchannel may hold no
+        more uncommitted bytes: make the batches smaller. Otherwise as `Client.append`; after
+        OutcomeUnknown the stage cannot be sealed any more."""
+        ...
+    def append_arrow(
+        self,
+        target: str,
+        rows: pa.RecordBatch | pa.Table,
+        *,
+        key: str | None = None,
+        properties: Mapping[str, str] = ...,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Stage Arrow rows, as `Client.append_arrow`.
+
+        When it fails, some of them may be in the stage: discard it."""
+        ...
+    def append_batch(
+        self,
+        target: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = ...,
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
+        ...
+    def append_messages(
+        self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """Stage messages, each on the shard of its key; results in order, or the first error."""
+        ...
+    def discard(self) -> None:
+        """Abort what was written; what cannot be reached now expires."""
+        ...
+    def seal(self) -> StagedPart:
+        """End the stage; returns what the commit of the batch needs.
+
+        Raises OutcomeUnknown when it is not known whether all of it was written: discard it then."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+
+class Txn:
+    """A transaction on one vchannel, made by `Client.txn`; use it with `with`.
+
+        with log.txn(vchannel) as txn:
+            txn.append(b"both")
+            txn.append(b"or neither")
+
+    Leaving the block commits, an exception rolls back. Raises TransactionExpired when the keepalive
+    passed after the newest append, or a flush or a change of the collection ended the transaction:
+    nothing of it will be read, and all of it may be tried again."""
+    def append(
+        self,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = ...,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Append one message, an insert unless `type` says otherwise; durable, not yet visible.
+
+        It is read with the tick of the commit. After OutcomeUnknown, or when an append is
+        cancelled, the transaction cannot be committed any more."""
+        ...
+    def append_arrow(
+        self,
+        rows: pa.RecordBatch | pa.Table,
+        *,
+        properties: Mapping[str, str] = ...,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
+
+        When it fails, some of the rows may be in the transaction: roll back."""
+        ...
+    def append_batch(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = ...,
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
+
+        Sent again when an answer is lost, and stored once. Read with the tick of the commit."""
+        ...
+    def append_messages(
+        self, messages: Iterable[Message], *, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """Append many messages; raises the first error when any failed."""
+        ...
+    def begin(self) -> None:
+        """Begin, once; `with` does it. Raises InvalidArgument for a bad keepalive."""
+        ...
+    @property
+    def cannot_commit(self) -> bool:
+        """Whether an append of unknown outcome prevents the commit for good."""
+        ...
+    def commit(self) -> Appended:
+        """Make all of it visible; returns where the commit is. Leaving the block does it.
+
+        Raises OutcomeUnknown when it may or may not be committed, TransactionExpired when it is
+        not and never will be."""
+        ...
+    @property
+    def committing(self) -> bool:
+        """Whether a commit was sent, so that only its answer can tell the outcome."""
+        ...
+    @property
+    def id(self) -> int:
+        """The id, unique on its pchannel; 0 before the begin."""
+        ...
+    @property
+    def keepalive_s(self) -> float:
+        """Its lifetime after its newest append, as granted by the server; 0 before the begin."""
+        ...
+    def rollback(self) -> None:
+        """Discard all of it."""
+        ...
+    @property
+    def vchannel(self) -> VChannelName:
+        """The vchannel; empty before the begin."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+
+class Watch:
+    """`for tick in barrier.watch():` never ends; it reconnects when a stream breaks.
+
+    Each tick is larger than the one before. A soft barrier yields the newest tick only; a hard one
+    every tick, unless the watcher falls 1024 behind. Leave early with `with` or `close`.
+    For one task at a time. Raises a refusal of the server that is not retriable."""
+    def close(self) -> None:
+        """End the stream. Never fails; may be called again."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> TimeTick: ...
+
+class Ticket:
+    """An append that is under way, made by `append_soon`; `result` waits for its answer."""
+    def cancel(self) -> bool:
+        """Withdraw the message if its batch was not sent yet; whether there was no answer yet."""
+        ...
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        ...
+    def result(self, timeout_s: float | None = None) -> Appended:
+        """Where the message landed. Raises its error, or TimeoutError while there is no answer."""
+        ...
+
+def connect(
+    server: str = ...,
+    *,
+    cluster: str = "by-dev",
+    deadlines: Deadlines = ...,
+    limits: SendLimits = ...,
+    gathering: Gathering = ...,
+    resend: bool = True,
+) -> Client:
+    """Connect to the cluster that `server` (HOST:PORT) belongs to.
+
+        with connect("127.0.0.1:19531", deadlines=Deadlines(append_s=30)) as log:
+            log.append("flights", b"...")
+
+    Raises BadAddress when `server` is not HOST:PORT, and ConnectionLost at once when nothing
+    listens there; the client reconnects after later losses. `cluster`: a server of another cluster
+    refuses every call with OperationIgnored. `limits` bounds what waits to be appended to each
+    pchannel; `gathering` sets how appends become batches.
+
+    With `resend` an append whose stream broke is sent again and stored once, because the log
+    remembers the numbers of batches; only a message of Milvus's own kinds (another `type`,
+    `version`, `header`, or a barrier) may be stored twice. Without it, OutcomeUnknown is raised.
+
+    Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything."""
+    ...
