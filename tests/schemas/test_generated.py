@@ -95,6 +95,7 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             [
                 f"{OURS}TimeSync/{method}"
                 for method in (
+                    "CommitCursor",
                     "Cut",
                     "DropCursor",
                     "GetCursor",
@@ -104,8 +105,10 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
                     "ListBarriers",
                     "ListCursors",
                     "MoveCursor",
+                    "OpenCursor",
                     "ReleaseBroadcasts",
                     "ReportTick",
+                    "ResetCursor",
                     "WatchBarrier",
                 )
             ],

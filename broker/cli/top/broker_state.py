@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,7 +101,8 @@ def _questions(
         "traffic": lambda: client.admin.traffic(known=channels),
         "barriers": client.barriers.list,
         "collections": client.collections.list,
-        "cursors": client.cursors.list,
+        # Without what only the owners can count: this is asked every second.
+        "cursors": partial(client.cursors.list, measured=False),
     }
     running = {it.path for it in actors if it.state == "running"}
     if COMMITTER in running:
