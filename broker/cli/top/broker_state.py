@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio

@@ -173,7 +173,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(ACTIONS)
 def test_no_interleaving_of_commits_crashes_readers_and_resets_loses_a_message(
     actions: list[tuple[object, ...]],
