@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
+import structlog
 from grpclib.const import Handler
 
 from broker.coordinator.commit.messages import CommitBatch, CommitView, ListCommits
@@ -22,8 +23,8 @@ COMMIT_S: Final = 120.0
 """Longer than the Committer takes to find that a batch cannot be prepared."""
 ABORT_S: Final = 10.0
 """A transaction that is not aborted by then expires."""
-_COMMITTED: Final = StreamingCode.INVALID_TRANSACTION_STATE
-"""The refusal of a rollback of a transaction that was committed."""
+
+log = structlog.get_logger(__name__)
 
 
 class CommitsService:
@@ -70,14 +71,18 @@ class CommitsService:
         return v1.ListCommitsResponse(apps=[_info(it) for it in found])
 
     async def _leave_out(self, asked: BatchCommit) -> int:
-        """Roll back a repeated batch's transactions; how many of them were not committed.
+        """Roll back a repeated batch's transactions; how many of them were certainly not committed.
 
         A caller that lost the first answer repeats the request with the very transactions that were
-        committed: those do not count.
+        committed: those do not count. Nor do those whose log did not answer in time.
         """
         outcomes = await self._abort(asked)
-        committed = [it for it in outcomes if isinstance(it, Refusal) and it.code is _COMMITTED]
-        return len(asked.txns) - len(committed)
+        if len(outcomes) < len(asked.txns):
+            log.warning("not all transactions of a repeated batch were asked", app=asked.app)
+        return sum(
+            isinstance(it, Appended) or it.code is StreamingCode.TRANSACTION_EXPIRED
+            for it in outcomes
+        )
 
     async def _abort(self, asked: BatchCommit) -> Sequence[Appended | Refusal]:
         """The outcomes, empty when they did not all arrive in time."""

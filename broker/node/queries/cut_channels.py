@@ -116,13 +116,25 @@ def _request_ticks(places: Sequence[Located], tick: TimeTick) -> None:
                 continue  # it is full of appends, and each of those closes a tick too
 
 
-async def close_up_to(place: Located, tick: TimeTick) -> None:
+async def close_up_to(place: Located, tick: TimeTick, within_s: float = CUT_S) -> None:
     """Wait until the channel is closed up to `tick`, asking its Appender to close ticks meanwhile.
 
     Raises Refused: INVALID_ARGUMENT for a tick from the future, INNER when no newer tick can be
-    closed, and the refusal of an Appender that has stopped writing; ActorDied and StaleTerm when
-    the Appender ends meanwhile.
+    closed, or none was `within_s`, and the refusal of an Appender that has stopped writing;
+    ActorDied and StaleTerm when the Appender ends meanwhile.
     """
+    with anyio.move_on_after(within_s):
+        await _close_up_to(place, tick)
+        return
+    closed = place.view.offsets().closed_tick
+    cause = (
+        f"{place.channel.name} is closed up to {closed}, not up to {tick}, after {within_s:g} s:"
+        " its writer has too much to do; try again"
+    )
+    raise Refused(StreamingCode.INNER, cause)
+
+
+async def _close_up_to(place: Located, tick: TimeTick) -> None:
     tries, before = 0, place.view.offsets().closed_tick
     while place.view.offsets().closed_tick < tick:
         try:

@@ -18,7 +18,7 @@ from broker.model.failure import invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
 from broker.model.measured import AtomicMember, MeasuredChannel, RecordHead, SetMark
 from broker.node.directory_messages import Located
-from broker.node.queries.cut_channels import CHANNELS_MAX, LocateChannel, close_up_to
+from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, LocateChannel, close_up_to
 from broker.ports.headers import Headers
 
 MEASURE_S: Final = 4.0
@@ -65,8 +65,9 @@ async def measure_channels(locate: LocateChannel, headers: Headers, question: Qu
     """
     walks = _walks(question)
     places = [(await locate(name), name, *walk) for name, walk in walks.items()]
+    closed_by_s = anyio.current_time() + CUT_S
     for place, *_ in places:
-        await close_up_to(place, question.until)
+        await close_up_to(place, question.until, max(0.0, closed_by_s - anyio.current_time()))
     answer = Answer()
     together = frozenset(question.together) or frozenset(question.channels)
     deadline_s = anyio.current_time() + MEASURE_S

@@ -21,7 +21,7 @@ WAKE = Wake()
 
 
 class TailMemory:
-    """The memory of all tails of a node; beyond the limit the largest one evicts."""
+    """The memory of all tails of a node; beyond the limit the largest ones evict."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -33,13 +33,15 @@ class TailMemory:
         return sum([window.size_bytes for window in self.windows])
 
     def make_room(self) -> None:
-        """Evict until the limit holds, or the largest tail holds only its newest group."""
+        """Evict until the limit holds, or every tail holds only its newest group."""
         excess = self.size_bytes - self.bytes_max
-        while excess > 0:
-            largest = max(self.windows, key=lambda window: window.size_bytes)
+        left = self.windows
+        while excess > 0 and left:
+            largest = max(left, key=lambda window: window.size_bytes)
             before = largest.size_bytes
             if not largest.evict_oldest():
-                return
+                # One large group must not keep the older records of all other tails in memory.
+                left = [window for window in left if window is not largest]
             excess -= before - largest.size_bytes
 
 

@@ -19,7 +19,7 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import Appended
 from broker.node.appender_messages import CloseTick
 from broker.node.directory_messages import Locate, Located
-from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, cut_channels
+from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, close_up_to, cut_channels
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import Fault, MemoryWal
 from tests.broker.node.world import DIRECTORY, Reader, World, message, running_node
@@ -55,6 +55,29 @@ async def code_of(world: World, channels: Sequence[str], tick: int = 0) -> Strea
 async def append_some(world: World, name: PChannelName) -> Appended | Refusal:
     (outcome,) = await world.append(replace(message("x"), vchannel=f"{name}_7v0"), name=name)
     return outcome
+
+
+def test_a_writer_whose_mailbox_stays_full_is_not_waited_for_without_end() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            found = await world.locate()
+            full = replace(found, appender=FullAppender())  # type: ignore[arg-type]
+            tick = TimeTick(found.view.offsets().closed_tick + (1 << 40))
+            began_s = anyio.current_time()
+            with pytest.raises(Refused, match="its writer has too much to do") as caught:
+                await close_up_to(full, tick)
+            assert caught.value.refusal.code is StreamingCode.INNER
+            assert anyio.current_time() - began_s == pytest.approx(CUT_S, abs=0.1)
+
+    run_seeded(41, scenario)
+
+
+class FullAppender:
+    """A writer that takes no request."""
+
+    async def ask(self, _: CloseTick, *, deadline_s: float) -> TimeTick:
+        raise MailboxFull("appender", 1)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -31,6 +31,8 @@ def test_the_largest_tail_evicts_when_the_node_holds_too_much() -> None:
     assert large.read(MessageId(1)) is None
     large.push([record(9, 50_000)], closed(9), 0.0)
     assert large.read(MessageId(9)) is not None, "the newest group stays, whatever it takes"
+    assert small.read(MessageId(1)) is None, "and then the others make room"
+    assert small.read(MessageId(2)) is not None
     large.release()
     large.release()
     assert memory.size_bytes == small.size_bytes
