@@ -35,8 +35,8 @@ from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
-from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.leases.messages import CloseCluster, ProcessEnded
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
@@ -45,7 +45,7 @@ from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
-from broker.metrics.view import Sources
+from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.callbacks import Callbacks
@@ -90,7 +90,7 @@ class _CoordinatorParts:
         self._cluster = cluster
         self._nodes = LiveNodes()
         self._offsets = ClusterOffsets(self._nodes, cluster.pchannels)
-        self._broadcasts = BroadcastMeters()
+        self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
         self._fleet = Fleet(
             NODE_COMMAND,
@@ -121,12 +121,19 @@ class _CoordinatorParts:
                 NodeCopies(self._owners),
                 cluster.callbacks,
                 settings.node_acks,
-                meters=self._broadcasts,
+                meters=self._figures.broadcasts,
             ),
             commits=BatchCommitParts(self._staged_txns),
         )
         timing = timesync_timing(settings)
-        timesync = TimesyncParts(cluster.store, self._offsets, cluster.pchannels, timing)
+        timesync = TimesyncParts(
+            cluster.store,
+            self._offsets,
+            cluster.pchannels,
+            timing,
+            StoredRowSchemas(cluster.store),
+            self._figures.cursors,
+        )
         children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
         return SupervisorSpec("root", children=children)
 
@@ -164,7 +171,12 @@ class _CoordinatorParts:
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
-        return sources_of(self._settings.data_dir, system, edge, broadcasts=self._broadcasts)
+        return sources_of(
+            self._settings.data_dir,
+            system,
+            edge,
+            coordinator=self._figures,
+        )
 
     async def hand_off(self, system: System) -> None:
         """Stop the nodes, all at once; none waits for others to take its channels over."""

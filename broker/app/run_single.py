@@ -33,7 +33,6 @@ from broker.config import Settings
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import BatchCommitParts
@@ -41,7 +40,7 @@ from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.data_folder import DataFolder
 from broker.edge.server import EdgeServer
-from broker.metrics.view import Sources
+from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode
 from broker.model.ids import NodeId, PChannelName
 from broker.node.control import LocalNode
@@ -85,7 +84,7 @@ class _BrokerParts:
         self._node_id = NodeId(settings.node_id)
         self._damages = DamageRegistry(skipped=settings.skip_damage)
         self._wal = WatchedWal(segmented_wal(settings, folder, self._damages))
-        self._broadcasts = BroadcastMeters()
+        self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
         self._runtime = self._node_runtime()
         # This node gets no lease, which would tell it that consumption is paused.
@@ -98,7 +97,7 @@ class _BrokerParts:
             NodeCopies(self._owners),
             self._cluster.callbacks,
             settings.node_acks,
-            meters=self._broadcasts,
+            meters=self._figures.broadcasts,
         )
         coordinator = CoordinatorParts(
             store,
@@ -109,7 +108,14 @@ class _BrokerParts:
             commits=BatchCommitParts(self._staged_txns),
         )
         closed = LocalClosedTicks(pchannels, lambda: self.lookup.find(DIRECTORY))
-        timesync = TimesyncParts(store, closed, pchannels, timesync_timing(settings))
+        timesync = TimesyncParts(
+            store,
+            closed,
+            pchannels,
+            timesync_timing(settings),
+            StoredRowSchemas(store),
+            self._figures.cursors,
+        )
         children = (
             coordinator_tree(coordinator, ROOT),
             node_spec(self._runtime),
@@ -152,7 +158,7 @@ class _BrokerParts:
             edge,
             self._runtime,
             damages=self._damages.found,
-            broadcasts=self._broadcasts,
+            coordinator=self._figures,
         )
 
     async def hand_off(self, system: System) -> None:

@@ -102,7 +102,7 @@ def _streams(read: Callable[[StreamMeter], float]) -> Read:
 
 def _broadcasts(read: Callable[[BroadcastMeters], Histogram]) -> Read:
     """A histogram of broadcasts, in processes with a coordinator."""
-    return lambda view: (((), read(it)) for it in (view.sources.broadcasts,) if it is not None)
+    return lambda view: (((), read(it.broadcasts)) for it in (view.sources.coordinator,) if it)
 
 
 CHANNEL = ("channel",)

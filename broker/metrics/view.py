@@ -17,10 +17,19 @@ from broker.model.damage import Damage
 from broker.model.ids import TICK_LOGICAL_BITS
 from broker.node.state.channel_meters import ChannelMeter, Meters
 from broker.node.state.open_channels import OpenChannel, OpenChannels
+from broker.timesync.cursor_places import CursorPlaces
 
 Extra = Mapping[str, int | float | str]
 KINDS_MAX = 100
 """Kinds of actors with a label of their own; the others share the label `other`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFigures:
+    """What the parts of a coordinator count, and where they have seen the cursors."""
+
+    broadcasts: BroadcastMeters = field(default_factory=BroadcastMeters)
+    cursors: CursorPlaces = field(default_factory=CursorPlaces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class Sources:
     channels: OpenChannels
     meters: Meters
     edge: EdgeMeters
-    broadcasts: BroadcastMeters | None
+    coordinator: CoordinatorFigures | None
     damages: Callable[[], Sequence[Damage]]
     connections: Callable[[], int]
     open_calls: Callable[[], int]

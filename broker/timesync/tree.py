@@ -4,6 +4,7 @@ timesync (one_for_one)
 ├─ soft_barrier
 ├─ hard_barrier
 ├─ cursors
+├─ cursor_watch      looks where the cursors are, for metrics
 └─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
 """
 
@@ -14,6 +15,8 @@ from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.model.ids import PChannelName
 from broker.ports.closed_ticks import ClosedTicks
 from broker.ports.meta import MetaStore
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.timesync.cursor_places import CursorPlaces, CursorWatch
 from broker.timesync.cursors import Cursors
 from broker.timesync.hard_barrier import HardBarrier
 from broker.timesync.soft_barrier import SoftBarrier
@@ -24,12 +27,13 @@ TIMESYNC = "timesync"
 SOFT_BARRIER = "soft_barrier"
 HARD_BARRIER = "hard_barrier"
 CURSORS = "cursors"
+CURSOR_WATCH = "cursor_watch"
 TICK_PRODUCER = "tick_producer"
 
 
 @dataclass(frozen=True, slots=True)
 class TimesyncParts:
-    """Dependencies. `pchannels`: all of the cluster.
+    """Dependencies. `pchannels`: all of the cluster. `places`: filled with where cursors are.
 
     `store` keeps the cursors; it is written under the leader's term.
     """
@@ -38,6 +42,8 @@ class TimesyncParts:
     source: ClosedTicks
     pchannels: Sequence[PChannelName]
     timing: TimesyncTiming = field(default_factory=TimesyncTiming)
+    collections: RowSchemas = field(default_factory=NoRowSchemas)
+    places: CursorPlaces = field(default_factory=CursorPlaces)
 
 
 def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
@@ -54,6 +60,11 @@ def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
                 CURSORS,
                 lambda: Cursors(parts.store, parts.source, parts.pchannels),
                 MailboxSpec(bound=1024),
+            ),
+            ChildSpec(
+                CURSOR_WATCH,
+                lambda: CursorWatch(parts.store, parts.collections, parts.places),
+                MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
             ChildSpec(
                 TICK_PRODUCER,

@@ -10,11 +10,10 @@ from actors import System, SystemClock
 from broker.app.probes.http_server import PageAnswer, http_served
 from broker.app.process_errors import CannotStart
 from broker.config import Settings, joined_address
-from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import Exposition
 from broker.metrics.process_figures import ProcessFiguresReader
-from broker.metrics.view import Sources
+from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.damage import Damage
 from broker.node.state.channel_meters import Meters
 from broker.node.state.node_runtime import NodeRuntime
@@ -30,18 +29,18 @@ def sources_of(
     edge: EdgeServer,
     node: NodeRuntime | None = None,
     damages: Callable[[], Sequence[Damage]] = tuple,
-    broadcasts: BroadcastMeters | None = None,
+    coordinator: CoordinatorFigures | None = None,
 ) -> Sources:
     """Where the metrics of a process are read; `folder`: its data folder.
 
-    `node`: None in a process that is not a node; `broadcasts`: None without a coordinator.
+    `node`: None in a process that is not a node; `coordinator`: None without one.
     """
     return Sources(
         statistics=system.statistics,
         channels=node.open_channels if node else OpenChannels(0),
         meters=node.meters if node else Meters(),
         edge=edge.meters,
-        broadcasts=broadcasts,
+        coordinator=coordinator,
         damages=damages,
         connections=lambda: edge.connections,
         open_calls=lambda: edge.open_calls,

@@ -116,6 +116,21 @@ async def test_the_process_and_its_disk_are_measured(tmp_path: Path) -> None:
     assert found[cpu].samples[0].value >= before[cpu].samples[0].value
 
 
+async def test_the_lag_of_each_cursor_is_measured_by_collection(tmp_path: Path) -> None:
+    async with at_hand(tmp_path) as (broker, log):
+        await log.collections.create("flights", shards=2)
+        cut = await log.cut("flights")
+        await log.cursor("mine, 'too'").move(cut.tick, "flights")
+        labels = {"cursor": "mine, 'too'", "collection": "flights"}
+        with anyio.fail_after(DEADLINE_S):
+            while True:
+                found = await families(broker.http)
+                lags = found[f"{PREFIX}cursor_lag_seconds"].samples
+                if [it.labels for it in lags if 0 < it.value < DEADLINE_S] == [labels]:
+                    break
+                await anyio.sleep(0.05)
+
+
 async def test_figures_are_those_of_what_was_done(tmp_path: Path) -> None:
     async with at_hand(tmp_path) as (broker, log):
         await at_work(log)

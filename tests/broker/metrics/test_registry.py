@@ -6,22 +6,26 @@ from actors import ActorStatistics, SystemClock
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.metrics.exposition import Exposition
 from broker.metrics.process_figures import ProcessFigures, ProcessFiguresReader
-from broker.metrics.view import Sources
+from broker.metrics.view import CoordinatorFigures, Sources
+from broker.model.ids import TimeTick
 from broker.node.state.channel_meters import Meters
 from broker.node.state.open_channels import OpenChannels
+from broker.timesync.cursor_places import CursorPlace, CursorPlaces
 
 NO_FIGURES = ProcessFigures(7.0, 1.5, 10, None, None, None, None)
 
 
 def samples(
-    *statistics: ActorStatistics, process: ProcessFigures = NO_FIGURES
+    *statistics: ActorStatistics,
+    process: ProcessFigures = NO_FIGURES,
+    places: CursorPlaces | None = None,
 ) -> dict[str, list[float]]:
     sources = Sources(
         statistics=lambda: statistics,
         channels=OpenChannels(0),
         meters=Meters(),
         edge=EdgeMeters(),
-        broadcasts=None,
+        coordinator=None if places is None else CoordinatorFigures(cursors=places),
         damages=tuple,
         connections=int,
         open_calls=int,
@@ -53,3 +57,17 @@ def test_an_open_file_is_one_more(tmp_path: Path) -> None:
     with (tmp_path / "one").open("w"), (tmp_path / "two").open("w"):
         assert reader.read().open_files == before + 2
     assert reader.read().open_files == before
+
+
+def test_a_cursor_is_as_far_behind_as_its_tick_and_never_ahead() -> None:
+    places = CursorPlaces()
+    places.seen = [
+        CursorPlace("slow", "flights", TimeTick(7_000 << 18)),
+        CursorPlace("new", "", TimeTick(11_000 << 18)),
+    ]
+    closed: dict[str, int | float | str] = {"tick": 10_000 << 18}
+    producer = ActorStatistics("/root/timesync/tick_producer", 1, "actor", "running", extra=closed)
+    assert samples(producer, places=places)["tidemark_cursor_lag_seconds"] == [3.0, 0.0]
+    # Before the first tick nothing is known, and a process without a coordinator knows nothing.
+    assert samples(places=places)["tidemark_cursor_lag_seconds"] == []
+    assert samples(producer)["tidemark_cursor_lag_seconds"] == []

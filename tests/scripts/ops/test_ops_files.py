@@ -90,7 +90,7 @@ def test_rules_and_dashboard_name_only_metrics_and_labels_that_a_broker_exposes(
 ) -> None:
     names = {re.split(r"[{ ]", line)[0] for line in exposed.splitlines() if line}
     families = {it.split()[2] for it in exposed.splitlines() if it.startswith("# TYPE")}
-    labels = set(re.findall(r'[{,](\w+)="', exposed)) | {"job", "instance"}
+    labels = {label for it in METRICS for label in it.labels} | {"job", "instance", "le"}
     for where, expression in expressions().items():
         asked = set(NAME.findall(expression))
         # A family may have no sample now, such as the damaged places of a log that has none.

@@ -1,0 +1,76 @@
+"""Where all named cursors are, for metrics: read from their records now and then."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from actors import Actor, Context, Envelope
+from broker.core.time import tso
+from broker.model.failure import Refused
+from broker.model.ids import TimeTick
+from broker.model.named_cursor import NamedCursor
+from broker.ports.meta import MetaError, MetaStore
+from broker.ports.row_schemas import RowSchemas
+from broker.timesync.cursor_records import CursorRecords
+
+log = structlog.get_logger(__name__)
+
+LOOK_S: Final = 5.0
+PLACES_MAX: Final = 1000
+"""Cursors times collections that are shown: those furthest behind. Each is a time series."""
+NO_COLLECTION: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorPlace:
+    """Everything up to `tick` is processed. `collection`: "" for channels of no collection."""
+
+    cursor: str
+    collection: str
+    tick: TimeTick
+
+
+class CursorPlaces:
+    """What was seen last; shared by the actor that looks and the metrics that show."""
+
+    def __init__(self) -> None:
+        self.seen: Sequence[CursorPlace] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtCursors:
+    """A timer."""
+
+
+class CursorWatch(Actor[LookAtCursors]):
+    """Reads the records; a store that is away leaves what was seen before."""
+
+    def __init__(self, store: MetaStore, collections: RowSchemas, places: CursorPlaces) -> None:
+        self._records = CursorRecords(store)
+        self._collections = collections
+        self._places = places
+
+    async def started(self, context: Context[LookAtCursors]) -> None:
+        context.self.tell(LookAtCursors())
+        context.every(LOOK_S, LookAtCursors())
+
+    async def receive(self, batch: Sequence[Envelope[LookAtCursors]]) -> None:
+        """Look once, however many timers have fired."""
+        try:
+            cursors = await self._records.list()
+            shards = (await self._collections.shards()).shards if cursors else {}
+        except (MetaError, Refused) as error:
+            log.warning("cannot read the cursors for the metrics", error=str(error))
+            return
+        names = {vchannel: shard.collection for vchannel, shard in shards.items()}
+        found = [it for cursor in cursors for it in _places(cursor, names)]
+        self._places.seen = sorted(found, key=lambda it: it.tick)[:PLACES_MAX]
+
+
+def _places(cursor: NamedCursor, names: dict[str, str]) -> list[CursorPlace]:
+    # One that has processed nothing counts from when it was made, not from the year 1970.
+    tick = cursor.tick or tso.compose(cursor.moved_ms, 0)
+    collections = dict.fromkeys(names.get(it, NO_COLLECTION) for it in cursor.channels)
+    return [CursorPlace(cursor.name, it, TimeTick(tick)) for it in collections]
