@@ -11,6 +11,7 @@ Python that lacks Tidemark, which then says so in one line.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -39,6 +40,10 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 class DefaultSource(DataSource):
     """The `tidemark` format: a source and a sink, of batches and of streams."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        _refuse_hidden_packages()
 
     @classmethod
     def name(cls) -> str:
@@ -93,6 +98,17 @@ class DefaultSource(DataSource):
 
         options = parse_target(self.options, schema, streaming=True)
         return _StreamWriter(StreamWriter(options, overwrite=overwrite))
+
+
+def _refuse_hidden_packages() -> None:
+    """Name the file, if a module of the program hides a package of ours."""
+    # A checkout has no `tidemark_packages`, which a wheel has beside `broker`.
+    for name in ("tidemark_packages", "broker.own_packages"):
+        try:
+            import_module(name).refuse_hidden()
+        except ModuleNotFoundError:
+            continue
+        return
 
 
 class _Sent:

@@ -1,0 +1,98 @@
+"""A program whose module has the name of one of our packages gets a sentence that names it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUARD_S = 120.0
+COMMAND = ("-c", "from tidemark_packages import run; run()", "--version")
+"""What the script `tidemark` of an installed wheel does."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder laid out as a wheel lays out site-packages."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    for name in ("actors", "broker", "schemas"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "pyspark_tidemark").symlink_to(ROOT / "broker/spark/pyspark_tidemark")
+    shutil.copy(ROOT / "broker/own_packages.py", folder / "tidemark_packages.py")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def hiding(project: Path, name: str) -> Path:
+    """The program's own module of this name: a file, or a package."""
+    place = project / name
+    if name.endswith(".py"):
+        place.write_text("MINE = 1\n")
+    else:
+        place.mkdir()
+        (place / "__init__.py").write_text("MINE = 1\n")
+    return place
+
+
+def python(
+    site: Path, project: Path, *arguments: str, path: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in the project, with the installed packages behind what `path` names."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{site}" if path else str(site)},
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["schemas.py", "schemas", "actors.py", "actors"])
+def test_an_import_of_the_client_names_the_file(site: Path, project: Path, name: str) -> None:
+    place = hiding(project, name)
+    (project / "program.py").write_text("from broker.client import connect\n")
+    ended = python(site, project, "program.py")
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"broker.own_packages.HiddenPackage: {place} hides Tidemark's package")
+    assert f"rename that {'file' if name.endswith('.py') else 'folder'}" in last
+
+
+@pytest.mark.parametrize("name", ["schemas.py", "broker.py", "broker", "actors"])
+def test_the_command_says_it_in_one_line(site: Path, project: Path, name: str) -> None:
+    place = hiding(project, name)
+    ended = python(site, project, *COMMAND, path=str(project))
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith(f"tidemark: {place} hides Tidemark's package")
+
+
+def test_a_module_of_another_name_hides_nothing(site: Path, project: Path) -> None:
+    hiding(project, "brokers.py")
+    (project / "schemas").mkdir()  # no package: Python prefers one that comes later
+    (project / "program.py").write_text("from broker.client import connect\nprint('fine')\n")
+    assert python(site, project, "program.py").stdout == "fine\n"
+    assert python(site, project, *COMMAND).stdout.startswith("tidemark ")
+
+
+@pytest.mark.parametrize("name", ["schemas.py", "broker"])
+def test_the_format_of_spark_names_the_file(site: Path, project: Path, name: str) -> None:
+    place = hiding(project, name)
+    (project / "program.py").write_text(
+        "from pyspark_tidemark import DefaultSource\nDefaultSource({}).schema()\n"
+    )
+    ended = python(site, project, "program.py")
+    assert ended.returncode == 1
+    assert f"{place} hides Tidemark's package" in ended.stderr.splitlines()[-1]
