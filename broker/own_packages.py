@@ -2,8 +2,7 @@
 
 They have plain names, and Python takes the first module of a name that it finds: a `schemas.py` in
 the working directory would be imported in place of ours, and something would fail far from there.
-A wheel has this file a second time, as the module `tidemark_packages`, which is found even if
-`broker` itself is hidden. So it imports nothing of ours at its top.
+It imports nothing of ours at its top: `tidemark_command` loads it where `broker` itself is hidden.
 """
 
 import sys

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARD_S = 120.0
-COMMAND = ("-c", "from tidemark_packages import run; run()", "--version")
+COMMAND = ("-c", "from tidemark_command import run; run()", "--version")
 """What the script `tidemark` of an installed wheel does."""
 
 
@@ -22,7 +22,7 @@ def site(tmp_path: Path) -> Path:
     for name in ("actors", "broker", "schemas"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "pyspark_tidemark").symlink_to(ROOT / "broker/spark/pyspark_tidemark")
-    shutil.copy(ROOT / "broker/own_packages.py", folder / "tidemark_packages.py")
+    shutil.copy(ROOT / "broker/cli/entry/tidemark_command.py", folder)
     return folder
 
 

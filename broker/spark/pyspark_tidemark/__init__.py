@@ -102,8 +102,8 @@ class DefaultSource(DataSource):
 
 def _refuse_hidden_packages() -> None:
     """Name the file, if a module of the program hides a package of ours."""
-    # A checkout has no `tidemark_packages`, which a wheel has beside `broker`.
-    for name in ("tidemark_packages", "broker.own_packages"):
+    # A checkout has no `tidemark_command`, which a wheel has beside `broker`.
+    for name in ("tidemark_command", "broker.own_packages"):
         try:
             import_module(name).refuse_hidden()
         except ModuleNotFoundError:

@@ -1,0 +1,1 @@
+"""The module that the installed command starts with."""
