@@ -7,6 +7,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from broker.cli.session import fail, with_client
+from broker.cli.show.figures import count_text
 from broker.cli.show.output import print_json, show
 from broker.client import Client
 from broker.client.cluster import ActorInfo
@@ -113,7 +114,7 @@ def _kind_label(alike: Sequence[ActorInfo]) -> Text:
     if alike[0].kind == "actor":
         fullest = max(alike, key=lambda it: it.mailbox_depth)
         label.append(f"  mailbox {fullest.mailbox_depth}/{fullest.mailbox_bound}")
-        label.append(f"  handled {sum(it.handled for it in alike)}")
+        label.append(f"  handled {count_text(sum(it.handled for it in alike))}")
     restarts = sum(it.restarts for it in alike)
     return label.append(f"  restarts {restarts}", style="red") if restarts else label
 

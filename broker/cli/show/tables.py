@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Table
 
+_FIGURE = re.compile(r"-|[0-9][0-9,.]*")
 WIDEST = 10_000
 """A width in which no table is folded."""
 
@@ -69,7 +70,8 @@ def _table(columns: Sequence[Column], *, short: bool) -> Table:
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", row_styles=("", "dim")
     )
     for it in columns:
-        table.add_column(it.title, no_wrap=True)
+        right = all(_FIGURE.fullmatch(cell) for cell in it.cells)
+        table.add_column(it.title, no_wrap=True, justify="right" if right else "left")
     shown = [it.short if short and it.short else it.cells for it in columns]
     for row in zip(*shown, strict=True):
         table.add_row(*row)

@@ -118,8 +118,11 @@ def _state(look: Look, status: Status, width: int) -> Text:
         parts.insert(1, "CONSUMPTION PAUSED")
     if restarts:
         parts.append(f"{count_text(restarts)} restarts")
-    version = f"version {health.version}"
-    for part in (*parts, version):
+    txns = sum(it.open_txns for it in look.broker.channels)
+    parts.append(f"{size_text(sum(it.size_bytes for it in look.broker.channels))} on disk")
+    parts.append(f"{count_text(txns)} open transactions")
+    parts.append(f"version {health.version}")
+    for part in parts:
         if line.cell_len + len(part) + 2 <= width:
             line.append(f"  {part}", "bold" if part.isupper() else "")
     return line

@@ -7,6 +7,7 @@ import anyio
 
 from broker.cli.session import USAGE, address_of, fail, say_waits, with_client
 from broker.cli.standard_streams import end_on_closed_pipe
+from broker.cli.top.ascii_text import ascii_text, shows_unicode
 from broker.cli.top.broker_state import BrokerState, read_state
 from broker.cli.top.choices import Choices
 from broker.cli.top.chrome import HEIGHT_MIN, PAGES, WIDTH_MIN, Status, head, joined
@@ -20,8 +21,6 @@ from broker.client import Client
 WIDTH = 100
 """Without --width, where stdout is a file or a pipe."""
 ALL_LINES = 1_000_000
-PLAIN = str.maketrans("▁▂▃▄▅▆▇█…▼▲", "_.:-=+*#~v^")
-"""For an output that is not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,8 @@ def show_once(server: str, once: Once) -> None:
     page = without_trends(page_of(look, choices))
     body = draw_page(page, choices, width, (once.height or ALL_LINES) - len(top))
     text = joined([*top, *body.lines])
-    if not _is_unicode():
-        text = text.translate(PLAIN).encode("ascii", "replace").decode()
+    if not shows_unicode(sys.stdout.encoding):
+        text = ascii_text(text)
     with end_on_closed_pipe():
         sys.stdout.write(f"{text}\n")
 
@@ -66,7 +65,8 @@ def run_screen(server: str, every_s: float, page: str) -> None:
     from broker.cli.top.screen import TopScreen
 
     say_waits(lambda _: None)  # the screen shows them
-    TopScreen(address, every_s, number).run()
+    ascii_only = not shows_unicode(sys.stderr.encoding)
+    TopScreen(address, every_s, number, ascii_only=ascii_only).run()
 
 
 def page_number(page: str) -> int:
@@ -83,7 +83,3 @@ def _terminal_width() -> int:
     import shutil
 
     return max(WIDTH_MIN, shutil.get_terminal_size((WIDTH, HEIGHT_MIN)).columns)
-
-
-def _is_unicode() -> bool:
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16")

@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
 from broker.cli.show.tables import short_moment
+from broker.cli.top.ascii_text import ascii_text
 from broker.cli.top.broker_state import BrokerState, read_state
 from broker.cli.top.choices import Choices
 from broker.cli.top.chrome import HEAD_LINES, PAGES, Status, page_at
@@ -65,11 +66,14 @@ class TopScreen(App[None]):
         Binding("end", "scroll(1000000000)", "last"),
     ]
 
-    def __init__(self, server: str, every_s: float, page: int = 0) -> None:
+    def __init__(
+        self, server: str, every_s: float, page: int = 0, *, ascii_only: bool = False
+    ) -> None:
         # The terminal's own colours, so that it is readable on a dark and on a light one.
         super().__init__(ansi_color=True)
         self.server = server
         self.every_s = every_s
+        self.ascii_only = ascii_only
         self.paused = False
         self.polls = 0
         self.choices = Choices(page)
@@ -108,7 +112,10 @@ class TopScreen(App[None]):
         self.picture = draw(
             self.look(), self.choices, self._status(), self.size.width, self.size.height
         )
-        self.query_one("#picture", Static).update(Text("\n").join(self.picture.lines))
+        shown = Text("\n").join(self.picture.lines)
+        if self.ascii_only:
+            shown.plain = ascii_text(shown.plain)  # as long, so the styles stay in place
+        self.query_one("#picture", Static).update(shown)
 
     # ---- keys and clicks --------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from broker.cli.top.chrome import PAGES, joined
 from broker.cli.top.screen import TopScreen
@@ -186,6 +187,18 @@ async def test_a_new_size_is_filled_at_once(tmp_path: Path) -> None:
                 await until(pilot, lambda size=size: len(screen.picture.lines) == size[1])  # type: ignore[misc]
                 assert all(cell_len(line.plain) <= size[0] for line in screen.picture.lines)
             assert "[1 collections]" in text(screen)
+
+
+async def test_a_terminal_without_unicode_gets_ascii(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
+        await log.collections.create("n" * 100)
+        screen = TopScreen(broker.address, EVERY_S, ascii_only=True)
+        async with screen.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "nnn" in text(screen))
+            shown = screen.query_one("#picture", Static).content
+            assert isinstance(shown, Text)
+            assert shown.plain.isascii()
+            assert "nnn~nnn" in shown.plain
 
 
 async def test_a_killed_actor_is_shown_with_its_restart_and_the_tree_folds(tmp_path: Path) -> None:
