@@ -9,13 +9,14 @@ import grpc.aio
 import pytest
 
 from broker.client import connect
+from schemas.generated.milvus.proto import streaming as wire
 from schemas.handshake import CREATE_CONSUMER, CREATE_PRODUCER, CreateHeader
 from schemas.wire import Produced, message, produce_request, scan_produce_response
 from tests.broker_process import BrokerProcess
 from tests.create_headers import create_header
 from tests.roles_processes import GUARD_S, is_alive, node_pids, owners, until
 from tests.wire.peer import Ended, Peer, PeerStream
-from tests.wire.small_broker import CONSUME, PRODUCE
+from tests.wire.small_broker import CONSUME, NODE_CONTROL, P0, PRODUCE
 
 PAYLOAD = b"row %d"
 ZOMBIE = b"written by a zombie"
@@ -52,6 +53,27 @@ async def test_a_killed_nodes_channels_go_on_elsewhere_and_it_comes_back(tmp_pat
             remaining = list((await node_pids(log)).values())
         assert broker.terminate() == 0
     assert not any(map(is_alive, remaining))
+
+
+async def test_a_channel_that_somebody_removes_from_its_node_is_served_again(
+    tmp_path: Path,
+) -> None:
+    with BrokerProcess(tmp_path / "data", nodes="2", pchannels="2") as broker:
+        async with connect(broker.address) as log:
+            await log.collections.create("rows", shards=2)
+            before = {it.name: it for it in await log.admin.channels()}
+            removed = before[P0]
+            channel = wire.PChannelInfo(name=P0, term=removed.term)
+            request = wire.StreamingNodeManagerRemoveRequest(pchannel=channel)
+            async with grpc.aio.insecure_channel(removed.address) as at_node:
+                await Peer(at_node).call(NODE_CONTROL + "Remove", bytes(request))
+
+            async def is_back() -> bool:
+                found = {it.name: it for it in await log.admin.channels()}
+                return found[P0].term > removed.term and found[P0].state == removed.state
+
+            await until(is_back)
+            await log.append("rows", b"later", deadline_s=GUARD_S)
 
 
 async def test_no_node_outlives_its_coordinator(tmp_path: Path) -> None:
