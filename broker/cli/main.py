@@ -1,5 +1,6 @@
 """The command line: commands and options. What a command does is imported when it runs."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +13,10 @@ from broker.cli.commands import (
     broadcasts,
     collection,
     commits,
+    completions,
     consumption,
     cursors,
+    describe,
     profile,
     streaming,
     wal,
@@ -56,11 +59,15 @@ app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
 app.command()(backup.backup)
 app.command()(backup.restore)
+app.command()(completions.completion)
+app.command()(describe.describe)
 
 
 def run() -> None:
     """The entry point of the `tidemark` command."""
     open_standard_streams()
+    if completions.COMPLETE_VARIABLE in os.environ:
+        completions.complete_in_shells()
     app(first(sys.argv[1:]), prog_name="tidemark")
 
 
@@ -85,6 +92,7 @@ def options(
         str | None,
         typer.Option(
             metavar="NAME",
+            autocompletion=completions.profile_names,
             help="Connect as this profile says (`tidemark profile list`); default:"
             " TIDEMARK_PROFILE.",
         ),
@@ -221,7 +229,10 @@ def node(  # noqa: PLR0913 - each is an option of the command line
 
 @app.command()
 def produce(  # noqa: PLR0913 - each is an option of the command line
-    target: Annotated[str, typer.Argument(help="A collection or a vchannel.")],
+    target: Annotated[
+        str,
+        typer.Argument(help="A collection or a vchannel.", autocompletion=completions.collections),
+    ],
     file: Annotated[
         Path | None, typer.Argument(help="File with one message per line; default: stdin.")
     ] = None,
@@ -247,7 +258,12 @@ def produce(  # noqa: PLR0913 - each is an option of the command line
 
 @app.command()
 def consume(  # noqa: PLR0913 - each is an option of the command line
-    target: Annotated[str, typer.Argument(help="A collection, a vchannel or a pchannel.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A collection, a vchannel or a pchannel.", autocompletion=completions.collections
+        ),
+    ],
     start: Annotated[
         str,
         typer.Option(

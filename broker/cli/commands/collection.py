@@ -4,11 +4,19 @@ from typing import Annotated
 
 import typer
 
+from broker.cli.commands import completions
 from broker.cli.commands.flags import Json, Server
 
 app = typer.Typer(help="Create, list and drop collections.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Letters, digits, _ and $; must not begin with a digit.")]
+
+Existing = Annotated[
+    str,
+    typer.Argument(
+        help="Name as in `tidemark collection list`.", autocompletion=completions.collections
+    ),
+]
 
 
 @app.command()
@@ -33,7 +41,7 @@ def list_collections(server: Server = "", json: Json = False) -> None:
 
 
 @app.command()
-def drop(name: Name, server: Server = "") -> None:
+def drop(name: Existing, server: Server = "") -> None:
     """Drop a collection; its messages stay in the log until retention removes them."""
     from broker.cli.show.collection_table import drop_collection
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from broker.cli.commands.completions import cursors as known_cursors
 from broker.cli.commands.flags import Json, Server
 from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
@@ -12,7 +13,9 @@ app = typer.Typer(
     help="Show named cursors (`tidemark cursors`), move or drop one of them.",
 )
 
-Name = Annotated[str, typer.Argument(help="Name as in `tidemark cursors`.")]
+Name = Annotated[
+    str, typer.Argument(help="Name as in `tidemark cursors`.", autocompletion=known_cursors)
+]
 
 
 @app.command()
