@@ -42,41 +42,51 @@ class Admin:
     not ask for it again to find the nodes."""
     def actors(self, path: str = "", *, known: Channels = None) -> list[ActorInfo]:
         """The live tree of actors, or the part of it from `path` on; sorted by path."""
+        ...
     def channels(self) -> list[ChannelInfo]:
         """Every pchannel of the cluster, sorted by name."""
+        ...
     def get_latest_mvcc_timestamp_if_local(self, vchannel: str) -> int:
         """A closed tick that no message of the vchannel exceeds.
 
         A reader that has seen this tick has seen everything that was acknowledged on the vchannel
         before the call. Raises NotLocal unless the server this client is connected to owns the
         vchannel: Milvus's GetLatestMVCCTimestampIfLocal."""
+        ...
     def health(self, *, known: Channels = None) -> Health:
         """The health of the server, with the troubles and damages of all its nodes."""
+        ...
     def kill_actor(self, path: str, *, term: int = 0) -> int:
         """End an actor as if it had crashed; returns the term of the incarnation it killed.
 
         `term`: kill that incarnation only. Raises Unrecoverable unless the server runs with
         `--allow-chaos`; InvalidArgument when there is no actor of this path; TermMismatch when
         another incarnation lives there; ServerFailed while the actor waits for its restart."""
+        ...
     def pause_consumption(self) -> None:
         """Make consumers that are opened from now on wait until consumption is resumed.
 
         Readers that are open continue, and so do producers. The pause holds on every node, also on
         nodes that join later. A reader opened with `ignore_pause` does not wait; a bounded read
         that waits fails after `Deadlines.silence_s`."""
+        ...
     def resume_consumption(self) -> None:
         """Let all waiting consumers start."""
+        ...
     def streaming_version(self, at_least: int = 0) -> int:
         """The streaming version of the cluster, raised to `at_least` if it was lower.
 
         It never decreases. At 0 the channels of the cluster are read-only and appends wait."""
+        ...
     def traffic(self, *, known: Channels = None) -> list[ServerTraffic]:
         """What each process of the cluster has counted of each vchannel, since it started.
 
         A process that does not answer is left out. A vchannel that moved is counted by each
         process that has served it."""
+        ...
     def wal_name(self) -> str:
         """The kind of log behind the server, in Milvus's words; it decides the form of ids."""
+        ...
 
 class Barrier:
     """The barrier of one name and kind; `log.barrier(name)` makes it without asking the server."""
@@ -88,8 +98,10 @@ class Barrier:
         The client renews the lease. When the program has been gone for `lease_s`, the barrier
         removes the peer and no longer waits for it. A later join under the same name takes the
         place over. `interval_ms`: how far apart the ticks of a new soft barrier are."""
+        ...
     def watch(self, after: int = 0) -> Watch:
         """The ticks that pass the barrier above `after`; 0 starts with the newest. See `Watch`."""
+        ...
 
 class BatchCommits:
     """`log.commits`. Every call has a deadline and raises what `broker.client.errors` has."""
@@ -97,6 +109,7 @@ class BatchCommits:
         """Abort what these parts hold; returns how many transactions were rolled back.
 
         What is committed, or being committed, stays. What cannot be reached now expires."""
+        ...
     def commit(
         self, app: str, batch: int, parts: Iterable[StagedPart], *, deadline_s: float = ...
     ) -> BatchCommitted:
@@ -110,19 +123,23 @@ class BatchCommits:
         take effect; call again with the same parts. TransactionExpired or InvalidTransactionState
         when a part has ended before: nothing is committed; stage the batch again. InvalidArgument
         for parts of another batch. Unrecoverable when a damaged log has lost some of it."""
+        ...
     def list(self) -> list[AppCommits]:
         """The commits of every app that the broker remembers, sorted by name."""
+        ...
 
 class BatchScanner:
     """What `Client.read_batches` returns: batches as they are stored."""
     def close(self) -> None:
         """End the streams; raises nothing, and may be called again."""
+        ...
     @property
     def closed_tick(self) -> TimeTick:
         """No message with a tick up to it is still to come on any of the vchannels; 0: unknown.
 
         Batches that were read ahead count as still to come until a step has returned them. So a
         program that has processed all it got may resume behind this tick later."""
+        ...
     def commit(self, *, deadline_s: float = ...) -> None:
         """Commit all that the program has got to the cursor that the reader was started from.
 
@@ -133,19 +150,25 @@ class BatchScanner:
 
         Raises BadCommit for a reader that was not started from a cursor, NoSuchCursor when that was
         dropped, CursorWasReset, DeadlineExceeded."""
+        ...
     def done(self) -> None:
         """Return once nothing more is read: at its end, at an error, or after `close`.
 
         The last batches may not have been taken yet."""
+        ...
     @property
     def error(self) -> TidemarkError | None:
         """The error that ended the read; None while it runs, at its end, and after `close`."""
+        ...
     def messages(self) -> Iterator[Received]:
         """The same, message by message; a cancelled step loses none."""
+        ...
     def open(self) -> None:
         """Fix the start positions and begin to read ahead; no-op when open already."""
+        ...
     def taken(self, unacked: UnackedBatch[MessageBatch], last: Received | None = None) -> None:
         """The program has all of the batch, or all up to the message `last`."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
     def __iter__(self) -> Self: ...
@@ -157,6 +180,7 @@ class Broadcasts:
         """Acknowledge that this copy of a broadcast was processed; durable on return.
 
         May be repeated, and may be late. Raises BadTarget for a message that is not a broadcast."""
+        ...
     def append(
         self,
         targets: str | Iterable[str],
@@ -183,22 +207,29 @@ class Broadcasts:
         continue until an operator decides. SchemaVersionMismatch for data that is broadcast to a
         collection with a schema. InvalidArgument for a target that is not a vchannel,
         one named twice, or none."""
+        ...
     def block_until_resource_key_ack_all(
         self, key: ResourceKey, *, deadline_s: float = ...
     ) -> None:
         """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels."""
+        ...
     def block_until_resource_key_ack_once(
         self, key: ResourceKey, *, deadline_s: float = ...
     ) -> None:
         """Wait until each broadcast that holds `key` now is acknowledged on some vchannel."""
+        ...
     def locks(self) -> list[LockInfo]:
         """Which broadcast holds which keys, and which wait, in the order of arrival."""
+        ...
     def retry(self, name: str) -> None:
         """Try again what failed of a broadcast in quarantine. Raises InvalidArgument."""
+        ...
     def skip(self, name: str) -> None:
         """End a broadcast in quarantine as it is. Raises InvalidArgument."""
+        ...
     def list(self, *, quarantine_only: bool = False) -> list[BroadcastInfo]:
         """The broadcasts that are not finished; first those that wait for their keys."""
+        ...
 
 class Client:
     """A connected client, made by `connect`; for the tasks of one event loop.
@@ -222,10 +253,12 @@ class Client:
     admin: Admin
     def abort(self) -> None:
         """End everything now; appends that are not answered end with OutcomeUnknown."""
+        ...
     def abort_batch(self, parts: Iterable[StagedPart], *, deadline_s: float | None = None) -> int:
         """Abort what these parts hold; returns how many transactions were rolled back.
 
         What is committed, or being committed, stays. What cannot be reached now expires."""
+        ...
     def append(
         self,
         target: str,
@@ -250,6 +283,7 @@ class Client:
 
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
         been written, MessageTooLarge, or the server's refusal."""
+        ...
     def append_arrow(
         self,
         target: str,
@@ -270,6 +304,7 @@ class Client:
 
         Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
         order are not the collection's. BadTarget for a `key` that is not a column or not usable."""
+        ...
     def append_batch(
         self,
         target: str,
@@ -285,6 +320,7 @@ class Client:
         Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
         BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split."""
+        ...
     def append_messages(
         self,
         target: str,
@@ -306,6 +342,7 @@ class Client:
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
 
         Waits for all messages; when any failed, AppendsFailed has the result of each one."""
+        ...
     def append_soon(
         self,
         target: str,
@@ -317,14 +354,17 @@ class Client:
         """Queue one message once there is room; `ticket` returns its result or raises.
 
         Cancelling a ticket before its batch was sent withdraws the message."""
+        ...
     def barrier(self, name: str = ..., kind: KindName | None = None) -> Barrier:
         """A barrier that programs join, report to and watch; no request is made yet.
 
         "cluster" is the server's own: each of its ticks is closed on every pchannel. `kind`: "hard"
         (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest of
         the peers' newest ticks). The same name with another kind is another barrier."""
+        ...
     def close(self) -> None:
         """Wait up to `Deadlines.close_s` for pending appends, then end everything."""
+        ...
     def commit_batch(
         self, app: str, batch: int, parts: Iterable[StagedPart], *, deadline_s: float = ...
     ) -> BatchCommitted:
@@ -338,8 +378,10 @@ class Client:
         take effect; call again with the same parts. TransactionExpired or InvalidTransactionState
         when a part has ended before: nothing is committed; stage the batch again. InvalidArgument
         for parts of another batch. Unrecoverable when a damaged log has lost some of it."""
+        ...
     def cursor(self, name: str) -> Cursor:
         """The positions that the server keeps under this name; no request is made yet."""
+        ...
     def cut(
         self,
         targets: str | Iterable[str],
@@ -359,6 +401,7 @@ class Client:
 
         Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
         retriable errors while a pchannel has no owner."""
+        ...
     def measure(
         self,
         targets: str | Iterable[str],
@@ -375,6 +418,7 @@ class Client:
         any. It splits no broadcast, if `until` does not. `.steps[vchannel]`: where the rows lie;
         `.ranges(vchannel, parts)`: a vchannel in about equal shares. A transaction is counted where
         its commit is. Raises InvalidArgument for an empty span, a tick from the future, no targets."""
+        ...
     def raw_append(
         self, vchannel: str, message: Message, *, deadline_s: float | None = None
     ) -> Appended:
@@ -382,6 +426,7 @@ class Client:
 
         The vchannel need not exist. SchemaVersionMismatch for data of a collection with a schema.
         InvalidArgument for what only the log writes (time tick, begin, commit, rollback)."""
+        ...
     def read(
         self,
         target: str,
@@ -425,6 +470,7 @@ class Client:
         mapping from vchannel to the first id not to read. `types`: the message types to see, None
         for all. `with_ticks`: yield time ticks as messages too.
         `ignore_pause`: start even while an operator has paused consumption."""
+        ...
     def read_arrow(
         self,
         target: str | Iterable[str],
@@ -450,6 +496,7 @@ class Client:
         `start`, `until`: as for `read_batches`. `schema`: the collection's, if known, to save a
         request. Raises BadTarget, at the first step, for a column that does not exist and for
         targets that are not of one collection with a schema."""
+        ...
     def read_batches(
         self,
         target: str | Iterable[str],
@@ -474,8 +521,10 @@ class Client:
         "now", a time tick, or a cut; the read then ends and is complete. InvalidArgument for a
         tick from the future. `types`: the message types to see, none for all. `ignore_pause`: start
         even while an operator has paused consumption."""
+        ...
     def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
         """Read the messages of one vchannel with ids in [start_id, end_id), or raise OutOfRange."""
+        ...
     def stage(
         self,
         app: str,
@@ -499,6 +548,7 @@ class Client:
         for the same batch is aborted where this one stages, unless a commit has begun for it. With
         `run` 0 it expires instead. `deadline_s` bounds each step. Raises InvalidArgument for an
         `app` that is empty or too long, or a negative number."""
+        ...
     def txn(
         self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
     ) -> Txn:
@@ -512,6 +562,7 @@ class Client:
         one shard; BadTarget, at the begin, for any other. The transaction expires `keepalive_s`
         after its newest append (None: the server's default, 10 s); InvalidArgument below 1 ms.
         `deadline_s` bounds each step."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
 
@@ -524,24 +575,31 @@ class Collections:
         that the collection has already, with the same type, are skipped, so the call may be
         repeated. Raises NoSuchCollection; InvalidArgument for a collection without a schema, for
         a column that is not nullable, and for one that exists with another type."""
+        ...
     def create(self, name: str, *, shards: int = 1, schema: pa.Schema | None = None) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
 
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
         Raises InvalidArgument when the name is taken or not allowed, and for column types that
         a collection cannot have."""
+        ...
     def drop(self, name: str) -> None:
         """Forget the collection. Raises NoSuchCollection."""
+        ...
     def get(self, name: str) -> Collection:
         """The collection of this name. Raises NoSuchCollection."""
+        ...
     def resolve(self, names: Iterable[str]) -> dict[str, tuple[VChannelName, ...]]:
         """Each name with its vchannels in shard order; a channel is its own only vchannel.
 
         Raises NoSuchCollection."""
+        ...
     def schema(self, name: str) -> pa.Schema | None:
         """The newest schema of a collection's rows; None for a collection of messages."""
+        ...
     def list(self) -> list[Collection]:
         """All collections, sorted by name."""
+        ...
 
 class Cursor:
     """The cursor of one name; `log.cursor(name)` makes it without asking the server.
@@ -566,13 +624,16 @@ class Cursor:
         Raises BadCommit for anything else than such a batch, and when more than 65,536 runs of
         batches are committed behind one that is not; CursorWasReset, NoSuchCursor when it was
         dropped, DeadlineExceeded. After an error of the connection commit again."""
+        ...
     def drop(self) -> None:
         """Forget the cursor. Raises NoSuchCursor."""
+        ...
     def get(self, *, measured: bool = True) -> CursorView:
         """Where the cursor is on each vchannel, and how far that is behind. Raises NoSuchCursor.
 
         `measured=False` leaves out the lag in messages and bytes, for which the owners of the
         vchannels are asked."""
+        ...
     def move(
         self, tick: int, targets: str | Iterable[str] = ..., *, deadline_s: float = ...
     ) -> CursorView:
@@ -587,10 +648,12 @@ class Cursor:
         too, which may be behind: use `commit`. CursorMovedBack for a tick below the cursor's,
         NoSuchCursor for a new name without targets, InvalidArgument for a tick from the future,
         NoSuchCollection."""
+        ...
     def open(self, channels: Sequence[str], first_ids: FirstIds) -> CursorView:
         """The cursor; a new one, at the first ids of the channels, if there is none.
 
         Raises BadTarget when it has no position for one of the channels."""
+        ...
     def reset(
         self, to: ResetTo, targets: str | Iterable[str] = ..., *, deadline_s: float = ...
     ) -> CursorView:
@@ -604,11 +667,14 @@ class Cursor:
         Raises OutOfRange when retention removed messages behind that tick or cut; of a time, what
         is left counts. NoSuchCursor for a new name without targets; BadTarget for another `to`, or
         a cut of other vchannels; InvalidArgument for a time from the future."""
+        ...
     @property
     def rows_given(self) -> GivenRows:
         """The Arrow batches that this client's readers gave out."""
+        ...
     def store(self, epoch: int, positions: Positions, deadline_s: float) -> None:
         """Commit positions of a reader; retried until the deadline."""
+        ...
 
 class NamedBarriers:
     """`log.barriers`: all barriers of the cluster."""
@@ -618,15 +684,19 @@ class NamedBarriers:
         "cluster" is the server's own: each of its ticks is closed on every pchannel. `kind`: "hard"
         (ticks that every peer has reported; the default), "hard-minimum" or "soft" (the smallest of
         the peers' newest ticks). The same name with another kind is another barrier."""
+        ...
     def list(self) -> list[BarrierView]:
         """Every barrier, soft ones first, then by name."""
+        ...
 
 class NamedCursors:
     """`log.cursors`: all cursors that the server keeps."""
     def named(self, name: str) -> Cursor:
         """The positions that the server keeps under this name; no request is made yet."""
+        ...
     def list(self, *, measured: bool = True) -> list[CursorView]:
         """Every cursor, sorted by name, with how far it is behind; `measured` as for `get`."""
+        ...
 
 class Offsets:
     """`log.offsets`. Every call has a deadline and raises what `broker.client.errors` has."""
@@ -635,13 +705,16 @@ class Offsets:
 
         It is the end of a record in (from_id, until_id], behind at least one record; `from_id`
         when nothing lies there."""
+        ...
     def describe(self, channels: Iterable[str]) -> dict[str, ChannelOffsets]:
         """What each channel holds now. Ids are those of its pchannel, also for a vchannel.
 
         Messages with ids in [first_id, next_id) are durable, and so is everything up to
         `closed_tick`."""
+        ...
     def seek(self, channel: str, tick: int) -> MessageId:
         """The first id whose tick is >= `tick`; the channel's next id when there is none."""
+        ...
 
 class Peer:
     """A member of a barrier: `with barrier.join("worker-3") as peer`.
@@ -655,6 +728,7 @@ class Peer:
         A smaller tick than before changes nothing. Errors that may pass are retried until
         `deadline_s`, then DeadlineExceeded. InvalidArgument for a tick from the future. May be
         called again."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
 
@@ -665,20 +739,27 @@ class RowScanner:
     `until`. Use it from one task at a time, but for `done` and `close`."""
     def close(self) -> None:
         """End the streams; raises nothing, and may be called again."""
+        ...
     @property
     def closed_tick(self) -> TimeTick:
         """No row with a tick up to it is still to come, as of `read_batches`; 0: unknown."""
+        ...
     def commit(self, *, deadline_s: float = ...) -> None:
         """Commit all rows that the program has got; see `Reading.commit`."""
+        ...
     def done(self) -> None:
         """Return once nothing more is read; the last batches may not have been taken yet."""
+        ...
     @property
     def error(self) -> TidemarkError | None:
         """The error that ended the read; None while it runs, at its end, and after `close`."""
+        ...
     def open(self) -> None:
         """Fix the start positions and begin to read ahead; no-op when open already."""
+        ...
     def schema(self) -> Any:
         """The `pyarrow.Schema` of every batch."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
     def __iter__(self) -> Self: ...
@@ -688,12 +769,14 @@ class Scanner:
     """What `Client.read` returns: batches of decoded messages."""
     def close(self) -> None:
         """End the streams; raises nothing, and may be called again."""
+        ...
     @property
     def closed_tick(self) -> TimeTick:
         """No message with a tick up to it is still to come on any of the vchannels; 0: unknown.
 
         Batches that were read ahead count as still to come until a step has returned them. So a
         program that has processed all it got may resume behind this tick later."""
+        ...
     def commit(self, *, deadline_s: float = ...) -> None:
         """Commit all that the program has got to the cursor that the reader was started from.
 
@@ -704,19 +787,25 @@ class Scanner:
 
         Raises BadCommit for a reader that was not started from a cursor, NoSuchCursor when that was
         dropped, CursorWasReset, DeadlineExceeded."""
+        ...
     def done(self) -> None:
         """Return once nothing more is read: at its end, at an error, or after `close`.
 
         The last batches may not have been taken yet."""
+        ...
     @property
     def error(self) -> TidemarkError | None:
         """The error that ended the read; None while it runs, at its end, and after `close`."""
+        ...
     def messages(self) -> Iterator[Received]:
         """The same, message by message; a cancelled step loses none."""
+        ...
     def open(self) -> None:
         """Fix the start positions and begin to read ahead; no-op when open already."""
+        ...
     def taken(self, unacked: UnackedBatch[Batch], last: Received | None = None) -> None:
         """The program has all of the batch, or all up to the message `last`."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
     def __iter__(self) -> Self: ...
@@ -743,6 +832,7 @@ class Stage:
         It is read with the tick of the commit. Raises Unrecoverable when the pchannel may hold no
         more uncommitted bytes: make the batches smaller. Otherwise as `Client.append`; after
         OutcomeUnknown the stage cannot be sealed any more."""
+        ...
     def append_arrow(
         self,
         target: str,
@@ -755,6 +845,7 @@ class Stage:
         """Stage Arrow rows, as `Client.append_arrow`.
 
         When it fails, some of them may be in the stage: discard it."""
+        ...
     def append_batch(
         self,
         target: str,
@@ -765,16 +856,20 @@ class Stage:
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
+        ...
     def append_messages(
         self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
     ) -> list[Appended]:
         """Stage messages, each on the shard of its key; results in order, or the first error."""
+        ...
     def discard(self) -> None:
         """Abort what was written; what cannot be reached now expires."""
+        ...
     def seal(self) -> StagedPart:
         """End the stage; returns what the commit of the batch needs.
 
         Raises OutcomeUnknown when it is not known whether all of it was written: discard it then."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
 
@@ -801,6 +896,7 @@ class Txn:
 
         It is read with the tick of the commit. After OutcomeUnknown, or when an append is
         cancelled, the transaction cannot be committed any more."""
+        ...
     def append_arrow(
         self,
         rows: pa.RecordBatch | pa.Table,
@@ -811,6 +907,7 @@ class Txn:
         """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
 
         When it fails, some of the rows may be in the transaction: roll back."""
+        ...
     def append_batch(
         self,
         payloads: Sequence[bytes],
@@ -822,34 +919,44 @@ class Txn:
         """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
 
         Sent again when an answer is lost, and stored once. Read with the tick of the commit."""
+        ...
     def append_messages(
         self, messages: Iterable[Message], *, deadline_s: float | None = None
     ) -> list[Appended]:
         """Append many messages; raises the first error when any failed."""
+        ...
     def begin(self) -> None:
         """Begin, once; `with` does it. Raises InvalidArgument for a bad keepalive."""
+        ...
     @property
     def cannot_commit(self) -> bool:
         """Whether an append of unknown outcome prevents the commit for good."""
+        ...
     def commit(self) -> Appended:
         """Make all of it visible; returns where the commit is. Leaving the block does it.
 
         Raises OutcomeUnknown when it may or may not be committed, TransactionExpired when it is
         not and never will be."""
+        ...
     @property
     def committing(self) -> bool:
         """Whether a commit was sent, so that only its answer can tell the outcome."""
+        ...
     @property
     def id(self) -> int:
         """The id, unique on its pchannel; 0 before the begin."""
+        ...
     @property
     def keepalive_s(self) -> float:
         """Its lifetime after its newest append, as granted by the server; 0 before the begin."""
+        ...
     def rollback(self) -> None:
         """Discard all of it."""
+        ...
     @property
     def vchannel(self) -> VChannelName:
         """The vchannel; empty before the begin."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
 
@@ -861,6 +968,7 @@ class Watch:
     For one task at a time. Raises a refusal of the server that is not retriable."""
     def close(self) -> None:
         """End the stream. Never fails; may be called again."""
+        ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
     def __iter__(self) -> Self: ...
@@ -870,10 +978,13 @@ class Ticket:
     """An append that is under way, made by `append_soon`; `result` waits for its answer."""
     def cancel(self) -> bool:
         """Withdraw the message if its batch was not sent yet; whether there was no answer yet."""
+        ...
     def done(self) -> bool:
         """Whether the answer is there."""
+        ...
     def result(self, timeout_s: float | None = None) -> Appended:
         """Where the message landed. Raises its error, or TimeoutError while there is no answer."""
+        ...
 
 def connect(
     server: str = ...,
@@ -899,3 +1010,4 @@ def connect(
     `version`, `header`, or a barrier) may be stored twice. Without it, OutcomeUnknown is raised.
 
     Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything."""
+    ...
