@@ -24,6 +24,8 @@ from broker.client.txn import AppCommits
 BROADCASTER = "/root/coordinator/broadcaster/locks"
 COMMITTER = "/root/coordinator/commits/committer"
 COLLECTIONS_S = 10.0
+LAGS_S = 5.0
+"""Between two counts of what cursors are behind: nodes read heads of records for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class BrokerState:
     """Everything the screen shows, at one time. `at_s` is monotonic, `at_ms` local Unix time.
 
     `missing`: what the broker did not answer, by the name of the field, with the error.
-    `collections` may be from an earlier answer, of the time `collections_at_s`.
+    `collections`, and the messages that cursors are behind, may be from an earlier answer, of the
+    times `collections_at_s` and `lags_at_s`.
     """
 
     at_s: float
@@ -48,6 +51,7 @@ class BrokerState:
     traffic: Sequence[ServerTraffic] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     collections_at_s: float = float("-inf")
+    lags_at_s: float = float("-inf")
 
     @property
     def vchannels(self) -> frozenset[str]:
@@ -81,9 +85,17 @@ async def read_state(client: Client, before: BrokerState | None = None) -> Broke
         del questions["collections"]
         answers["collections"] = before.collections
         answers["collections_at_s"] = before.collections_at_s
+    # Not at the first look, which should come at once.
+    measured = before is not None and now_s - before.lags_at_s >= LAGS_S
+    if measured:
+        questions["cursors"] = client.cursors.list
+        answers["lags_at_s"] = now_s
     async with anyio.create_task_group() as tasks:
         for name, question in questions.items():
             tasks.start_soon(ask, name, question)
+    if before is not None and not measured and "cursors" in answers:
+        answers["cursors"] = _with_lags(answers["cursors"], before.cursors)
+        answers["lags_at_s"] = before.lags_at_s
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     return replace(state, at_s=anyio.current_time(), at_ms=now_ms, missing=missing, **answers)
 
@@ -92,6 +104,11 @@ def _are_the_same_collections(before: BrokerState, now: BrokerState) -> bool:
     # Columns may be added without a change of vchannels, so the answer is used for a while only.
     fresh = now.at_s - before.collections_at_s < COLLECTIONS_S
     return fresh and "collections" not in before.missing and before.vchannels == now.vchannels
+
+
+def _with_lags(cursors: Sequence[CursorView], before: Sequence[CursorView]) -> Sequence[CursorView]:
+    known = {(it.name, it.epoch): it.lags for it in before}
+    return [replace(it, lags=known.get((it.name, it.epoch), {})) for it in cursors]
 
 
 def _questions(

@@ -28,11 +28,12 @@ NO_CURSORS = (
 )
 EVERYTHING = "everything"
 NOTES = (
-    "lag of a reader: from the newest tick it has asked behind, to the newest closed one",
-    "behind: messages of the whole pchannel; those of other collections on it count, too",
-    "waiting: it has asked for more than there is; reading: it has not asked for the rest yet",
-    "held: bytes read for it and not sent yet, and open transactions that it waits for",
-    "lag of a cursor: from its tick to the newest tick closed on all its channels",
+    "lag of a reader: from the tick that it has read up to, to the newest closed one",
+    "behind: of a reader, messages of the whole pchannel, also of other collections",
+    "waiting: it is at the end of the log; reading: it has not asked for the rest",
+    "held: bytes read for it and not sent, and open transactions it waits for",
+    "lag of a cursor: from its tick to the newest one closed on all its channels",
+    "behind, bytes of a cursor: counted every 5 s; much is estimated",
 )
 
 
@@ -102,18 +103,21 @@ def cursor_section(look: Look) -> Section:
         name_column("c", "cursor"),
         name_column("", "on"),
         span_column("g", "lag"),
+        count_column("", "behind"),
+        size_column("", "bytes", 1),
         span_column("v", "moved"),
-        count_column("", "channels", 1),
+        count_column("", "channels", 2),
     )
     rows = []
     for it in look.broker.cursors:
         owners = dict.fromkeys(owner_of(name, names) for name in it.channels)
         lag_s = it.behind_ms / 1000 if it.closed_tick else None
-        rows.append(
-            PageRow(
-                (it.name, ", ".join(owners), lag_s, look.since_s(it.moved_ms), len(it.channels))
-            )
-        )
+        # One channel that is not measured makes the sum unknown, not smaller.
+        measured = len(it.lags) == len(it.channels)
+        behind = (it.rows_behind, it.bytes_behind) if measured else (None, None)
+        moved_s = look.since_s(it.moved_ms)
+        values = (it.name, ", ".join(owners), lag_s, *behind, moved_s, len(it.channels))
+        rows.append(PageRow(values))
     missing = look.broker.missing.get("cursors", NO_CURSORS)
     return Section("cursors", columns, rows, missing, order="g", down=True)
 

@@ -24,6 +24,7 @@ from broker.client.txn import AppCommits
 from broker.model.barrier import BarrierKind
 from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, TimeTick, VChannelName
+from broker.model.named_cursor import ChannelLag
 
 P0, P1 = "by-dev-rootcoord-dml_2", "by-dev-rootcoord-dml_10"
 LOG = f"/root/node/channels/{P0}/log"
@@ -124,6 +125,7 @@ def busy_states() -> tuple[BrokerState, BrokerState]:
         *("nightly-report", TimeTick(1), tuple(vchannels[:4]), NOW_MS - 61_000, 4_000),
         closed_tick=TimeTick(9),
         behind_ms=3_600_000,
+        lags={name: ChannelLag(307_000, 61_400_000) for name in vchannels[:4]},
     )
     barrier = BarrierView(
         *("cut", BarrierKind.HARD, TimeTick((NOW_MS - 5000) << 18)),

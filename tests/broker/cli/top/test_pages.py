@@ -98,12 +98,14 @@ def test_a_reader_of_some_vchannels_counts_for_each_of_their_collections() -> No
 
 
 def test_a_cursor_says_how_far_it_is_behind_and_when_it_moved() -> None:
-    assert cells(cursor_section(busy()), "cursor", "on", "lag", "moved") == [
-        ("nightly-report", "flights", 3600.0, 61.0)
+    titles = ("cursor", "on", "lag", "behind", "bytes", "moved")
+    assert cells(cursor_section(busy()), *titles) == [
+        ("nightly-report", "flights", 3600.0, 1_228_000, 245_600_000, 61.0)
     ]
-    unknown = replace(busy().broker.cursors[0], closed_tick=TimeTick(0))
+    known = busy().broker.cursors[0]
+    unknown = replace(known, closed_tick=TimeTick(0), lags=dict([*known.lags.items()][1:]))
     look = Look(broker_state(cursors=(unknown,)))
-    assert cells(cursor_section(look), "on", "lag") == [("id 100", None)]
+    assert cells(cursor_section(look), "on", "lag", "behind") == [("id 100", None, None)]
 
 
 def test_a_node_sums_up_its_pchannels() -> None:
