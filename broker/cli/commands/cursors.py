@@ -20,7 +20,7 @@ Name = Annotated[
 
 @app.command()
 def show(server: Server = "", json: Json = False) -> None:
-    """Show the tick of each cursor, and how far it is behind."""
+    """Show the tick of each cursor, and how far it is behind. Retention does not wait for it."""
     from broker.cli.show.cursor_table import show_cursors
 
     show_cursors(server, as_json=json)

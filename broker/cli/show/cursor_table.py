@@ -10,6 +10,8 @@ from broker.cli.show.tables import Column, moment, natural_order, short_moment
 from broker.client import Client
 from broker.client.cluster import CursorView
 
+RETENTION = "Retention does not wait for cursors: set it longer than a reader may be away."
+
 
 def show_cursors(server: str, *, as_json: bool) -> None:
     """Print one row for each cursor, sorted by name."""
@@ -19,7 +21,7 @@ def show_cursors(server: str, *, as_json: bool) -> None:
     at = [it.tick >> TICK_LOGICAL_BITS for it in found]
     moved = [it.moved_ms for it in found]
     newest = max(moved, default=0)
-    return show_fitted(
+    show_fitted(
         [
             Column("cursor", [it.name for it in found]),
             Column(
@@ -32,6 +34,9 @@ def show_cursors(server: str, *, as_json: bool) -> None:
             Column("channels", ["\n".join(_channels(it.channels)) for it in found], leaves=3),
         ]
     )
+    if found:
+        show(RETENTION)
+    return None
 
 
 def move_cursor(server: str, name: str, tick: int, targets: Sequence[str]) -> None:

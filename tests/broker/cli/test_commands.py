@@ -369,7 +369,9 @@ def test_cursors_are_moved_shown_and_dropped(server: str) -> None:
     (cursor,) = json.loads(tidemark("cursors", "--json", server=server).stdout)
     assert (cursor["name"], cursor["tick"], cursor["channels"]) == ("copied", tick, [VCHANNEL])
     assert cursor["closed_tick"] >= tick
-    assert "copied" in tidemark("cursors", server=server).stdout
+    listed = tidemark("cursors", server=server).stdout
+    assert "copied" in listed
+    assert "Retention does not wait for cursors" in listed
     back = tidemark("cursors", "move", "copied", "1", server=server)
     assert back.returncode == 1
     assert "cannot move back to 1" in back.stderr
