@@ -189,9 +189,20 @@ async def test_a_restored_backup_has_everything_up_to_its_tick_and_nothing_after
     with BrokerProcess(tmp_path / "new", nodes="2", pchannels="4") as broker:
         async with connect(broker.address) as log:
             with anyio.fail_after(GUARD_S):
+                await until(_settled(log))
                 await _judge_messages(log, before, after)
                 await _judge_metadata(log, before, after, known, tick)
                 await _judge_new_numbers(log, after)
+
+
+def _settled(log: Client) -> Callable[[], Awaitable[bool]]:
+    """What was recorded before the tick and had not begun is carried out after the restore."""
+
+    async def nothing_is_under_way() -> bool:
+        commits = [it for it in await log.commits.list() if it.under_way is not None]
+        return not commits and not await log.broadcast.list()
+
+    return nothing_is_under_way
 
 
 async def _judge_messages(log: Client, before: Load, after: Load) -> None:
