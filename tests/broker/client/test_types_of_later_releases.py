@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from broker.cli.main import app
 from broker.client import Message, connect
+from broker.spark.source.message_rows import MessageShape, declared
 from tests.local_broker import local_broker
 
 LATER = 777
@@ -32,6 +33,10 @@ async def test_they_are_read_after_a_restart_and_shown_by_number(tmp_path: Path)
             (2, b"in a transaction"),
         ]
         assert found[1].id == landed.id
+        shape = MessageShape({}, declared(["value"], include_properties=False))
+        batches = log.read_batches("c", start="all", until="now")
+        rows = [row async for batch in batches for row in shape.shaped(batch)["value"].to_pylist()]
+        assert rows == [it.payload for it in found], "as Spark's source gives them"
     shown = CliRunner().invoke(app, ["wal", "dump", str(tmp_path)])
     assert shown.exit_code == 0
     (line,) = [each for each in shown.output.splitlines() if f"  {LATER}  " in each]
