@@ -8,6 +8,7 @@ from broker.coordinator.counters import count_up
 from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.coordinator.records import decode_number, encode_number
 from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
+from broker.core.cluster.forgotten_broadcasts import ForgottenIds
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
@@ -15,6 +16,7 @@ from broker.ports.meta import MetaStore
 
 TASK_PREFIX = "broadcast/task/"
 HORIZON_PREFIX = "broadcast/horizon/"
+FORGOTTEN_PREFIX = "broadcast/forgotten/"
 INCARNATION_KEY = "counter/broadcast"
 SEQUENCE_BITS = 32
 
@@ -68,23 +70,32 @@ class BroadcastRecords:
         revision = await self._store.write({key: encode_task(task)}, expect={key: before.revision})
         return RecordedBroadcast(task, revision)
 
-    async def horizons(self) -> dict[str, BroadcastId]:
-        """For each other cluster, the largest id whose record was deleted."""
-        entries = await self._store.list(HORIZON_PREFIX)
-        return {
-            key.removeprefix(HORIZON_PREFIX): BroadcastId(decode_number(key, entry.value))
-            for key, entry in entries
+    async def forgotten(self) -> dict[str, ForgottenIds]:
+        """For each other cluster, the broadcasts whose records were deleted."""
+        found = {
+            key.removeprefix(HORIZON_PREFIX): ForgottenIds(
+                BroadcastId(decode_number(key, entry.value))
+            )
+            for key, entry in await self._store.list(HORIZON_PREFIX)
         }
+        for key, entry in await self._store.list(FORGOTTEN_PREFIX):
+            ids = decode_fields(key, entry.value, lambda fields: list(map(int, fields["ids"])))
+            origin = key.removeprefix(FORGOTTEN_PREFIX)
+            known = found.get(origin, ForgottenIds())
+            found[origin] = known.and_also(map(BroadcastId, ids))
+        return found
 
     async def forget(
-        self, tasks: Iterable[BroadcastState], horizons: Mapping[str, BroadcastId]
+        self, tasks: Iterable[BroadcastState], forgotten: Mapping[str, ForgottenIds]
     ) -> None:
-        """Delete the records; store how far those of other clusters are deleted."""
-        await self._store.write(
-            # Without `expect`: one Broadcaster of the leader writes these, and LedStore fences.
-            {HORIZON_PREFIX + origin: encode_number(id) for origin, id in horizons.items()},
-            deletes=[task_key(task.name) for task in tasks],
-        )
+        """Delete the records; store which broadcasts of other clusters are forgotten."""
+        puts = {HORIZON_PREFIX + it: encode_number(ids.horizon) for it, ids in forgotten.items()}
+        puts |= {
+            FORGOTTEN_PREFIX + it: encode_fields({"ids": sorted(ids.ids)})
+            for it, ids in forgotten.items()
+        }
+        # Without `expect`: one Broadcaster of the leader writes these, and LedStore fences.
+        await self._store.write(puts, deletes=[task_key(task.name) for task in tasks])
 
 
 def task_key(name: str) -> str:

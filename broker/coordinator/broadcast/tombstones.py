@@ -8,6 +8,7 @@ from actors import Clock
 from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.core.cluster.broadcast_state import BroadcastState, forgettable
+from broker.core.cluster.forgotten_broadcasts import ForgottenIds
 from broker.model.ids import BroadcastId
 from broker.ports.meta import MetaError
 
@@ -21,15 +22,15 @@ class Tombstones:
         self._records = records
         self._limits = limits
         self._tasks: dict[str, BroadcastState] = {}
-        self._horizons: dict[str, BroadcastId] = {}
+        self._forgotten: dict[str, ForgottenIds] = {}
         self._next_check_s = 0.0
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     async def start(self, clock: Clock) -> None:
-        """Read how far tombstones of other clusters were deleted; MetaError."""
-        self._horizons = await self._records.horizons()
+        """Read which tombstones of other clusters were deleted; MetaError."""
+        self._forgotten = await self._records.forgotten()
         self._next_check_s = clock.monotonic_s() + self._limits.tombstone_check_s
 
     def add(self, task: BroadcastState) -> None:
@@ -46,9 +47,8 @@ class Tombstones:
 
     def covers(self, id: BroadcastId, origin: str) -> bool:
         """Whether a broadcast of this cluster with this id had a tombstone that was deleted."""
-        # Another cluster may send a copy again long after; running it twice would be wrong. Its
-        # ids grow, so one number for each cluster stands for all deleted tombstones.
-        return id <= self._horizons.get(origin, 0)
+        forgotten = self._forgotten.get(origin)
+        return forgotten is not None and forgotten.covers(id)
 
     async def sweep(self, clock: Clock) -> Sequence[BroadcastState]:
         """Delete old tombstones when a check is due; those that were deleted."""
@@ -65,18 +65,22 @@ class Tombstones:
         old = forgettable(tasks, now_ms, limits.tombstones_max, limits.tombstone_age_ms)
         if not old:
             return ()
-        horizons = dict(self._horizons)
+        ids: dict[str, list[BroadcastId]] = {}
         for task in old:
             if task.origin:
-                horizons[task.origin] = max(task.id, horizons.get(task.origin, task.id))
+                ids.setdefault(task.origin, []).append(task.id)
+        changed = {
+            origin: self._forgotten.get(origin, ForgottenIds()).and_also(more)
+            for origin, more in ids.items()
+        }
         try:
-            # One write: with a record deleted and its horizon lost, a copy would run again.
-            await self._records.forget(old, horizons)
+            # One write: with a record deleted and its id lost, a copy would run again.
+            await self._records.forget(old, changed)
         except MetaError as error:
             # The next check tries again; until then the tombstones only take memory.
             log.warning("cannot delete tombstones of broadcasts", error=str(error))
             return ()
-        self._horizons = horizons
+        self._forgotten |= changed
         for task in old:
             del self._tasks[task.name]
         return old

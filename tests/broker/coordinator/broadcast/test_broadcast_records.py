@@ -12,7 +12,9 @@ from broker.coordinator.broadcast.broadcast_records import (
     encode_task,
     task_key,
 )
+from broker.coordinator.records import encode_number
 from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
+from broker.core.cluster.forgotten_broadcasts import ForgottenIds
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
@@ -88,6 +90,15 @@ def test_first_ids_are_far_apart_whatever_races_there_are() -> None:
     anyio.run(main)
 
 
+def test_a_horizon_of_an_earlier_release_still_counts() -> None:
+    async def main() -> None:
+        store = MemoryMetaStore()
+        await store.write({"broadcast/horizon/src": encode_number(7)})
+        assert await BroadcastRecords(store).forgotten() == {"src": ForgottenIds(BroadcastId(7))}
+
+    anyio.run(main)
+
+
 def test_a_record_is_made_once_and_replaced_only_as_it_was_read() -> None:
     async def main() -> None:
         records = BroadcastRecords(MemoryMetaStore())
@@ -103,8 +114,9 @@ def test_a_record_is_made_once_and_replaced_only_as_it_was_read() -> None:
         await records.save(before, task)
         with pytest.raises(Conflict):
             await records.save(before, task)
-        await records.forget([task], {"src": BroadcastId(9)})
+        forgotten = {"src": ForgottenIds(BroadcastId(9), frozenset({BroadcastId(12)}))}
+        await records.forget([task], forgotten)
         assert await records.read("1") is None
-        assert await records.horizons() == {"src": 9}
+        assert await records.forgotten() == forgotten
 
     anyio.run(main)

@@ -259,6 +259,22 @@ def test_a_copied_broadcast_that_was_forgotten_does_not_come_back() -> None:
     run(scenario, limits=limits, node_acks=False)
 
 
+def test_a_late_copied_broadcast_takes_effect_although_later_ones_are_forgotten() -> None:
+    limits = BroadcasterLimits(tombstones_max=0, tombstone_check_s=5.0)
+
+    async def scenario(cluster: Cluster) -> None:
+        copied = broadcast("", A, vchannels=V[:1])
+        await cluster.ask(AckBroadcast(BroadcastId(7), V[0], place(5), "src", copied))
+        await anyio.sleep(8.0)
+        assert cluster.called == [7]
+        cluster.system.kill(LOCKS)
+        await cluster.ask(AckBroadcast(BroadcastId(6), V[0], place(6), "src", copied))
+        await anyio.sleep(3.0)
+        assert cluster.called == [7, 6]
+
+    run(scenario, limits=limits, node_acks=False)
+
+
 def test_two_coordinators_over_one_store_never_give_one_id_twice() -> None:
     store = FaultyStore(Faults())
     ids: list[BroadcastId] = []
