@@ -72,6 +72,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a backup. Raises BackupFailed when there is none, or it is damaged."""
     path = folder / MANIFEST
+    if not folder.is_dir():
+        raise BackupFailed(f"there is no folder {folder}")
     try:
         fields = json.loads(path.read_bytes())
         found = fields["format"]

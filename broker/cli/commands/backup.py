@@ -36,6 +36,8 @@ def backup(
     """
     from broker.cli.backing_up import BackupOptions, take_backup, verify_backup
 
+    if verify and (previous is not None or data_dir is not None):
+        raise typer.BadParameter("--verify reads a backup only; leave --from and --data-dir out")
     if verify:
         verify_backup(folder, as_json=json)
     else:

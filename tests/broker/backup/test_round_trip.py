@@ -258,6 +258,8 @@ async def test_a_restore_that_was_killed_is_never_opened_and_one_that_fails_leav
 
 
 def test_a_folder_without_a_manifest_is_no_backup(tmp_path: Path) -> None:
+    with pytest.raises(BackupFailed, match="there is no folder"):
+        read_manifest(tmp_path / "nosuch")
     with pytest.raises(BackupFailed, match="did not finish; delete it"):
         read_manifest(tmp_path)
     (tmp_path / MANIFEST).write_text('{"format": 2}')
