@@ -67,10 +67,15 @@ class Batches:
             sent = messages // tasks * tasks
             return {RATE: sent / (time.perf_counter() - started), "messages": sent}
 
-    async def read(self, messages: int) -> dict[str, float]:
-        """Read back everything that `append` wrote, each payload cut out of its batch."""
+    async def held(self, messages: int) -> tuple[int, int]:
+        """The first id and the number of messages that are there to be read; at least so many."""
         if self._held < messages:
             await self.append("fsync", messages)
+        return self._start, self._held
+
+    async def read(self, messages: int) -> dict[str, float]:
+        """Read back everything that `append` wrote, each payload cut out of its batch."""
+        await self.held(messages)
         seen = 0
         async with connect(self._address) as log:
             started = time.perf_counter()

@@ -14,6 +14,7 @@ import uvloop
 from benchmark import disk
 from benchmark.batches import Batches
 from benchmark.channels import PCHANNELS, Channels
+from benchmark.command_line import CommandLine
 from benchmark.figures import Round, Series
 from benchmark.jetstream import JetStream
 from benchmark.latency import Latency
@@ -179,6 +180,10 @@ def _reads(
     yield subject("Consume, catching up", partial(milvus.read, amount.messages))
     yield subject("read_batches, catching up", partial(batches.read, amount.messages))
     yield subject("read_batches, as it comes", partial(batches.tail, amount.messages))
+    command_line = CommandLine(server.address, batches)
+    for form in ("raw", "json"):
+        run = partial(command_line.consume, form, amount.messages)
+        yield subject(f"consume to a pipe, {form}", run)
 
 
 def _latencies(server: Server, amount: Amount) -> Iterator[Subject]:
