@@ -1,15 +1,18 @@
 """Barrier ticks of a foreign oracle whose clock runs ahead of the broker's."""
 
 import anyio
+import grpc
 import pytest
 
 from actors import SystemClock
 from broker.model.failure import StreamingCode as Code
 from broker.node.state.node_limits import NodeLimits
+from schemas.handshake import CREATE_PRODUCER, CreateHeader
 from schemas.properties.keys import BARRIER_TICK
 from schemas.wire import Closed, Produced, ProduceFailed, scan_produce_response
-from tests.wire.peer import Peer, PeerStream, append, connected
-from tests.wire.small_broker import V0, SmallBroker, small_broker
+from tests.create_headers import create_header
+from tests.wire.peer import Ended, Peer, PeerStream, append, connected
+from tests.wire.small_broker import FIRST_TERM, P0, PRODUCE, V0, SmallBroker, small_broker
 from tests.wire.test_consume import ALL, is_tick, opened, request
 from tests.wire.test_produce import HALF_CLOSE_REQUEST, answers
 from tests.wire.test_produce import opened as produced
@@ -118,6 +121,24 @@ async def test_a_producer_that_leaves_during_the_wait_has_stored_nothing(
         assert isinstance(last, Produced)
         found = await until_tick(await opened(peer, request(ALL, vchannel=V0)), last.tick)
         assert [it.payload for it in found if not is_tick(it)] == [b"first", b"last"]
+
+
+async def test_a_call_whose_deadline_passes_during_the_wait_has_stored_nothing(peer: Peer) -> None:
+    header = create_header(CreateHeader(P0, FIRST_TERM))
+    call = peer.channel.stream_stream(PRODUCE)(metadata=((CREATE_PRODUCER, header),), timeout=2.0)
+    stream = PeerStream(call)
+    await stream.receive()
+    await stream.send(append(1, b"waits", _btt=barrier(ahead(6.0))), append(2, b"first"))
+    assert isinstance(await answer_of(stream), Produced)
+    with pytest.raises(Ended) as ended:
+        await stream.receive()
+    assert ended.value.code == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
+    stream = await produced(peer)
+    await stream.send(append(1, b"last", _btt=barrier(ahead(6.2))))
+    last = await answer_of(stream)
+    assert isinstance(last, Produced)
+    found = await until_tick(await opened(peer, request(ALL, vchannel=V0)), last.tick)
+    assert [it.payload for it in found if not is_tick(it)] == [b"first", b"last"]
 
 
 async def test_a_server_that_stops_refuses_what_waits(broker: SmallBroker, peer: Peer) -> None:

@@ -2,6 +2,10 @@
 
 import pytest
 
+from broker.codec.stored_headers import StoredHeaders
+from broker.model.effect import SegmentCreated, SegmentLevel
+from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.model.message import MessageType
 from schemas import wire
 from schemas.encoding.base64_text import base64_text, read_base64
 from schemas.generated.google.protobuf import Any, Empty
@@ -84,6 +88,30 @@ def test_insert_headers_are_gos() -> None:
     )
     assert keys.HEADER.encode(bytes(assigned)) == "CAESCggCEAMYBCICCAU="
     assert keys.HEADER.encode(bytes(fresh)) == "CGQSBAgBEAE="
+
+
+@pytest.mark.parametrize(
+    ("created", "text"),
+    [
+        (
+            SegmentCreated(
+                CollectionId(100), PartitionId(1), SegmentId(470647707567915012),
+                128849018, 8053063, SegmentLevel.ROWS, 0, 2,
+            ),
+            "CGQQARiEgMD/ivOExAYgAij6qLg9MMfC6wM4Ag==",
+        ),
+        (
+            SegmentCreated(
+                CollectionId(100), PartitionId(-1), SegmentId(5), 0, 0, SegmentLevel.DELETES, 0, 3
+            ),
+            "CGQQ////////////ARgFIAM4AQ==",
+        ),
+    ],
+)  # fmt: skip
+def test_the_header_of_a_create_segment_is_gos(created: SegmentCreated, text: str) -> None:
+    stored = StoredHeaders().own("by-dev-rootcoord-dml_0_100v0", created)
+    assert common.ImmutableMessage.parse(stored).properties["_h"] == text
+    assert StoredHeaders().effect(MessageType.CREATE_SEGMENT, stored) == created
 
 
 def test_a_broadcast_header_is_gos() -> None:
