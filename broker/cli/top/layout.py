@@ -8,6 +8,7 @@ from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from broker.cli.show.figures import sparkline
+from broker.cli.top.chart import draw_charts
 from broker.cli.top.choices import Choices, Order, chosen_rows
 from broker.cli.top.section import TREND_MAX, TREND_MIN, Page, PageColumn, PageRow, Section
 
@@ -68,7 +69,10 @@ def draw_page(page: Page, choices: Choices, width: int, height: int) -> Body:
             lines.append(Text(f"{' ' * MARGIN}{part.note}", "dim"))
         shown.append(len(part.rows))
         lines.append(Text(""))
-    return Body(tuple(lines[:-1][: max(0, height)]), headings, tuple(shown))
+    # The last line is blank: it parts the sections from the charts.
+    charts = draw_charts(page.charts, width, height - len(lines))
+    lines = [*lines, *map(Text, charts)] if charts else lines[:-1]
+    return Body(tuple(lines[: max(0, height)]), headings, tuple(shown))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a page consists of: sections of rows with columns, before anything is drawn."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from broker.cli.show.figures import (
@@ -12,6 +12,7 @@ from broker.cli.show.figures import (
     size_text,
     span_text,
 )
+from broker.cli.top.chart import Chart
 
 Kind = Literal["figure", "name", "text", "trend"]
 UNKNOWN: Final = "-"
@@ -72,8 +73,10 @@ class Page:
 
     name: str
     sections: tuple[Section, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What the columns mean, for the help."""
+    charts: tuple[Chart, ...] = ()
+    """Drawn below the sections where there is room."""
 
 
 def name_column(key: str, title: str, room: int = 0) -> PageColumn:
@@ -108,7 +111,7 @@ def trend_column(title: str, leaves: int = 0) -> PageColumn:
 
 def without_trends(page: Page) -> Page:
     """The page for one look, which has no history to draw."""
-    return replace(page, sections=tuple(_without_trends(it) for it in page.sections))
+    return replace(page, sections=tuple(_without_trends(it) for it in page.sections), charts=())
 
 
 def _without_trends(section: Section) -> Section:

@@ -5,9 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.cli.show.figures import COUNT_WIDTH, count_text
-from broker.cli.top.look import Look, flows_by_collection, names_of_vchannels, owner_of
+from broker.cli.top.chart import Chart
+from broker.cli.top.look import (
+    TOTAL_IN,
+    TOTAL_OUT,
+    Look,
+    flows_by_collection,
+    names_of_vchannels,
+    owner_of,
+)
 from broker.cli.top.pages.readers_page import cursor_section, readers_of
-from broker.cli.top.rates import Flow
+from broker.cli.top.rates import STEP_S, Flow
 from broker.cli.top.section import (
     Page,
     PageColumn,
@@ -55,7 +63,12 @@ NOTES = (
 
 def collections_page(look: Look) -> Page:
     """Collections first, then cursors."""
-    return Page("collections", (collection_section(look), cursor_section(look)), NOTES)
+    charts = (
+        Chart("messages in, per second", look.trend(TOTAL_IN), STEP_S),
+        Chart("messages out, per second", look.trend(TOTAL_OUT), STEP_S),
+    )
+    sections = (collection_section(look), cursor_section(look))
+    return Page("collections", sections, NOTES, charts)
 
 
 @dataclass(slots=True)
