@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
@@ -288,14 +289,19 @@ class Client:
         return Stage(self._appends, self._targets.resolve, name, within_s)
 
     async def aclose(self) -> None:
-        """Wait up to `Deadlines.close_s` for pending appends, then end everything. Never fails.
+        """Wait up to `Deadlines.close_s` for pending appends and calls, then end everything.
 
-        Readers end with ClosedClient, and so do appends that were not sent. May be called again.
+        Never fails, and may be called again. Readers end with ClosedClient, and so do appends that
+        were not sent. New work is refused at once.
         """
-        if not self._network.lifetime.closed:
-            self._network.lifetime.close()
+        lifetime = self._network.lifetime
+        if not lifetime.closing:
+            lifetime.begin_closing()
+            until_s = anyio.current_time() + self._deadlines.close_s
             try:
                 await self._appends.finish(self._deadlines.close_s)
+                with anyio.move_on_after(until_s - anyio.current_time()):
+                    await lifetime.until_idle()
             finally:
                 self.abort()
         await anyio.lowlevel.checkpoint()

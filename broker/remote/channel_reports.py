@@ -6,6 +6,7 @@ A report may be lost: the coordinator also asks the nodes from time to time.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope, Ref
@@ -17,7 +18,10 @@ from broker.remote.remote_coordinator import SERVICE
 from schemas.generated.tidemark import v1
 
 REPORT_S = 2.0
-TRIES_MAX = 3
+TRIES_MAX = 5
+PAUSE_S = 0.1
+"""Before the second try, then twice as long each time: 1.5 s in all, about what a coordinator needs
+to restart. It asks the nodes itself when it has."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +44,9 @@ class ChannelReporter(Actor[v1.ChannelEvent]):
         request = v1.ReportChannelsRequest(
             node_id=self._node, events=[envelope.message for envelope in batch]
         )
-        for _ in range(TRIES_MAX):
+        for attempt in range(TRIES_MAX):
+            if attempt:
+                await anyio.sleep(PAUSE_S * 2 ** (attempt - 1))
             try:
                 await self._calls.call(
                     SERVICE + "ReportChannels",

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 import grpclib.protocol
+from h2.connection import ConnectionState
 
 from broker.transport.data_frames import processed, put_data, send_window
 from schemas.encoding.frames import FrameSplitter, frames
@@ -95,7 +96,11 @@ class Arrivals:
         """Reopen the peer's window, when enough has been taken."""
         stream = self._stream
         assert stream.id is not None
-        if not processed(stream._h2_connection, stream.id, size) and stream.closable:
+        if processed(stream._h2_connection, stream.id, size):
+            return
+        connection_ended = stream._h2_connection.state_machine.state is ConnectionState.CLOSED
+        # A stream that has closed has no window any more, but the connection's must be given back.
+        if not connection_ended and not stream._transport.is_closing():
             stream.connection.ack(stream.id, size)
 
     async def wait(self) -> None:

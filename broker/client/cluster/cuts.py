@@ -94,20 +94,24 @@ class Cuts:
     async def _take_held(
         self, channels: Sequence[str], read: Callable[[], Awaitable[T]], *, exclusive: bool = False
     ) -> tuple[T, Cut]:
-        request = v1.HoldBroadcastsRequest(channels=list(channels), exclusive=exclusive)
-        held = await self._calls.ask("HoldBroadcasts", request, v1.HoldBroadcastsResponse)
-        lasted = False
-        try:
-            found = await read()
-            cut = await self._take(channels, 0)
-        finally:
-            # Shielded, so that a cancelled cut does not keep broadcasts waiting for the hold's end.
-            with anyio.move_on_after(RELEASE_S, shield=True):
-                lasted = await self._release(held.hold_id)
-        if not lasted:
-            # The hold has expired, so a broadcast may have landed on some of the channels only.
-            raise ServerFailed("the cut took longer than broadcasts can be held back; try again")
-        return found, cut
+        # A client that is closed meanwhile waits until the hold is released.
+        with self._calls.busy():
+            request = v1.HoldBroadcastsRequest(channels=list(channels), exclusive=exclusive)
+            held = await self._calls.ask("HoldBroadcasts", request, v1.HoldBroadcastsResponse)
+            lasted = False
+            try:
+                found = await read()
+                cut = await self._take(channels, 0)
+            finally:
+                # Shielded: a cancelled cut must not keep broadcasts waiting for the hold's end.
+                with anyio.move_on_after(RELEASE_S, shield=True):
+                    lasted = await self._release(held.hold_id)
+            if not lasted:
+                # The hold has expired: a broadcast may have landed on some of the channels only.
+                raise ServerFailed(
+                    "the cut took longer than broadcasts can be held back; try again"
+                )
+            return found, cut
 
     async def _release(self, hold_id: int) -> bool:
         """Whether the hold was still in force. One that cannot be released expires."""

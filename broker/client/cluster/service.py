@@ -1,5 +1,6 @@
 """Unary calls to one gRPC service of one server, each with a deadline."""
 
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from broker.client.net.connection import Connection
@@ -22,8 +23,12 @@ class ServiceCalls:
         return self._connection.address
 
     def check_usable(self) -> None:
-        """Raise ClosedClient or ForkedClient when no call can be made."""
-        self._connection.lifetime.check()
+        """Raise ClosedClient or ForkedClient when nothing new may be begun."""
+        self._connection.lifetime.check_new()
+
+    def busy(self) -> AbstractContextManager[None]:
+        """Several calls that belong together: a client that is closed meanwhile waits for them."""
+        return self._connection.lifetime.busy()
 
     async def ask(
         self,

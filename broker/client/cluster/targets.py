@@ -127,7 +127,7 @@ class Targets:
 
     def known(self, name: str) -> Shards | None:
         """What `resolve` would return without asking the server, if it is cached."""
-        self._lifetime.check()
+        self._lifetime.check_new()
         return self._known.get(name)
 
     async def resolve(self, name: str) -> Shards:
@@ -170,12 +170,12 @@ class Targets:
 
     def vchannel(self, name: str) -> Shards:
         """Exactly this vchannel, without a look-up."""
-        self._lifetime.check()
+        self._lifetime.check_new()
         return Shards(None, (VChannelName(name),), raw=True)
 
     def names(self, targets: str | Iterable[str]) -> list[str]:
         """The targets as a list."""
-        self._lifetime.check()
+        self._lifetime.check_new()
         return [targets] if isinstance(targets, str) else list(targets)
 
     def forget(self, name: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client.errors import ClosedClient, ServerRefusal, TidemarkError
+from broker.client.errors import ClosedClient, ProtocolBroken, ServerRefusal, TidemarkError
 from broker.client.net.backoff import Backoff
 from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
 from broker.model.ids import TimeTick
@@ -20,17 +20,15 @@ class Watch:
 
     Each tick is larger than the one before. A soft barrier yields the newest tick only; a hard one
     every tick, unless the watcher falls 1024 behind. Leave early with `async with` or `aclose`.
-    For one task at a time. Raises a refusal of the server that is not retriable.
+    For one task at a time. Raises a refusal of the server that is not retriable, and ProtocolBroken
+    for a server that does not offer barriers.
     """
 
     def __init__(self, stream: OpenStream, tasks: TaskGroup, after: TimeTick) -> None:
-        self._stream = stream
         self._tasks = tasks
-        self._seen = after
-        self._started = self._ended = False
-        self._scope = anyio.CancelScope()
-        self._failure: TidemarkError | None = None
-        self._ready: OneSlotQueue[TimeTick] = OneSlotQueue()
+        # Apart from this object: the running task must not keep a watch alive that was dropped.
+        self._follower = _Follower(stream, after)
+        self._started = False
 
     def __aiter__(self) -> "Watch":
         return self
@@ -38,13 +36,8 @@ class Watch:
     async def __anext__(self) -> TimeTick:
         if not self._started:
             self._started = True
-            self._tasks.start_soon(self._run)
-        try:
-            return await self._ready.take()
-        except QueueEnded:
-            raise self._failure or ClosedClient("the client is closed") from None
-        except QueueClosed:
-            raise ClosedClient("the watch is closed") from None
+            self._tasks.start_soon(self._follower.run)
+        return await self._follower.take()
 
     async def aclose(self) -> None:
         """End the stream. Never fails; may be called again."""
@@ -61,23 +54,49 @@ class Watch:
         self._close()
 
     def _close(self) -> None:
-        if self._started and not self._ended:
+        self._started = True
+        self._follower.cancel()
+
+
+class _Follower:
+    """Reads streams, one after the other, into a queue."""
+
+    def __init__(self, stream: OpenStream, after: TimeTick) -> None:
+        self._stream = stream
+        self._seen = after
+        self._running = False
+        self._scope = anyio.CancelScope()
+        self._failure: TidemarkError | None = None
+        self._ready: OneSlotQueue[TimeTick] = OneSlotQueue()
+
+    async def take(self) -> TimeTick:
+        """The next tick. Raises what ended the watch."""
+        try:
+            return await self._ready.take()
+        except QueueEnded:
+            raise self._failure or ClosedClient("the client is closed") from None
+        except QueueClosed:
+            raise ClosedClient("the watch is closed") from None
+
+    def cancel(self) -> None:
+        # Otherwise its scope belongs to no task, and the event loop may be closed (`__del__`).
+        if self._running:
             self._scope.cancel()
-        elif not self._started:
-            self._started = self._ended = True
         self._ready.close()
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Follow until cancelled, or until the server refuses for good."""
+        self._running = True
         try:
             with self._scope:
                 await self._follow()
         finally:
-            self._ended = True
+            self._running = False
             self._ready.end()
 
     async def _follow(self) -> None:
         backoff = Backoff()
-        while True:
+        while not self._ready.closed:
             try:
                 # Without `aclosing` the stream stays open until the generator is collected.
                 async with aclosing(self._stream(self._seen)) as ticks:
@@ -90,8 +109,13 @@ class Watch:
                             # Read on only when the tick was taken: later ones wait at the server.
                             await self._ready.until_empty()
             except TidemarkError as error:
-                if isinstance(error, ServerRefusal) and not error.retriable:
+                if _is_final(error):
                     self._failure = error
                     return
                 backoff = backoff.failed()
             await anyio.sleep(backoff.delay_s(1.0))
+
+
+def _is_final(error: TidemarkError) -> bool:
+    """Whether another stream would end the same way."""
+    return isinstance(error, ServerRefusal | ProtocolBroken) and not error.retriable

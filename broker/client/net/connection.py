@@ -120,7 +120,7 @@ class Connection:
         """One request, one response. Raises a TidemarkError for any failure."""
         # Not in `converse`: pending appends may need a new stream while the client is being closed.
         self.lifetime.check()
-        with self._translated():
+        with self.lifetime.busy(), self._translated():
             async with (
                 asyncio.timeout(deadline_s),
                 self._channel.request(

@@ -68,6 +68,11 @@ class OneSlotQueue(Generic[T]):
                 self._changed = anyio.Event()
             await self._changed.wait()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the consumer closed the queue."""
+        return self._closed
+
     def end(self) -> None:
         """Nothing more will be put; what is in the slot may still be taken."""
         self._ended = True

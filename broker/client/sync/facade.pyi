@@ -965,7 +965,8 @@ class Watch:
 
     Each tick is larger than the one before. A soft barrier yields the newest tick only; a hard one
     every tick, unless the watcher falls 1024 behind. Leave early with `with` or `close`.
-    For one task at a time. Raises a refusal of the server that is not retriable."""
+    For one task at a time. Raises a refusal of the server that is not retriable, and ProtocolBroken
+    for a server that does not offer barriers."""
     def close(self) -> None:
         """End the stream. Never fails; may be called again."""
         ...

@@ -2,14 +2,18 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from broker.client import Client, ClosedClient, Message, OutcomeUnknown, connect
 from broker.client.errors import ForkedClient
 from broker.client.lifetime import ClientLifetime
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
+from tests.local_broker import local_broker
 
 GUARD_S = 30.0
 
@@ -79,6 +83,41 @@ async def test_closing_the_client_leaves_the_outcome_of_an_unanswered_call_open(
         tasks.start_soon(unanswered, log)
         await broker.until(lambda: broker.hanging == 1)
         await log.aclose()
+
+
+async def test_a_cut_that_has_begun_releases_its_hold_while_the_client_is_closed(
+    tmp_path: Path,
+) -> None:
+    """Otherwise broadcasts would wait until the lease of the hold has ended."""
+    outcomes: list[object] = []
+    async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as other:
+        await other.collections.create("trains")
+        async with connect(broker.address) as log:
+            cut = log._network.coordinator.call
+            asked = anyio.Event()
+
+            async def slow(path: str, *arguments: Any, **options: Any) -> Any:
+                answer = await cut(path, *arguments, **options)
+                if path.endswith("HoldBroadcasts"):
+                    asked.set()
+                    # The client is being closed by the time the next call of this cut is made.
+                    while not log._network.lifetime.closing:
+                        await anyio.lowlevel.checkpoint()
+                return answer
+
+            log._network.coordinator.call = slow  # type: ignore[method-assign]
+
+            async def take() -> None:
+                outcomes.append(await log.cut("trains", whole_broadcasts=True))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take)
+                await asked.wait()
+                await log.aclose()
+        assert len(outcomes) == 1
+        assert await other.broadcast.locks() == []
+        with anyio.fail_after(GUARD_S):
+            await other.broadcast.append("trains", b"at once")
 
 
 def test_a_forked_process_is_told_which_process_connected() -> None:

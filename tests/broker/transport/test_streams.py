@@ -48,6 +48,23 @@ async def test_more_than_the_windows_hold_goes_through_as_it_is_read() -> None:
         assert all(len(message) == 900_000 for message in found)
 
 
+async def test_what_is_taken_from_a_closed_stream_is_given_back_to_the_connection() -> None:
+    async def blast(stream: ServerBatchStream) -> None:
+        await stream.read_batch()
+        # More than half of the stream's window: h2 gives it back at once, or never.
+        await stream.write_batch([bytes(50_000)] * 60)
+
+    async with serving(blast) as (_, channel), call(channel) as stream:
+        await stream.write_batch([b"go"])
+        await stream.end()
+        with anyio.fail_after(60):
+            await stream._stream.trailers_received.wait()
+        assert not stream._stream.closable
+        await collected(stream, 60)
+        window = stream._h2._inbound_flow_control_window_manager
+        assert window.current_window_size + window._bytes_processed == window.max_window_size
+
+
 async def test_many_messages_cost_few_writes() -> None:
     async with serving() as (_, channel), call(channel) as stream:
         writes: list[int] = []
