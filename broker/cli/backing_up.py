@@ -122,7 +122,10 @@ def _report(
             fields["linked_bytes"] = linked_bytes
         sys.stdout.write(json.dumps(fields) + "\n")
         return
-    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    # Tick 0: no channel has closed a tick, so nothing was ever appended.
+    at = "nothing was appended"
+    if manifest.tick:
+        at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     linked = f" ({linked_bytes:,} of them linked)" if linked_bytes else ""
     sys.stdout.write(
         f"{done}: {folder}, cluster {manifest.cluster} at tick {manifest.tick} ({at}),"

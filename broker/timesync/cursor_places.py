@@ -1,6 +1,6 @@
 """Where all named cursors are, for metrics: read from their records now and then."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,12 +65,16 @@ class CursorWatch(Actor[LookAtCursors]):
             log.warning("cannot read the cursors for the metrics", error=str(error))
             return
         names = {vchannel: shard.collection for vchannel, shard in shards.items()}
-        found = [it for cursor in cursors for it in _places(cursor, names)]
+        found = [it for cursor in cursors for it in places_of(cursor, names)]
         self._places.seen = sorted(found, key=lambda it: it.tick)[:PLACES_MAX]
 
 
-def _places(cursor: NamedCursor, names: dict[str, str]) -> list[CursorPlace]:
-    # One that has processed nothing counts from when it was made, not from the year 1970.
-    tick = cursor.tick or tso.compose(cursor.moved_ms, 0)
-    collections = dict.fromkeys(names.get(it, NO_COLLECTION) for it in cursor.channels)
-    return [CursorPlace(cursor.name, it, TimeTick(tick)) for it in collections]
+def places_of(cursor: NamedCursor, names: Mapping[str, str]) -> list[CursorPlace]:
+    """One for each collection: where its slowest channel is. `names`: collections by vchannel."""
+    slowest: dict[str, TimeTick] = {}
+    for channel, position in cursor.positions.items():
+        # One that has processed nothing counts from when it was made, not from the year 1970.
+        tick = position.closed or tso.compose(cursor.moved_ms, 0)
+        collection = names.get(channel, NO_COLLECTION)
+        slowest[collection] = min(tick, slowest.get(collection, tick))
+    return [CursorPlace(cursor.name, it, tick) for it, tick in slowest.items()]
