@@ -1,7 +1,8 @@
 """Where a command connects to: from flags, else the environment, else files, else defaults.
 
 For each setting the first of these that has it: `--server`, the profile of `--profile`,
-`TIDEMARK_SERVER`, the profile of `TIDEMARK_PROFILE`, `[client]` of the configuration file.
+`TIDEMARK_SERVER`, the profile of `TIDEMARK_PROFILE`, `TIDEMARK_CLUSTER`, `[client]` of the
+configuration file.
 """
 
 import os
@@ -72,6 +73,9 @@ def _sources(server: str, profile: str | None) -> Iterator[tuple[str, ClientConf
         yield "TIDEMARK_SERVER", ClientConfig(server=from_environment)
     elif (named := os.environ.get("TIDEMARK_PROFILE")) and not profile:
         yield f"profile {named}", read_profile(named)
+    # The server's own variable: where it names the cluster, commands mean the same one.
+    if cluster := os.environ.get("TIDEMARK_CLUSTER"):
+        yield "TIDEMARK_CLUSTER", ClientConfig(cluster=cluster)
     file = config_file()
     where = f"[{CLIENT_TABLE}] of {file or CONFIG_FILE}"
     yield where, client_config(read_config(file).get(CLIENT_TABLE, {}), where)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from broker.cli.session import USAGE, address_of, fail, say_waits, with_client
+from broker.cli.session import USAGE, address_of, connection_of, fail, say_waits, with_client
 from broker.cli.standard_streams import end_on_closed_pipe
 from broker.cli.top.ascii_text import ascii_text, shows_unicode
 from broker.cli.top.broker_state import BrokerState, read_state
@@ -59,14 +59,16 @@ def show_once(server: str, once: Once) -> None:
 
 def run_screen(server: str, every_s: float, page: str) -> None:
     """Run the screen until `q`. Exit code 2 without a terminal."""
-    address, number = address_of(server), page_number(page)
+    chosen, number = connection_of(server), page_number(page)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):  # textual draws on stderr
         fail("top needs a terminal; pass --once to print one page", USAGE)
     from broker.cli.top.screen import TopScreen
 
     say_waits(lambda _: None)  # the screen shows them
     ascii_only = not shows_unicode(sys.stderr.encoding)
-    TopScreen(address, every_s, number, ascii_only=ascii_only).run()
+    screen = TopScreen(chosen.server, every_s, number, ascii_only=ascii_only)
+    screen.cluster = chosen.cluster
+    screen.run()
 
 
 def page_number(page: str) -> int:

@@ -14,6 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
+from broker.cli.client_connection import DEFAULT_CLUSTER
 from broker.cli.show.tables import short_moment
 from broker.cli.top.ascii_text import ascii_text
 from broker.cli.top.broker_state import BrokerState, read_state
@@ -72,6 +73,7 @@ class TopScreen(App[None]):
         # The terminal's own colours, so that it is readable on a dark and on a light one.
         super().__init__(ansi_color=True)
         self.server = server
+        self.cluster = DEFAULT_CLUSTER
         self.every_s = every_s
         self.ascii_only = ascii_only
         self.paused = False
@@ -238,7 +240,8 @@ class TopScreen(App[None]):
     async def _poll(self) -> None:
         while True:
             try:
-                async with connect(self.server, deadlines=DEADLINES) as client:
+                at, cluster = self.server, self.cluster
+                async with connect(at, cluster=cluster, deadlines=DEADLINES) as client:
                     while True:
                         if not self.paused:
                             self._update(await read_state(client, self._before))

@@ -1,6 +1,10 @@
 """Where a command connects to: flags, profiles, environment and file, in this order."""
 
 import json
+import os
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,9 @@ from broker.cli.counted import counted
 from broker.cli.global_options import choose, first
 from broker.cli.main import app
 from broker.config_file import BadConfig
+from tests.broker_process import BrokerProcess
 
+ROOT = Path(__file__).parents[3]
 PROFILES = """
 [prod]
 server = "prod:1"
@@ -25,7 +31,7 @@ server = "staging:1"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory and a user's folder of their own."""
-    for name in ("TIDEMARK_SERVER", "TIDEMARK_PROFILE", "TIDEMARK_CONFIG"):
+    for name in ("TIDEMARK_SERVER", "TIDEMARK_PROFILE", "TIDEMARK_CONFIG", "TIDEMARK_CLUSTER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.chdir(tmp_path)
@@ -45,8 +51,10 @@ def test_each_place_goes_before_the_next_one(home: Path, monkeypatch: pytest.Mon
     assert connection().server == "staging:1"
     monkeypatch.setenv("TIDEMARK_SERVER", "env:1")
     assert connection().server == "env:1"
+    monkeypatch.setenv("TIDEMARK_CLUSTER", "green")
+    assert connection().cluster == "green"
     choose("prod", None)
-    assert connection().server == "prod:1"
+    assert (connection().server, connection().cluster) == ("prod:1", "blue")
     found = connection("flag:1")
     assert (found.server, found.cluster) == ("flag:1", "blue")
     assert (found.deadlines.append_s, found.deadlines.call_s) == (30, 3)
@@ -111,3 +119,20 @@ def test_global_options_may_stand_behind_the_command() -> None:
 def test_one_thing_is_not_called_things() -> None:
     assert counted(1, "message") == "1 message"
     assert [counted(it, "message") for it in (0, 2500)] == ["0 messages", "2,500 messages"]
+
+
+def test_commands_speak_to_the_cluster_that_a_file_names(home: Path) -> None:
+    file = home / "tidemark.toml"
+    file.write_text("cluster = 'blue'\npchannels = 1\n[client]\ncluster = 'blue'\n")
+    with BrokerProcess(home / "data", config=str(file)) as broker:
+        asked = [sys.executable, "-m", "broker", "channels", "--server", broker.address]
+        run = partial(subprocess.run, capture_output=True, text=True, timeout=60, check=False)
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+        told = run(asked, cwd=home, env=environment)
+        assert "blue-rootcoord-dml_0" in told.stdout, told.stderr
+        file.unlink()
+        other = run(asked, cwd=home, env=environment)
+        assert (other.returncode, other.stdout) == (1, "")
+        assert other.stderr.startswith("tidemark: this is cluster 'blue'")
+        named = run([*asked, "--profile", "prod"], cwd=home, env=environment)
+        assert "blue-rootcoord-dml_0" in named.stdout, named.stderr
