@@ -1,53 +1,103 @@
 """One query in a Spark of its own, as another process: over Connect, or on several executors.
 
 A process has one Spark session of one kind, so tests run this as a script. It prints one JSON line:
-the rows read by a batch query, and those of each micro-batch of a streaming query.
+what was read by a batch query, and what a streaming query has written.
 """
 
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+QUIET = """rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %m%n
+"""
 
 
 def main() -> None:
-    """Arguments: connect or cluster, the broker's address, a collection, a folder."""
+    """Arguments: connect, cluster or bare; the broker's address, a collection, a folder."""
     kind, address, collection, folder = sys.argv[1:]
     spark = session(kind, Path(folder))
     options = {"server": address, "subscribe": collection, "columns": "n", "minPartitions": "4"}
     frame = spark.read.format("tidemark").options(**options).load()
-    batch = [[row["n"], row["_vchannel"]] for row in frame.collect()]
-    query = (
-        spark.readStream.format("tidemark")
-        .options(**options, startingOffsets="earliest", maxRowsPerTrigger="40")
-        .load()
-        .writeStream.format("parquet")
-        .option("path", f"{folder}/out")
-        .option("checkpointLocation", f"{folder}/checkpoint")
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(120), "the query did not finish"
-    streamed = [row["n"] for row in spark.read.parquet(f"{folder}/out").collect()]
-    executors = 0
+    try:
+        found: dict[str, Any] = {
+            "batch": [[row["n"], row["_vchannel"]] for row in frame.collect()],
+            "error": "",
+        }
+    except PySparkException as error:
+        found = {"batch": [], "error": str(error)}
+    if not found["error"]:
+        rows = (
+            spark.readStream.format("tidemark")
+            .options(**options, startingOffsets="earliest", maxRowsPerTrigger="40")
+            .load()
+        )
+        found["streamed"] = through_sink(spark, rows.select("n"), kind, address, Path(folder))
     if kind == "cluster":  # tasks of a barrier run at the same time, so one on each core
-        both = spark.sparkContext.range(0, 2, 1, 2).barrier().mapPartitions(pids)
-        executors = len(set(both.collect()))
-    found = {"batch": batch, "streamed": streamed, "executors": executors}
+        both = spark.sparkContext.range(0, 2, 1, 2).barrier().mapPartitions(executor)
+        found["executors"] = len(set(both.collect()))
     sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()
 
 
-def pids(_: Any) -> list[int]:
-    """Of the executor that runs this."""
-    return [os.getppid()]
+def through_sink(
+    spark: SparkSession, rows: DataFrame, kind: str, address: str, folder: Path
+) -> list[int]:
+    """Write the stream into the collection `copied_KIND`; return what that holds afterwards.
+
+    On a cluster the executor of one task is killed when it has passed some rows on.
+    """
+    flag = str(folder / "killed")
+
+    def passed_on(batches: Iterator[Any]) -> Iterator[Any]:
+        for number, batch in enumerate(batches):
+            yield batch
+            if number == 0 and kind == "cluster" and batch.num_rows:
+                try:
+                    os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    continue
+                os.kill(next(executor(())), signal.SIGKILL)
+
+    topic = f"copied_{kind}"
+    query = (
+        rows.mapInArrow(passed_on, "n long")
+        .writeStream.format("tidemark")
+        .option("server", address)
+        .option("topic", topic)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(240), "the query did not finish"
+    assert kind != "cluster" or Path(flag).exists(), "no executor was killed"
+    copy = spark.read.format("tidemark").option("server", address).load(topic)
+    return [row["n"] for row in copy.collect()]
+
+
+def executor(_: Any) -> Iterator[int]:
+    """The process that runs this task: the worker's parent forks workers for it."""
+    status = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="ascii")
+    yield int(status.rpartition(")")[2].split()[1])
 
 
 def session(kind: str, folder: Path) -> SparkSession:
     """A quiet one on loopback."""
+    (folder / "log4j2.properties").write_text(QUIET)
+    quiet = f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'}"
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{quiet} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     builder = SparkSession.builder
     if kind == "connect":
         builder = builder.remote("local[2]")
@@ -55,10 +105,15 @@ def session(kind: str, folder: Path) -> SparkSession:
         builder = builder.master("local-cluster[2,1,1024]")
     settings = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        # Without it executors have what Python itself has installed.
+        "spark.executorEnv.PYTHONPATH": "" if kind == "bare" else os.environ.get("PYTHONPATH", ""),
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

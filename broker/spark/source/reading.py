@@ -69,10 +69,10 @@ def read_span(partition: SpanPartition) -> Iterator[pa.RecordBatch]:
     gateway = gateway_here(*partition.server)
     gateway.proven = gateway.proven or partition.proven
     with told_to_spark():
-        yield from _joined(_SpanReader(partition, gateway).batches())
+        yield from _joined(SpanReader(partition, gateway).batches())
 
 
-class _SpanReader:
+class SpanReader:
     """Reads one span over as many streams as it takes."""
 
     def __init__(self, partition: SpanPartition, gateway: Gateway) -> None:
