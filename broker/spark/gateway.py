@@ -127,7 +127,8 @@ class Gateway:
 
         async def ask(client: "Client") -> dict[str, int]:
             view = await client.cursor(name).get()
-            return dict.fromkeys(view.channels, int(view.tick))
+            # Not the tick of the cursor, which is that of its last vchannel.
+            return {channel: int(it.closed) for channel, it in view.positions.items()}
 
         return self._call(ask)
 

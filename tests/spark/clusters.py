@@ -38,10 +38,10 @@ def main() -> None:
         }
     except PySparkException as error:
         found = {"batch": [], "error": str(error)}
-    if not found["error"]:
+    if kind != "bare":
         rows = (
             spark.readStream.format("tidemark")
-            .options(**options, startingOffsets="earliest", maxRowsPerTrigger="40")
+            .options(**options, startingOffsets="earliest", maxRowsPerTrigger="100")
             .load()
         )
         found["streamed"] = through_sink(spark, rows.select("n"), kind, address, Path(folder))
@@ -112,8 +112,9 @@ def session(kind: str, folder: Path) -> SparkSession:
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # Without it executors have what Python itself has installed.
-        "spark.executorEnv.PYTHONPATH": "" if kind == "bare" else os.environ.get("PYTHONPATH", ""),
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        # Read by the Python of the test for an executor without Tidemark.
+        "spark.executorEnv.ON_DRIVER": "",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

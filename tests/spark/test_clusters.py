@@ -25,17 +25,17 @@ OURS = ("actors", "broker", "schemas", "pyspark_tidemark", "tidemark", "__editab
 
 
 def run(
-    kind: str, broker: BrokerProcess, name: str, folder: Path, python: str = sys.executable
+    kind: str, broker: BrokerProcess, name: str, folder: Path, **environment: str
 ) -> dict[str, Any]:
-    """What the script has found."""
+    """What the script has found. `environment`: what differs from this process's."""
     paths = os.pathsep.join(filter(None, [*PATHS, os.environ.get("PYTHONPATH", "")]))
-    environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": paths}
+    given = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": paths}
     ended = subprocess.run(
-        [python, str(SCRIPT), kind, broker.address, name, str(folder)],
+        [sys.executable, str(SCRIPT), kind, broker.address, name, str(folder)],
         capture_output=True,
         text=True,
         timeout=RUN_S_MAX,
-        env=os.environ | environment,
+        env=os.environ | given | environment,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
@@ -83,8 +83,14 @@ def test_an_executor_without_tidemark_says_so_in_one_line(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
     make(broker.address, "by_bare", [pa.table({"n": [1, 2, 3]})])
-    python = python_without_tidemark(tmp_path / "bare")
-    found = run("bare", broker, "by_bare", tmp_path, python)
+    bare = python_without_tidemark(tmp_path / "bare")
+    python = tmp_path / "python"
+    # Spark starts one and the same command on the driver and on the executors.
+    with_tidemark = f'export PYTHONPATH="$PYTHONPATH:{os.pathsep.join(PATHS)}"'
+    python.write_text(f'#!/bin/sh\n[ -n "$ON_DRIVER" ] && {with_tidemark}\nexec {bare} "$@"\n')
+    python.chmod(0o755)
+    given = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "", "ON_DRIVER": "yes"}
+    found = run("bare", broker, "by_bare", tmp_path, **given)
     (line,) = {it for it in found["error"].splitlines() if "[TIDEMARK_NOT_INSTALLED]" in it}
-    assert f"the Python of this executor, {python}, has no package 'tidemark'" in line
+    assert f"the Python of this executor, {bare}, has no package 'tidemark'" in line
     assert "install tidemark[spark] there" in line

@@ -48,8 +48,6 @@ def stage(options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch])
     the slow one fails.
     """
     gateway = gateway_here(options.server, options.cluster)
-    # The rows of an earlier batch were staged: when the server is silent, it is only away.
-    gateway.proven = gateway.proven or name.batch > 0
 
     async def begin(client: Client) -> Stage:
         attempt = name.attempt << ATTEMPT_BITS | randbits(ATTEMPT_BITS)

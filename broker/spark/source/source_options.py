@@ -138,12 +138,14 @@ def parse(options: Mapping[str, str], *, streaming: bool, of_table: bool = False
 
 def parse_either(options: Mapping[str, str], *, of_table: bool = False) -> Options:
     """Parse options when it is not known yet whether the query is a batch or a stream."""
-    of_stream = {name.lower() for name in OF_A_STREAM}
-    streaming = not of_stream.isdisjoint(name.lower() for name in options)
+    given = {name.lower() for name in options}
+    for streaming, names in ((True, OF_A_STREAM), (False, OF_A_BATCH)):
+        if given & {name.lower() for name in names}:
+            return parse(options, streaming=streaming, of_table=of_table)
     try:
-        return parse(options, streaming=streaming, of_table=of_table)
+        return parse(options, streaming=True, of_table=of_table)
     except BadOption:
-        return parse(options, streaming=not streaming, of_table=of_table)
+        return parse(options, streaming=False, of_table=of_table)
 
 
 def _refuse_strangers(given: Given, *, streaming: bool) -> None:

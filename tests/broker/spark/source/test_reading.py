@@ -1,6 +1,7 @@
 """A read that breaks continues where it was: no row twice, and no span sent again."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from broker.client import Client, ConnectionLost
@@ -16,6 +17,10 @@ world = test_stream_reader.world
 MESSAGES = 40
 BREAK_AFTER = 30
 BODY_BYTES = 50_000
+
+
+async def append(vchannel: str, number: int, log: Client) -> None:
+    await log.append(vchannel, b"%03d" % number + bytes(BODY_BYTES))
 
 
 class Breaking(Gateway):
@@ -35,8 +40,7 @@ def test_a_read_that_breaks_resumes_behind_the_last_row(world: World) -> None:
     name = world.make("breaks", schema=None)
     (vchannel, *_) = world.do(lambda log: log.collections.get(name)).vchannels
     for number in range(MESSAGES):
-        body = b"%03d" % number + bytes(BODY_BYTES)
-        world.do(lambda log, body=body: log.append(vchannel, body))
+        world.do(partial(append, vchannel, number))
     given = {"server": world.address, "subscribe": name, "columns": "value"}
     parsed = parse(given, streaming=False)
     (partition,) = BatchReader(Subscribed(parsed, declared(parsed))).partitions()

@@ -81,6 +81,9 @@ def test_a_pattern_takes_the_place_of_names() -> None:
 def test_a_schema_may_be_asked_for_before_it_is_known_what_for() -> None:
     assert parse_either({"subscribe": "a", "endingTick": "5"}).ending == At(5, "endingTick", "5")
     assert parse_either({"subscribe": "a", "cursor": "nightly"}).cursor == "nightly"
+    for given, told in [({"endingTick": "x"}, "use a time tick"), ({"cursor": " "}, "a name")]:
+        with pytest.raises(BadOption, match=told):
+            parse_either({"subscribe": "a"} | given)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from broker.client import Client
 from broker.spark.refusals import BadColumns, BadOption, DataLoss
 from broker.spark.source import next_cut
 from tests.broker.spark.source import test_stream_reader
@@ -105,6 +106,18 @@ def test_a_query_starts_behind_a_named_cursor(world: World) -> None:
         8,
         9,
     ]
+
+    async def commit_one(log: Client) -> list[int]:
+        cursor = log.cursor("by-reader")
+        async for rows in log.read_arrow(name, start=cursor, until="now"):
+            await cursor.commit(rows)
+            return list(rows.column("n").to_pylist())
+        return []
+
+    committed = world.do(commit_one)
+    assert 0 < len(committed) < 10
+    rest = [row["n"] for row in world.batch(name, startingCursor="by-reader")]
+    assert sorted([*rest, *committed]) == list(range(10)), "each vchannel from its own position"
     with pytest.raises(BadOption, match="'startingCursor' is 'nobody'"):
         world.batch(name, startingCursor="nobody")
     other = world.make("resumed_other")
