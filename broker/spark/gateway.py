@@ -114,11 +114,14 @@ class Gateway:
         async def ask(client: "Client") -> int | None:
             import anyio
 
-            with anyio.fail_after(CALL_S):
+            from broker.client import DeadlineExceeded
+
+            with anyio.move_on_after(CALL_S):
                 async for batch in client.read_batches(vchannel, start=message_id, until="now"):
                     if len(batch):
                         return int(batch.ticks[0])
-            return None
+                return None
+            raise DeadlineExceeded(f"{vchannel} was not read within {CALL_S:g} s")
 
         return self._call(ask)
 

@@ -7,16 +7,14 @@ Next: broker/spark/source/subscribed.py
 """
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.client import Cut
+from broker.model.measured import TickChoice
 from broker.spark.source.batch_limits import TriggerLimits
 from broker.spark.source.bounds import TICK_LOGICAL_BITS
 from broker.spark.source.cut_offsets import Position, at_cut
 from broker.spark.source.subscribed import Subscribed
-
-if TYPE_CHECKING:
-    from broker.model.measured import TickChoice
 
 IDLE_WAIT_S = 0.1
 """Without this wait an idle query would ask about a hundred times a second."""
@@ -31,7 +29,7 @@ class _Found(NamedTuple):
     """Rows from `begin` on, on the vchannels that are last there, up to the tick of `choice`."""
 
     begin: Position
-    choice: "TickChoice"
+    choice: TickChoice
 
 
 class Unread(NamedTuple):
@@ -108,8 +106,13 @@ class NextCut:
     def _first_rows(self, begin: Position, newest: Cut, limits: TriggerLimits) -> _Found:
         """Return the first rows behind `begin`, up to where the next vchannels are.
 
-        The vchannels that are last are read alone, until they reach the next ones.
+        The vchannels that are last are read alone, until they reach the next ones; without a limit
+        all are read at once, because Spark may run a single micro-batch for all there is.
         """
+        if begin.ahead and not (limits.rows_max or limits.bytes_max):
+            return _Found(
+                begin, TickChoice(newest.tick, *self._subscribed.unread(begin, newest.tick))
+            )
         while True:
             until = min([newest.tick, *begin.ahead.values()])
             choice = self._subscribed.measure(

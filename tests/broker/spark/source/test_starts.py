@@ -48,6 +48,8 @@ def test_each_vchannel_starts_where_it_is_told_by_id_tick_time_or_word(world: Wo
     assert sorted(n for batch in batches for n in batch) == sorted([*expected, 100, 101, 102, 103])
     assert max(map(len, batches)) <= 3
     assert set(end) == {"ends", "tick"}, "all vchannels are at one tick in the end"
+    (at_once,), _ = run(world.stream(name), start, ReadAllAvailable())
+    assert at_once == sorted([*expected, 100, 101, 102, 103]), "without a limit it is one batch"
     times = {a: "earliest", b: {"timestamp": late["_time_tick"] >> 18}, c: "latest"}
     with pytest.raises(BadOption, match="cannot start at latest"):
         world.batch(name, startingOffsets=json.dumps(times))
