@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from broker.model.ids import TimeTick
-
 
 @dataclass(frozen=True, slots=True)
 class VChannelTraffic:
@@ -11,7 +9,7 @@ class VChannelTraffic:
 
     They only grow while `serial` stays the same. `messages` are durable ones, without those that
     the log writes about transactions and segments; bytes are as stored. `delivered` counts a
-    message once for each consumer. `newest_tick`: of the newest message, 0 for none.
+    message once for each consumer.
     """
 
     vchannel: str
@@ -20,4 +18,3 @@ class VChannelTraffic:
     bytes: int
     delivered: int
     delivered_bytes: int
-    newest_tick: TimeTick

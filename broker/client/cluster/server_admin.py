@@ -250,5 +250,4 @@ def _traffic(it: v1.VchannelTraffic) -> VChannelTraffic:
         bytes=it.bytes,
         delivered=it.delivered,
         delivered_bytes=it.delivered_bytes,
-        newest_tick=TimeTick(it.newest_tick),
     )

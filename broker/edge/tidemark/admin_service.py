@@ -253,7 +253,6 @@ def _traffic(counts: VChannelTraffic) -> v1.VchannelTraffic:
         bytes=counts.bytes,
         delivered=counts.delivered,
         delivered_bytes=counts.delivered_bytes,
-        newest_tick=counts.newest_tick,
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from broker.core.log.delivery import DeliveredItem
-from broker.model.ids import TimeTick
 from broker.model.message import (
     PREPARE_TXN,
     SELF_CONTROLLED_TYPES,
@@ -32,7 +31,6 @@ class GroupCount:
 
     messages: int = 0
     bytes: int = 0
-    newest_tick: TimeTick = TimeTick(0)
 
 
 @dataclass(slots=True)
@@ -42,7 +40,6 @@ class _Counter:
     bytes: int = 0
     delivered: int = 0
     delivered_bytes: int = 0
-    newest_tick: TimeTick = TimeTick(0)
 
 
 def count_group(records: Iterable[Record]) -> dict[str, GroupCount]:
@@ -56,7 +53,6 @@ def count_group(records: Iterable[Record]) -> dict[str, GroupCount]:
             count = counts[record.vchannel] = GroupCount()
         count.messages += len(record.sizes)
         count.bytes += len(record.body)
-        count.newest_tick = record.last_tick
     return counts
 
 
@@ -75,7 +71,6 @@ class TrafficCounts:
             counter = self._used(vchannel)
             counter.messages += count.messages
             counter.bytes += count.bytes
-            counter.newest_tick = count.newest_tick
 
     def delivered(self, vchannel: str, items: Sequence[DeliveredItem]) -> int:
         """Add what a consumer of `vchannel` ("": of all) was given; returns the number of items.
@@ -111,7 +106,6 @@ class TrafficCounts:
                 bytes=it.bytes,
                 delivered=it.delivered,
                 delivered_bytes=it.delivered_bytes,
-                newest_tick=it.newest_tick,
             )
             for name, it in self._counters.items()
         ]

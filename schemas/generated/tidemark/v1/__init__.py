@@ -2532,11 +2532,6 @@ class VchannelTraffic(betterproto2.Message):
 
     delivered_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
 
-    newest_tick: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
-    """
-    Tick of the newest message; 0: none.
-    """
-
 
 default_message_pool.register_message("tidemark.v1", "VchannelTraffic", VchannelTraffic)
 

@@ -69,7 +69,7 @@ def collection(name: str, number: int, shards: int = 1, columns: int = 0) -> Col
 def traffic(at_ms: int, process: str = "1/1/1", **counts: tuple[int, int]) -> ServerTraffic:
     """`counts`: by vchannel with `-` as `_`, serial and messages; a message has 100 bytes."""
     entries = [
-        VChannelTraffic(name, serial, messages, 100 * messages, messages, 0, TimeTick(0))
+        VChannelTraffic(name, serial, messages, 100 * messages, messages, 0)
         for name, (serial, messages) in counts.items()
     ]
     return ServerTraffic(process, at_ms, tuple(entries))
@@ -155,7 +155,6 @@ def _counts(vchannels: list[VChannelName], messages: int, at_ms: int = 0) -> Ser
             *(name, serial, messages // (serial * serial), 150 * (messages // (serial * serial))),
             delivered=messages // 3 if serial < 5 else 0,
             delivered_bytes=messages * 50 if serial < 5 else 0,
-            newest_tick=TimeTick(0),
         )
         for serial, name in enumerate(vchannels, start=1)
     ]
