@@ -4,6 +4,7 @@ import select
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 
 import anyio
 
@@ -12,12 +13,16 @@ from broker.cli.lines.message_lines import BadFormat, Lines, message_lines
 from broker.cli.lines.stdout_writer import StdoutWriter
 from broker.cli.session import USAGE, fail, with_client
 from broker.cli.standard_streams import end_on_closed_pipe
+from broker.cli.start_text import place_of
 from broker.client import Client, MessageBatch, TidemarkError
 from broker.client.errors import BadTarget, NoSuchCollection
 from broker.client.net.until_first import until_first
 from broker.client.read.batch_start import BatchStart, BatchUntil
+from broker.client.read.scanner import BatchScanner
 
 LOOK_EVERY_S = 0.2
+COMMIT_EVERY_S = 1.0
+COMMIT_AT_END_S = 5.0
 PAUSED = (
     "consumption is paused: waiting for `tidemark consumption resume`; pass --ignore-pause to"
     " read now"
@@ -36,14 +41,22 @@ class ConsumeOptions:
     filters: tuple[str, ...] = ()
     count: bool = False
     ignore_pause: bool = False
+    cursor: str = ""
 
 
 def consume_messages(server: str, options: ConsumeOptions) -> None:
     """Write messages until the limit, Ctrl-C or a closed pipe; each of them is a success.
 
-    With `count` the number of messages is written at the end instead.
+    With `count` the number of messages is written at the end instead. With `cursor` reading begins
+    where that cursor is, and what was written is committed to it.
     """
-    start = _start(options.start)
+    if options.cursor and (options.start != "all" or options.count):
+        fail(
+            "--cursor says where to start, and is for lines that are written: leave out --from and"
+            " --count; `tidemark cursors reset` sets a cursor to another place",
+            USAGE,
+        )
+    start: BatchStart = options.cursor or place_of(options.start, "--from")
     output = _Output(options)
 
     async def consume(client: Client) -> None:
@@ -69,6 +82,8 @@ class _Output:
     def __init__(self, options: ConsumeOptions) -> None:
         """Ends the program when the format or a filter is wrong, before anything is read."""
         self.messages = 0
+        self.ended_at: int | None = None
+        """Which message of the last batch reached the limit."""
         self._limit = options.limit
         self._lines: Lines
         self._wanted: Filter | None
@@ -87,6 +102,9 @@ class _Output:
             return False
         left = found if self._limit is None else min(found, self._limit - self.messages)
         self.messages += left
+        if self.messages == self._limit:
+            places = range(len(batch)) if mask is None else [*compress(range(len(batch)), mask)]
+            self.ended_at = places[left - 1]
         if self._writer is not None:
             # Each batch at once: a program behind the pipe that waits for the next message must
             # have all earlier ones.
@@ -104,9 +122,50 @@ async def _read_all(
     ignore = options.ignore_pause
     read = client.read_batches(options.target, start=start, until=until, ignore_pause=ignore)
     async with read as reader:
+        if options.cursor:
+            await _read_and_commit(reader, output)
+            return
         async for batch in reader:
             if await output.take(batch):
                 return
+
+
+async def _read_and_commit(reader: BatchScanner, output: _Output) -> None:
+    """Write messages, and commit those that were written: every second, and at the end."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_commit_often, reader)
+            while True:
+                try:
+                    unacked = await reader.step()
+                except StopAsyncIteration:
+                    break
+                ended = await output.take(unacked.batch)
+                at = output.ended_at
+                # What lies behind the limit was not written, and comes again.
+                if at is None or at == len(unacked.batch) - 1:
+                    reader.taken(unacked)
+                else:
+                    messages = unacked.batch.messages
+                    reader.taken(unacked, (messages[at], messages[at + 1]))
+                if ended:
+                    break
+            tasks.cancel_scope.cancel()
+    finally:
+        # After Ctrl-C and a closed pipe too: those lines were written.
+        with anyio.move_on_after(COMMIT_AT_END_S, shield=True):
+            await reader.commit(deadline_s=COMMIT_AT_END_S)
+
+
+async def _commit_often(reader: BatchScanner) -> None:
+    while True:
+        await anyio.sleep(COMMIT_EVERY_S)
+        try:
+            await reader.commit()
+        except TidemarkError as error:
+            # The reader waits for a broker that is away, so its commits do, too.
+            if not error.retriable:
+                raise
 
 
 async def _warn_of_pause(client: Client, options: ConsumeOptions) -> None:
@@ -139,17 +198,3 @@ async def _reader_gone() -> None:
     poll.register(sys.stdout.fileno(), 0)
     while not poll.poll(0):  # noqa: ASYNC110 - no event exists for this; the poll reports errors only
         await anyio.sleep(LOOK_EVERY_S)
-
-
-def _start(text: str) -> BatchStart:
-    """The start that --from names: `all`, `latest`, an ID or `tick:N`."""
-    if text == "all":
-        return "all"
-    if text == "latest":
-        return "latest"
-    if text.isdecimal() and int(text) < 1 << 63:
-        return int(text)
-    word, _, number = text.partition(":")
-    if word == "tick" and number.isdecimal() and int(number) < 1 << 64:
-        return ("tick", int(number))
-    return fail(f"--from {text!r} is not a start; use all, latest, a message ID or tick:N", USAGE)

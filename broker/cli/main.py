@@ -54,6 +54,7 @@ app.add_typer(collection.app, name="collection")
 app.add_typer(commits.app, name="commits")
 app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
+app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor reset`
 app.add_typer(profile.app, name="profile")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
@@ -268,10 +269,19 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
         str,
         typer.Option(
             "--from",
-            metavar="all|latest|ID|tick:N",
-            help="Where to start. A message ID belongs to one vchannel.",
+            metavar="all|latest|ID|tick:N|TIME",
+            help="Where to start. A message ID belongs to one vchannel. TIME: 2026-01-02T03:04,"
+            " local unless it has a zone, or 10m for ten minutes ago.",
         ),
     ] = "all",
+    cursor: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Start where this cursor is, and commit to it what was written; a new one begins"
+            " with all.",
+        ),
+    ] = "",
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many messages.")
     ] = None,
@@ -311,7 +321,15 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
 
     filters = tuple(filter or ())
     options = ConsumeOptions(
-        target, start, limit, until_now, format, filters, count=count, ignore_pause=ignore_pause
+        target,
+        start,
+        limit,
+        until_now,
+        format,
+        filters,
+        count=count,
+        ignore_pause=ignore_pause,
+        cursor=cursor,
     )
     consume_messages(server, options)
 

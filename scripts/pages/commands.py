@@ -23,9 +23,11 @@ def cli() -> str:
 def _commands(group: TyperGroup, before: str) -> Iterator[tuple[str, TyperCommand]]:
     for name, command in group.commands.items():
         path = f"{before} {name}".strip()
+        if command.hidden:
+            continue
         if isinstance(command, TyperGroup):
             yield from _commands(command, path)
-        elif isinstance(command, TyperCommand) and not command.hidden:
+        elif isinstance(command, TyperCommand):
             yield path, command
 
 

@@ -1,4 +1,4 @@
-"""`tidemark cursors`: shows, moves and drops named cursors."""
+"""`tidemark cursors`: shows, moves, resets and drops named cursors."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
 app = typer.Typer(
     cls=ShowByDefaultGroup,
-    help="Show named cursors (`tidemark cursors`), move or drop one of them.",
+    help="Show named cursors (`tidemark cursors`); move, reset or drop one of them.",
 )
 
 Name = Annotated[
@@ -20,10 +20,47 @@ Name = Annotated[
 
 @app.command()
 def show(server: Server = "", json: Json = False) -> None:
-    """Show the tick of each cursor, and how far it is behind. Retention does not wait for it."""
+    """Show where each cursor is and how far behind; retention does not wait for them."""
     from broker.cli.show.cursor_table import show_cursors
 
     show_cursors(server, as_json=json)
+
+
+@app.command(name="list", hidden=True)
+def list_all(server: Server = "", json: Json = False) -> None:
+    """The same as `show`."""
+    show(server, json)
+
+
+@app.command()
+def get(name: Name, server: Server = "", json: Json = False) -> None:
+    """Show one cursor: where it is on each vchannel, and how far it is behind there."""
+    from broker.cli.show.cursor_table import show_cursor
+
+    show_cursor(server, name, as_json=json)
+
+
+@app.command()
+def reset(
+    name: Annotated[str, typer.Argument(help="Name of the cursor; a new name makes one.")],
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar="all|latest|tick:N|TIME",
+            help="Where to. TIME: 2026-01-02T03:04, local unless it has a zone, or 10m for ten"
+            " minutes ago.",
+        ),
+    ],
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(help="Collections or channels of the cursor; needed for a new one."),
+    ] = None,
+    server: Server = "",
+) -> None:
+    """Set a cursor forward or back. Readers that were started from it can no longer commit."""
+    from broker.cli.show.cursor_table import reset_cursor
+
+    reset_cursor(server, name, to, targets or [])
 
 
 @app.command()
@@ -36,7 +73,7 @@ def move(
     ] = None,
     server: Server = "",
 ) -> None:
-    """Record that everything up to a tick is processed. A cursor never moves back."""
+    """Record that everything up to a tick is processed; `reset` sets a cursor back."""
     from broker.cli.show.cursor_table import move_cursor
 
     move_cursor(server, name, tick, targets or [])

@@ -17,7 +17,7 @@ from broker.client.message import Received
 from broker.client.read.deliveries import Deliveries, UnackedBatch
 from broker.core.time.commit_tracker import RUNS_MAX, CommitTracker, TooManyGaps
 from broker.model.ids import MessageId, TimeTick
-from broker.model.named_cursor import ChannelPosition
+from broker.model.named_cursor import WHOLE_TICK, ChannelPosition
 
 Positions = Mapping[str, ChannelPosition]
 BEGIN = ChannelPosition(TimeTick(0), from_id=MessageId(0))
@@ -70,9 +70,10 @@ class CursorReader:
         """The program has all of the batch: `commit_taken` includes it."""
         self._tracker.take(mark.places, mark.end)
 
-    def take_part(self, mark: BatchMark, message: Received) -> None:
-        """The program has the batch up to this message."""
-        until = ChannelPosition(message.tick, message.id)
+    def take_part(self, mark: BatchMark, last: Received, following: Received) -> None:
+        """The program has the batch up to `last`; of a transaction only a part, maybe."""
+        id = last.id if following.tick == last.tick else WHOLE_TICK
+        until = ChannelPosition(last.tick, id)
         self._tracker.take_part(mark.places, until)
 
     async def commit(self, mark: BatchMark, deadline_s: float = COMMIT_S) -> None:

@@ -121,15 +121,17 @@ class Reading(Generic[B]):
             self._cursor.give(unacked)
         return unacked
 
-    def taken(self, unacked: UnackedBatch[B], last: Received | None = None) -> None:
-        """The program has all of the batch, or all up to the message `last`."""
-        if last is None:
+    def taken(
+        self, unacked: UnackedBatch[B], between: tuple[Received, Received] | None = None
+    ) -> None:
+        """The program has all of the batch, or what ends between two messages of it."""
+        if between is None:
             unacked.acknowledge()
         if self._cursor is not None and unacked.batch.mark is not None:
-            if last is None:
+            if between is None:
                 self._cursor.take(unacked.batch.mark)
             else:
-                self._cursor.take_part(unacked.batch.mark, last)
+                self._cursor.take_part(unacked.batch.mark, *between)
 
     def messages(self) -> AsyncIterator[Received]:
         """The same, message by message; a cancelled step loses none."""
@@ -190,7 +192,7 @@ class _Messages(AsyncIterator[Received]):
         message = self._rest.popleft()
         assert self._unacked is not None
         # The rest of the batch is not the program's yet, and must not count as processed.
-        self._scanner.taken(self._unacked, message if self._rest else None)
+        self._scanner.taken(self._unacked, (message, self._rest[0]) if self._rest else None)
         return message
 
 
