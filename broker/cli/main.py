@@ -27,6 +27,8 @@ from broker.cli.commands.flags import (
     Cluster,
     Config,
     DataDir,
+    From,
+    FromCursor,
     HttpHost,
     HttpPort,
     Json,
@@ -265,23 +267,8 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
             help="A collection, a vchannel or a pchannel.", autocompletion=completions.collections
         ),
     ],
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="all|latest|ID|tick:N|TIME",
-            help="Where to start. A message ID belongs to one vchannel. TIME: 2026-01-02T03:04,"
-            " local unless it has a zone, or 10m for ten minutes ago.",
-        ),
-    ] = "all",
-    cursor: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Start where this cursor is, and commit to it what was written; a new one begins"
-            " with all.",
-        ),
-    ] = "",
+    start: From = "all",
+    cursor: FromCursor = "",
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many messages.")
     ] = None,

@@ -129,7 +129,7 @@ class Gateway:
         """Return up to which tick a named cursor has processed each of its vchannels."""
 
         async def ask(client: "Client") -> dict[str, int]:
-            view = await client.cursor(name).get()
+            view = await client.cursor(name).get(measured=False)
             # Not the tick of the cursor, which is that of its last vchannel.
             return {channel: int(it.closed) for channel, it in view.positions.items()}
 

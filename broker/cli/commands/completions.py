@@ -48,7 +48,7 @@ def collections(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def cursors(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of cursors that begin so."""
-    return _asked(ctx, incomplete, lambda client: client.cursors.list())
+    return _asked(ctx, incomplete, lambda client: client.cursors.list(measured=False))
 
 
 def names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -66,3 +66,21 @@ HttpHost = Annotated[
     str | None,
     typer.Option(metavar="HOST", help="Host for --http-port to listen on; default: 127.0.0.1."),
 ]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="all|latest|ID|tick:N|TIME",
+        help="Where to start. A message ID belongs to one vchannel. TIME: 2026-01-02T03:04,"
+        " local unless it has a zone, or 10m for ten minutes ago.",
+    ),
+]
+FromCursor = Annotated[
+    str,
+    typer.Option(
+        "--cursor",
+        metavar="NAME",
+        help="Start where this cursor is, and commit to it what was written; a new one begins"
+        " with all.",
+    ),
+]
