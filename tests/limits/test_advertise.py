@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import BrokerProcess, failed_start
+from broker.client import InvalidArgument
+from broker.client.lifetime import ClientLifetime
+from broker.client.net.connection import Connection
+from schemas.generated.tidemark import v1
+from tests.broker_process import BrokerProcess, failed_start, free_port
 from tests.network_namespaces import SERVER_IP, Host, NoNamespaces, two_hosts
+from tests.roles_processes import RoleProcess
 
 GUARD_S = 60.0
 LINES = b"".join(b"%d\n" % it for it in range(200))
@@ -68,6 +73,28 @@ def test_a_remote_client_of_nodes_is_given_an_address_of_each(
         moves_lines(client, broker.address)
         channels = tidemark(client, "channels", "--json", "--server", broker.address).stdout
         assert channels.count(SERVER_IP.encode()) == 4
+
+
+async def test_a_node_redirects_to_the_address_that_its_coordinator_advertises(
+    tmp_path: Path,
+) -> None:
+    """It reaches the coordinator itself at the address that it was started with."""
+    at, outside = f"127.0.0.1:{free_port()}", "broker.example.org:7"
+    data = ("--data-dir", str(tmp_path), "--pchannels", "1")
+    with RoleProcess("coordinator", *data, "--listen", at, "--advertise", outside) as coordinator:
+        assert await coordinator.ready() == at
+        place = ("--data-dir", str(tmp_path), "--coordinator", at, "--listen", "127.0.0.1:0")
+        with RoleProcess("node", *place) as node:
+            address = await node.ready()
+            connection = Connection(address, cluster="by-dev", lifetime=ClientLifetime())
+            with pytest.raises(InvalidArgument, match=f"connect to {outside}"):
+                await connection.call(
+                    "/tidemark.v1.Commits/List",
+                    v1.ListCommitsRequest(),
+                    v1.ListCommitsResponse,
+                    deadline_s=GUARD_S,
+                )
+            connection.close()
 
 
 def test_a_wildcard_with_several_outside_addresses_is_refused_before_anything_is_made(
