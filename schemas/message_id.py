@@ -1,6 +1,6 @@
-"""Text forms of message ids, one for each kind of log that Milvus knows.
+"""Text forms of message ids of Pulsar and Woodpecker, as Milvus writes them.
 
-Tidemark issues RocksMQ ids only (see `encoding/base36.py`); the others occur in replicate headers
+Tidemark issues RocksMQ ids only (`encoding/base36.py`); these others occur in replicate headers
 and checkpoints that come from elsewhere.
 """
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
-from schemas.encoding.base36 import INT64_MAX, rocksmq_id, rocksmq_id_text
+from schemas.encoding.base36 import INT64_MAX
 from schemas.encoding.base64_text import base64_text, read_base64
 from schemas.encoding.fields import fields
-from schemas.encoding.varint import UINT64_MAX, Malformed, shown, signed, varint
+from schemas.encoding.varint import Malformed, shown, signed, varint
 
 
 class WalName(IntEnum):
@@ -85,41 +85,8 @@ PULSAR_EARLIEST: Final = PulsarId(-1, -1)
 WOODPECKER_EARLIEST: Final = WoodpeckerId(0, 0)
 WOODPECKER_LATEST: Final = WoodpeckerId(INT64_MAX, INT64_MAX)
 
-AnyId = int | PulsarId | WoodpeckerId
-
-
-def read_message_id(wal: int, text: str) -> AnyId:
-    """The id that `text` means in a log of kind `wal`, a number of `common.WALName`.
-
-    Raises Malformed, also for a kind of log that has no ids.
-    """
-    match wal:
-        case WalName.ROCKSMQ | WalName.KAFKA:
-            return rocksmq_id(text)
-        case WalName.PULSAR:
-            return PulsarId.read(text)
-        case WalName.WOODPECKER:
-            return WoodpeckerId.read(text)
-        case WalName.TEST:
-            return _read_decimal(text)
-        case _:
-            raise Malformed(f"a message id of log kind {wal}", 0)
-
-
-def message_id_text(wal: WalName, message_id: AnyId) -> str:
-    """The text form; the kind of id must be the one that such a log has."""
-    if isinstance(message_id, int):
-        return str(message_id) if wal is WalName.TEST else rocksmq_id_text(message_id)
-    return message_id.text()
-
 
 def _numbers(text: str) -> dict[int, int]:
     data = read_base64(text)
     parts = fields(data, 0, len(data))
     return {tag >> 3: signed(first) for tag, first, _ in parts if tag & 7 == 0}
-
-
-def _read_decimal(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 20) or int(text) > UINT64_MAX:
-        raise Malformed(f"{shown(text)} is not an unsigned number of 64 bits", 0)
-    return int(text)
