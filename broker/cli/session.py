@@ -32,7 +32,7 @@ def with_client(
     """
 
     chosen = connection_of(server)
-    say_waits(sys.stderr.write)
+    say_waits(_on_stderr)
 
     async def connected() -> T:
         async with open_client(chosen) as client:
@@ -51,6 +51,11 @@ def say_waits(write: Callable[[str], object]) -> None:
     logger = logging.getLogger(WAITS_LOGGER)
     logger.handlers = [_WaitLines(write)]
     logger.propagate = False
+
+
+def _on_stderr(line: str) -> None:
+    # Looked up for each line: a progress bar replaces the stream while it is drawn.
+    sys.stderr.write(line)
 
 
 class _WaitLines(logging.Handler):
