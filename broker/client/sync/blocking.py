@@ -7,11 +7,12 @@ is `close`, and the methods behind `async with` and `async for` are those of `wi
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import wraps
 from inspect import getattr_static
 from typing import Any, ClassVar, Self
 
+from broker.client.errors import BadCommit
 from broker.client.message import Appended
 from broker.client.sync.loop_thread import LoopThread
 
@@ -21,8 +22,8 @@ INTERNAL = {
     "Client": {"cut_cluster"},
     "Collections": {"targets"},
     "RowScanner": {"gathered"},
-    "Scanner": {"step"},
-    "BatchScanner": {"step"},
+    "Scanner": {"step", "taken"},
+    "BatchScanner": {"step", "taken"},
     "Stage": {"txn_for"},
     "Txn": {"append_pieces", "check_whole", "seal"},
 }
@@ -51,10 +52,13 @@ class Blocking:
             name = ACLOSE
         elif name == ACLOSE:
             raise AttributeError(f"{type(self).__name__} has close, not aclose")
+        if isinstance(getattr_static(type(inner), name, None), property):
+            # On the loop, behind what this thread has sent there.
+            return self._loop.read(inner, name)
         value = getattr(inner, name)
         found = blocking(value, self._loop) if callable(value) else wrapped(value, self._loop)
         # A value may change, so it is asked for each time; methods and parts stay what they are.
-        if found is not value and not isinstance(getattr_static(type(inner), name, None), property):
+        if found is not value:
             self.__dict__["close" if name == ACLOSE else name] = found
         return found
 
@@ -78,17 +82,58 @@ class BlockingContext(Blocking):
         return self._loop.call(self._inner.__aexit__, *raised)
 
 
+class Steps:
+    """The steps of one reader. An interrupted step loses nothing: the next one returns its result.
+
+    The interrupt may come when the step has ended on the loop, and its result is on the way here.
+    """
+
+    def __init__(self, loop: LoopThread) -> None:
+        self._loop = loop
+        self._under_way: asyncio.Task[Any] | None = None
+        self._arrived: deque[Any] = deque()
+
+    def next(self, step: Callable[[], Awaitable[Any]]) -> Any:
+        """The result of a step. Raises StopIteration at the end."""
+        if not self.left_over():
+            try:
+                self._loop.call(self._run, step)
+            except StopAsyncIteration:
+                self._under_way = None
+                raise StopIteration from None
+            except Exception:
+                self._under_way = None
+                raise
+        self._under_way = None
+        return self._arrived.popleft()
+
+    def left_over(self) -> bool:
+        """Whether an interrupted step has a result that was not returned yet."""
+        if self._under_way is not None:
+            self._loop.call(self._settle)
+        return bool(self._arrived)
+
+    async def _run(self, step: Callable[[], Awaitable[Any]]) -> Any:
+        self._under_way = asyncio.current_task()
+        self._arrived.append(await step())
+
+    async def _settle(self) -> Any:
+        if self._under_way is not None:
+            await asyncio.wait([self._under_way])
+
+
 class BlockingIterator(BlockingContext):
     """What `async for` takes, for `for`."""
+
+    def __init__(self, inner: Any, loop: LoopThread) -> None:
+        super().__init__(inner, loop)
+        self._steps = Steps(loop)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        try:
-            return self._loop.call(self._inner.__anext__)
-        except StopAsyncIteration:
-            raise StopIteration from None
+        return self._steps.next(self._inner.__anext__)
 
     def __del__(self) -> None:
         """Drop the reader where it runs: its own end is not made for other threads."""
@@ -97,40 +142,70 @@ class BlockingIterator(BlockingContext):
             parts["_loop"].release(parts.pop("_inner"))
 
 
+class BlockingRowScanner(BlockingIterator):
+    """A reader of rows."""
+
+    def commit(self, **given: Any) -> None:
+        """Commit all rows that the program has got; see `Scanner.commit`."""
+        if self._steps.left_over():
+            # The reader counts them as taken, and the program does not have them.
+            raise BadCommit("rows of an interrupted step are still to be taken; call next()")
+        self._loop.call(self._inner.commit, **given)
+
+
 class BlockingScanner(BlockingIterator):
     """A reader of batches, which may be iterated message by message as well."""
 
+    def __init__(self, inner: Any, loop: LoopThread) -> None:
+        super().__init__(inner, loop)
+        self._part: tuple[Any, Any] | None = None
+        """A batch of which the program has the messages up to one, which the reader is not told."""
+
+    def __next__(self) -> Any:
+        unacked = self._step()
+        self._took(unacked)
+        return unacked.batch
+
     def messages(self) -> Iterator[Any]:
         """The same, message by message; an interrupted step loses none."""
-        return _Messages(self._inner, self._loop)
+        return _Messages(self)
+
+    def commit(self, **given: Any) -> None:
+        """Commit all that the program has got to the cursor that the reader was started from."""
+        if self._part is not None:
+            self._took(*self._part)
+        self._loop.call(self._inner.commit, **given)
+
+    def _step(self) -> Any:
+        return self._steps.next(self._inner.step)
+
+    def _took(self, unacked: Any, last: Any = None) -> None:
+        self._part = None
+        # Not waited for: what is asked of the loop after this comes behind it.
+        self._loop.post(self._inner.taken, unacked, last)
 
 
 class _Messages(Iterator[Any]):
     """One switch of threads for each batch. Not a generator: an interrupt would end that."""
 
-    def __init__(self, inner: Any, loop: LoopThread) -> None:
-        self._inner = inner
-        self._loop = loop
+    def __init__(self, scanner: BlockingScanner) -> None:
+        self._scanner = scanner
         self._unacked: Any = None
         self._rest: deque[Any] = deque()
 
     def __next__(self) -> Any:
+        scanner = self._scanner
         while not self._rest:
-            try:
-                self._unacked = self._loop.call(self._inner.step)
-            except StopAsyncIteration:
-                raise StopIteration from None
+            self._unacked = scanner._step()  # noqa: SLF001 - one class in two parts
             self._rest.extend(self._unacked.batch.messages)
-            self._acknowledge()
+            if not self._rest:
+                scanner._took(self._unacked)  # noqa: SLF001
         message = self._rest.popleft()
-        self._acknowledge()
+        # The rest of the batch is not the program's yet, and must not count as processed.
+        scanner._part = (self._unacked, message)  # noqa: SLF001
+        if not self._rest:
+            scanner._took(self._unacked)  # noqa: SLF001
         return message
-
-    def _acknowledge(self) -> None:
-        """Once the last message of the batch has been returned."""
-        if not self._rest and self._unacked is not None:
-            self._loop.call(self._unacked.acknowledge)
-            self._unacked = None
 
 
 class BlockingClient(Blocking):

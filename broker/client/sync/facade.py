@@ -26,6 +26,7 @@ from broker.client.sync.blocking import (
     BlockingClient,
     BlockingContext,
     BlockingIterator,
+    BlockingRowScanner,
     BlockingScanner,
     BlockingTicket,
     without_await,
@@ -57,7 +58,7 @@ NamedBarriers = _wrapper(AsyncNamedBarriers)
 NamedCursors = _wrapper(AsyncNamedCursors)
 Offsets = _wrapper(AsyncOffsets)
 Peer = _wrapper(AsyncPeer, BlockingContext)
-RowScanner = _wrapper(AsyncRowScanner, BlockingIterator)
+RowScanner = _wrapper(AsyncRowScanner, BlockingRowScanner)
 Scanner = _wrapper(AsyncScanner, BlockingScanner)
 Stage = _wrapper(AsyncStage, BlockingContext)
 Ticket = _wrapper(asyncio.Future, BlockingTicket)

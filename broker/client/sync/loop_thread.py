@@ -79,13 +79,22 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(run(), self._loop)
         return lambda timeout_s: _outcome(future, timeout_s)
 
-    def release(self, inner: object) -> None:
-        """Drop an object on the loop, whose finalizer works on its tasks."""
-        # Otherwise the loop has ended, or does not exist in this process. No lock: the garbage
-        # collector may have interrupted a call that holds it.
+    def read(self, thing: object, name: str) -> Any:
+        """An attribute, behind everything that this thread has sent to the loop."""
+        if self._closed:
+            return getattr(thing, name)
+        return self.call(getattr, thing, name)
+
+    def post(self, function: Callable[..., object], /, *args: Any) -> None:
+        """Run a function on the loop, some time, in the order of the calls; no-op when closed."""
         if not self._closed and os.getpid() == self._pid:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(list[object].clear, [inner])
+                self._loop.call_soon_threadsafe(function, *args)
+
+    def release(self, inner: object) -> None:
+        """Drop an object on the loop, whose finalizer works on its tasks."""
+        # No lock: the garbage collector may have interrupted a call that holds it.
+        self.post(list[object].clear, [inner])
 
     def close(self) -> None:
         """Close the client as `aclose` does, then end the thread. May be called again."""

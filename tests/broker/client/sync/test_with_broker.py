@@ -106,6 +106,26 @@ def test_cuts_cursors_barriers_and_administration_block_too(log: Client) -> None
         log.collections.get("nothing")
 
 
+def test_a_commit_covers_what_the_program_has_and_not_the_rest_of_a_batch(log: Client) -> None:
+    log.collections.create("committed")
+    log.append_batch("committed", [b"1", b"2", b"3", b"4", b"5"])
+    cursor = log.cursor("half-way")
+
+    def rest() -> list[bytes]:
+        return [it.payload for it in log.read("committed", start=cursor, until="now").messages()]
+
+    reader = log.read("committed", start=cursor, until="now")
+    messages = reader.messages()
+    assert [next(messages).payload for _ in range(3)] == [b"1", b"2", b"3"]
+    reader.commit()
+    assert rest() == [b"4", b"5"]
+    batches = log.read_batches("committed", start=cursor, until="now")
+    for batch in batches:
+        cursor.commit(batch)
+    assert rest() == []
+    assert batches.closed_tick > 0
+
+
 def test_many_threads_may_use_one_client(log: Client) -> None:
     log.collections.create("threads", shards=2)
     with ThreadPoolExecutor(8) as pool:
