@@ -124,8 +124,9 @@ class TopScreen(App[None]):
     def on_key(self, event: events.Key) -> None:
         """Pages by number, sorting by letter; any key leaves the help."""
         if self.choices.help:
-            event.stop()
-            self._see(replace(self.choices, help=False))
+            # This comes before the key's action; that of `?` closes the help, too.
+            if event.key != "question_mark":
+                self._see(replace(self.choices, help=False))
         elif event.character and event.character in "123456":
             self._see(replace(self.choices, page=int(event.character) - 1))
         elif event.character and self.picture.page is not None:
@@ -152,18 +153,18 @@ class TopScreen(App[None]):
     def action_pause(self) -> None:
         """Pause or continue."""
         self.paused = not self.paused
-        self.redraw()
+        self._see(self.choices)
         self._wake.set()
 
     def action_pace(self, factor: float) -> None:
         """Refresh more often, or less."""
         self.every_s = min(EVERY_S_MAX, max(EVERY_S_MIN, self.every_s * factor))
-        self.redraw()
+        self._see(self.choices)
         self._wake.set()
 
     def action_help(self) -> None:
-        """Show the keys and what the columns mean."""
-        self._see(replace(self.choices, help=True))
+        """Show the keys and what the columns mean, or the page again."""
+        self._see(replace(self.choices, help=not self.choices.help))
 
     def action_turn(self, step: int) -> None:
         """Show the page before or after."""
@@ -232,7 +233,8 @@ class TopScreen(App[None]):
         self.set_focus(None)
 
     def _see(self, choices: Choices) -> None:
-        self.choices = choices
+        # Every key leaves the help, also one that does something else.
+        self.choices = replace(choices, help=choices.help and not self.choices.help)
         self.redraw()
 
     # ---- the broker -------------------------------------------------------------------------
