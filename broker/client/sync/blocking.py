@@ -159,7 +159,9 @@ class BlockingScanner(BlockingIterator):
     def __init__(self, inner: Any, loop: LoopThread) -> None:
         super().__init__(inner, loop)
         self._part: tuple[Any, Any] | None = None
-        """A batch of which the program has the messages up to one, which the reader is not told."""
+        """A batch, and two messages between which ends what the program has of it.
+
+        The reader is notified when it matters: each notice would cost as much as a message."""
 
     def __next__(self) -> Any:
         unacked = self._step()
@@ -179,10 +181,10 @@ class BlockingScanner(BlockingIterator):
     def _step(self) -> Any:
         return self._steps.next(self._inner.step)
 
-    def _took(self, unacked: Any, last: Any = None) -> None:
+    def _took(self, unacked: Any, between: Any = None) -> None:
         self._part = None
         # Not waited for: what is asked of the loop after this comes behind it.
-        self._loop.post(self._inner.taken, unacked, last)
+        self._loop.post(self._inner.taken, unacked, between)
 
 
 class _Messages(Iterator[Any]):
@@ -202,8 +204,9 @@ class _Messages(Iterator[Any]):
                 scanner._took(self._unacked)  # noqa: SLF001
         message = self._rest.popleft()
         # The rest of the batch is not the program's yet, and must not count as processed.
-        scanner._part = (self._unacked, message)  # noqa: SLF001
-        if not self._rest:
+        if self._rest:
+            scanner._part = (self._unacked, (message, self._rest[0]))  # noqa: SLF001
+        else:
             scanner._took(self._unacked)  # noqa: SLF001
         return message
 
