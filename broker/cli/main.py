@@ -2,13 +2,13 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from broker.cli.commands import (
     actors,
+    append_input,
     backup,
     broadcasts,
     collection,
@@ -60,6 +60,7 @@ app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor
 app.add_typer(profile.app, name="profile")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
+app.command()(append_input.produce)
 app.command()(backup.backup)
 app.command()(backup.restore)
 app.command()(completions.completion)
@@ -228,35 +229,6 @@ def node(  # noqa: PLR0913 - each is an option of the command line
         },
         leashed=leash,
     )
-
-
-@app.command()
-def produce(  # noqa: PLR0913 - each is an option of the command line
-    target: Annotated[
-        str,
-        typer.Argument(help="A collection or a vchannel.", autocompletion=completions.collections),
-    ],
-    file: Annotated[
-        Path | None, typer.Argument(help="File with one message per line; default: stdin.")
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Lines are JSON objects; this field is the key, which chooses the shard.",
-        ),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Lines per batch.")] = 1000,
-    txn: Annotated[
-        bool, typer.Option("--txn", help="Append each batch as one transaction per shard.")
-    ] = False,
-    server: Server = "",
-    json: Json = False,
-) -> None:
-    """Append each line as one message, in order; blank lines are skipped."""
-    from broker.cli.producing import ProduceOptions, produce_lines
-
-    produce_lines(server, ProduceOptions(target, file, key, batch, txn), as_json=json)
 
 
 @app.command()

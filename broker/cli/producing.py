@@ -1,209 +1,204 @@
-"""`tidemark produce`: appends lines from a file or stdin, in order.
+"""`tidemark produce`: appends lines or typed rows from files or stdin, in order.
 
-Holds one chunk of input and one batch at a time, whatever the size of the input.
+Holds one chunk of input and one batch at a time, whatever the size of the input. A batch is stored
+before the next one is made, so what is stored is the beginning of the input, up to one batch.
 """
 
-import json
-import os
-import select
-import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
-import anyio.to_thread
 
-from broker.cli.counted import counted
-from broker.cli.session import USAGE, fail, with_client
-from broker.client import Appended, AppendsFailed, Client, Message
-
-CHUNK_BYTES = 256 * 1024
-LINE_BYTES_MAX = 16 * 1024 * 1024
-STDIN = 0
-LOOK_EVERY_S = 0.1
+from broker.cli.produce.input_file import BadInput, InputFile, Place, opened
+from broker.cli.produce.interrupts import Interrupts, interrupts
+from broker.cli.produce.lines import Lines, keys_of, line_chunks
+from broker.cli.produce.progress import progress
+from broker.cli.produce.row_files import RowFormat, Rows, read_rows
+from broker.cli.produce.tally import Tally
+from broker.cli.session import INTERRUPTED, USAGE, fail, with_client
+from broker.cli.standard_streams import end_on_closed_pipe
+from broker.client import Appended, AppendedBatch, AppendsFailed, Client, Message
+from broker.client.cluster.targets import NewVChannel
+from broker.client.errors import BadTarget, OutcomeUnknown
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """What to append, and where. `file`: None or `-` is stdin. `txn`: batches are transactions."""
+    """What to append, and where. No `files`, or `-`: stdin. `txn`: batches are transactions.
+
+    `format`: None for lines that become messages. `skip`: lines, or rows, of the first file to
+    leave out. `new`: the target is a vchannel that need not exist.
+    """
 
     target: str
-    file: Path | None
-    key: str | None
-    batch: int
+    files: tuple[Path, ...] = ()
+    key: str | None = None
+    batch: int = 1000
     txn: bool = False
+    format: str | None = None
+    skip: int = 0
+    new: bool = False
 
 
-class BadLine(Exception):
-    """A line of the input is not a message; the text says why."""
+def produce_input(server: str, options: ProduceOptions, *, as_json: bool) -> None:
+    """Append all of the input, then print how much and how fast.
 
+    Errors and Ctrl-C say how much is stored, and where to go on.
+    """
+    if options.txn and options.format:
+        fail("--txn is for lines; rows are stored whole or not at all in batches", USAGE)
+    tally = Tally("row" if options.format else "message")
 
-def produce_lines(server: str, options: ProduceOptions, *, as_json: bool) -> None:
-    """Append all lines, then print how many and how fast; errors say how many came before."""
-    tally = Tally()
+    async def produce(client: Client) -> int | None:
+        with interrupts() as signals:
+            await _Producing(client, options, tally, signals).run(sources)
+            return signals.code
 
-    async def produce(client: Client) -> None:
-        tally.started_s = anyio.current_time()
-        with _progress(descriptor) as advance:
-            async for lines, size in _chunks(descriptor):
-                for first in range(0, len(lines), options.batch):
-                    batch = lines[first : first + options.batch]
-                    await _append(client, options, batch, tally)
-                advance(size)
-                # Set after each chunk, so that the wait for the end of the input is not counted.
-                tally.ended_s = anyio.current_time()
-
-    with _opened(options.file) as descriptor:
-        try:
-            with_client(server, produce, failed=tally.say)
-        except BadLine as error:
-            fail(tally.say(str(error)))
-    sys.stdout.write(tally.json() if as_json else tally.line())
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts what was acknowledged."""
-
-    messages: int = 0
-    bytes: int = 0
-    transactions: int = 0
-    started_s: float = 0.0
-    ended_s: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return max(self.ended_s - self.started_s, 0.0)
-
-    @property
-    def rate(self) -> int:
-        return round(self.messages / self.seconds) if self.seconds else 0
-
-    def line(self) -> str:
-        """One line for people."""
-        return (
-            f"{counted(self.messages, 'message')}, {counted(self.bytes, 'byte')}"
-            f" in {self.seconds:.2f} s"
-            f" ({self.rate:,} messages/s{self._in_transactions()})\n"
-        )
-
-    def json(self) -> str:
-        """One line of JSON."""
-        seconds = round(self.seconds, 3)
-        fields = {"messages": self.messages, "bytes": self.bytes, "seconds": seconds}
-        if self.transactions:
-            fields["transactions"] = self.transactions
-        return json.dumps(fields) + "\n"
-
-    def _in_transactions(self) -> str:
-        return f", {counted(self.transactions, 'transaction')}" if self.transactions else ""
-
-    def say(self, error: str) -> str:
-        """An error sentence, with the number of messages appended before it."""
-        were = "was" if self.messages == 1 else "were"
-        return f"{error} ({counted(self.messages, 'message')} {were} appended before it)"
-
-
-async def _append(
-    client: Client, options: ProduceOptions, lines: Sequence[bytes], tally: Tally
-) -> None:
-    messages = [Message(line, key=_key(line, options.key)) for line in lines]
     try:
-        landed = await client.append_messages(options.target, messages, atomic=options.txn)
-    except AppendsFailed as error:
-        tally.messages += sum(isinstance(it, Appended) for it in error.results)
+        with opened(options.files) as sources:
+            code = with_client(server, produce, failed=tally.say)
+    except BadInput as error:
+        if not tally.started_s:
+            fail(str(error), USAGE)
+        fail(tally.say(str(error)))
+    except SystemExit as ended:
+        # Ctrl-C before the signals were handled: while the client was connecting.
+        if ended.code == INTERRUPTED:
+            sys.stderr.write(f"tidemark: {tally.say('interrupted')}\n")
         raise
-    tally.messages += len(messages)
-    if options.txn:
-        tally.transactions += len({(it.vchannel, it.tick) for it in landed})
-    tally.bytes += sum(map(len, lines))
+    if code is not None:
+        fail(tally.say("interrupted"), code)
+    with end_on_closed_pipe():
+        sys.stdout.write(tally.json() if as_json else tally.line())
 
 
-def _key(line: bytes, field: str | None) -> str | None:
-    """The text of the field; other values as JSON writes them; None for null."""
-    if field is None:
+class _Producing:
+    """One run, of which `tally` always says how far it is."""
+
+    def __init__(
+        self, client: Client, options: ProduceOptions, tally: Tally, signals: Interrupts
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._tally = tally
+        self._signals = signals
+        self._target = NewVChannel(options.target) if options.new else options.target
+
+    async def run(self, sources: list[InputFile]) -> None:
+        """Append the input until its end or a signal. Raises BadInput, TidemarkError."""
+        tally, signals = self._tally, self._signals
+        # Also without any input: a name of nothing must not look like success.
+        append = await self._appends()
+        tally.started_s = tally.ended_s = anyio.current_time()
+        tally.rest = [it.name for it in sources]
+        skip = self._options.skip
+        with progress(sources) as advance:
+            for source in sources:
+                signals.source = source
+                if source.is_terminal:
+                    sys.stderr.write("tidemark: reading from the terminal; Ctrl-D ends the input\n")
+                async for _ in append(source, skip):
+                    advance()
+                    # Here, so that the wait for the end of the input is not counted.
+                    tally.ended_s = anyio.current_time()
+                    if signals.code is not None:
+                        return
+                if signals.code is not None:
+                    return
+                skip, tally.place, tally.rest = 0, None, tally.rest[1:]
+
+    async def _appends(self) -> Callable[[InputFile, int], AsyncIterator[None]]:
+        """How a file is appended, a batch for each step."""
+        schema = await self._schema()
+        if self._options.format is None:
+            if schema is not None:
+                raise BadTarget(
+                    f"{self._target!r} has a schema and takes rows, not messages: say how the input"
+                    " is written, --format jsonl, csv, parquet or arrow"
+                )
+            return self._append_lines
+        if schema is None:
+            raise BadTarget(
+                f"{self._target!r} has no schema, so it takes messages, not rows: leave --format"
+                " out, or make a collection with `tidemark collection create --schema FILE`"
+            )
+        kind = RowFormat(self._options.format)
+
+        async def append_rows(source: InputFile, skip: int) -> AsyncIterator[None]:
+            async for rows in read_rows(source, kind, schema, skip):
+                await self._append_rows(rows)
+                yield
+
+        return append_rows
+
+    async def _schema(self) -> Any:
+        """The schema of the target; None when it takes messages."""
+        (vchannels,) = (await self._client.collections.resolve([self._target])).values()
+        for each in await self._client.collections.list():
+            if set(vchannels) <= set(each.vchannels):
+                # Without a schema it needs no pyarrow.
+                return each.schema and await self._client.collections.schema(each.name)
         return None
-    try:
-        value = json.loads(line)[field]
-    except (ValueError, TypeError, RecursionError):
-        raise BadLine(f"with --key a line must be a JSON object, not {line[:80]!r}") from None
-    except KeyError:
-        raise BadLine(f"field {field!r} of --key is missing in {line[:80]!r}") from None
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
+
+    async def _append_lines(self, source: InputFile, skip: int) -> AsyncIterator[None]:
+        size = self._options.batch
+        async for chunk in line_chunks(source, skip):
+            for first in range(0, len(chunk.lines), size):
+                await self._append_messages(chunk.part(first, min(first + size, len(chunk.lines))))
+                yield
+
+    async def _append_messages(self, part: Lines) -> None:
+        tally, lines = self._tally, part.kept()
+        keys = keys_of(part, self._options.key) or [None] * len(lines)
+        messages = [Message(line, key=key) for line, key in zip(lines, keys, strict=True)]
+        if messages:
+            atomic = self._options.txn
+            landed = await self._stored(
+                self._client.append_messages(self._target, messages, atomic=atomic), len(messages)
+            )
+            if atomic and landed:
+                tally.transactions += len({(it.vchannel, it.tick) for it in landed})
+        tally.bytes += sum(map(len, lines))
+        self._stored_to(part.end, len(messages))
+
+    async def _append_rows(self, rows: Rows) -> None:
+        count = rows.table.num_rows
+        append = self._client.append_arrow(self._target, rows.table, key=self._options.key)
+        if await self._stored(append, count) is not None:
+            self._tally.bytes += rows.table.nbytes
+            self._stored_to(rows.end, count)
+
+    def _stored_to(self, place: Place, count: int) -> None:
+        if not self._tally.doubtful:
+            self._tally.messages += count
+            self._tally.place = place
+
+    async def _stored(self, append: Awaitable[list[Any]], count: int) -> list[Any] | None:
+        """The results; None when a second signal ended the wait, and the outcome is not known."""
+        tally, signals = self._tally, self._signals
+        signals.under_way = True
+        try:
+            with signals.scope:
+                return await append
+        except AppendsFailed as error:
+            tally.beyond = sum(_count(it) for it in error.results)
+            tally.messages += tally.beyond
+            if any(isinstance(it, OutcomeUnknown) for it in error.results):
+                tally.doubtful = count - tally.beyond
+            raise
+        except OutcomeUnknown:
+            tally.doubtful = count
+            raise
+        finally:
+            signals.under_way = False
+        tally.doubtful = count
+        return None
 
 
-async def _chunks(descriptor: int) -> AsyncIterator[tuple[list[bytes], int]]:
-    """Whole lines as they arrive, without line ends and blank lines; and the bytes read.
-
-    Reads on a thread, because a pipe that pauses must not block the replies to earlier appends.
-    """
-    rest = b""
-    source = _Source(descriptor)
-    try:
-        while chunk := await anyio.to_thread.run_sync(source.read, abandon_on_cancel=True):
-            *lines, rest = (rest + chunk).split(b"\n")
-            # Input without line ends must not fill the memory.
-            if len(rest) > LINE_BYTES_MAX:
-                raise BadLine(f"a line is longer than {LINE_BYTES_MAX:,} bytes")
-            yield _not_blank(lines), len(chunk)
-        yield _not_blank([rest]), 0
-    finally:
-        source.left = True
-
-
-class _Source:
-    """Blocking reads that end soon after Ctrl-C.
-
-    Python joins every thread at exit, so a plain `read` would keep the program until more input.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.left = False
-
-    def read(self) -> bytes:
-        while not self.left:
-            readable, _, _ = select.select([self._descriptor], [], [], LOOK_EVERY_S)
-            if readable:
-                return os.read(self._descriptor, CHUNK_BYTES)
-        return b""
-
-
-def _not_blank(lines: Sequence[bytes]) -> list[bytes]:
-    stripped = (line.removesuffix(b"\r") for line in lines)
-    return [line for line in stripped if line]
-
-
-@contextmanager
-def _opened(file: Path | None) -> Iterator[int]:
-    if file is None or str(file) == "-":
-        yield STDIN
-        return
-    try:
-        opened = file.open("rb")
-    except OSError as error:
-        fail(f"cannot read {file}: {error.strerror}", USAGE)
-    with opened:
-        yield opened.fileno()
-
-
-@contextmanager
-def _progress(descriptor: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar in bytes, when stderr is a terminal; yields the function that advances it."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
-
-    about = os.fstat(descriptor)
-    total = about.st_size if stat.S_ISREG(about.st_mode) else None
-    columns = (*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("appending", total=total)
-        yield lambda size: bar.advance(task, size)
+def _count(result: object) -> int:
+    if isinstance(result, AppendedBatch):
+        return result.messages
+    return int(isinstance(result, Appended))

@@ -231,6 +231,10 @@ class NoSuchCollection(ServerRefusal):
     expected = StreamingCode.CHANNEL_NOT_EXIST
 
 
+class AlreadyExists(InvalidArgument):
+    """A collection of this name exists already; with `exist_ok`, one of another definition."""
+
+
 class NoSuchVChannel(ServerRefusal):
     """No collection has this channel, and no message has named it."""
 
@@ -319,6 +323,7 @@ class UnknownRefusal(ServerRefusal):
 
 
 _BY_MEANING = (
+    AlreadyExists,
     NoSuchCollection,
     NoSuchVChannel,
     OutdatedTarget,

@@ -123,6 +123,16 @@ def fitting_width(schema: Schema, widths: Sequence[int], given: Schema) -> int:
     )
 
 
+def not_null_differences(schema: Schema, given: Schema) -> list[str]:
+    """The columns that only one of both schemas allows to be null, one text for each."""
+    return [
+        f"column {field.name!r} may {'' if known.nullable else 'not '}be null"
+        for field in given
+        if (at := schema.get_field_index(field.name)) >= 0
+        and (known := schema.field(at)).nullable != field.nullable
+    ]
+
+
 def _same(field: Any, given: Any) -> bool:
     return bool(field.name == given.name and field.type.equals(given.type))
 

@@ -1,5 +1,6 @@
 """`tidemark collection`: create, list and drop collections."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,10 @@ from broker.cli.commands.flags import Json, Server
 
 app = typer.Typer(help="Create, list and drop collections.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Letters, digits, _ and $; must not begin with a digit.")]
+Name = Annotated[
+    str,
+    typer.Argument(help="Letters, digits, _, $, - and .; begins with a letter or _."),
+]
 
 Existing = Annotated[
     str,
@@ -20,16 +24,41 @@ Existing = Annotated[
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0913 - each is an option of the command line
     name: Name,
     shards: Annotated[int, typer.Option(min=1, help="Number of shards, each a vchannel.")] = 1,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The columns of its rows: a .json file, or the schema of an .arrow or .parquet"
+            " file.",
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take the columns from data: a .jsonl, .csv, .parquet or .arrow file.",
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool,
+        typer.Option(
+            "--if-not-exists", help="Succeed when it exists with the same shards and columns."
+        ),
+    ] = False,
     server: Server = "",
     json: Json = False,
 ) -> None:
     """Create a collection, on the pchannels with the fewest vchannels."""
+    from broker.cli.schema_files import schema_like, schema_of
     from broker.cli.show.collection_table import create_collection
 
-    create_collection(server, name, shards, as_json=json)
+    if schema is not None and like is not None:
+        raise typer.BadParameter("give --schema or --like, not both")
+    columns = schema_of(schema) if schema else schema_like(like) if like else None
+    create_collection(server, name, shards, columns, exist_ok=if_not_exists, as_json=json)
 
 
 @app.command("list")

@@ -2,18 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
+from broker.cli.schema_files import columns_of
 from broker.cli.session import with_client
 from broker.cli.show.output import print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment
 from broker.client import Client, Collection
+from broker.client.append.row_input import BadArrow, decode_schema
 
 
-def create_collection(server: str, name: str, shards: int, *, as_json: bool) -> None:
+def create_collection(
+    server: str, name: str, shards: int, schema: Any, *, exist_ok: bool, as_json: bool
+) -> None:
     """Create the collection, and print where its shards are."""
 
     async def create(client: Client) -> Collection:
-        return await client.collections.create(name, shards=shards)
+        return await client.collections.create(
+            name, shards=shards, schema=schema, exist_ok=exist_ok
+        )
 
     created = with_client(server, create)
     _print_collections([created], as_json=as_json, alone=True)
@@ -38,9 +45,19 @@ def show_collections(server: str, *, as_json: bool) -> None:
     _print_collections(with_client(server, ask), as_json=as_json)
 
 
+def _columns(collection: Collection) -> list[dict[str, Any]] | None:
+    """The columns, in the form that `collection create --schema` takes; None: it has no schema."""
+    if collection.schema is None:
+        return None
+    try:
+        return columns_of(decode_schema(collection.schema.arrow))
+    except BadArrow:  # without pyarrow only the number of columns is known
+        return [{}] * collection.schema.widths[-1]
+
+
 def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: bool = False) -> None:
     if as_json:
-        rows = [asdict(it) for it in found]
+        rows = [asdict(it) | {"schema": _columns(it)} for it in found]
         return print_json(rows[0] if alone else rows)
     created = [it.created_ms for it in found]
     return show_fitted(

@@ -6,12 +6,24 @@ from typing import TYPE_CHECKING
 from broker.client.cluster.look_up import NameLookup
 from broker.client.cluster.service import ServiceCalls
 from broker.client.cluster.targets import Targets
-from broker.client.errors import BadTarget, ChannelNotExist, InvalidArgument, NoSuchCollection
+from broker.client.errors import (
+    AlreadyExists,
+    BadTarget,
+    ChannelNotExist,
+    InvalidArgument,
+    NoSuchCollection,
+)
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, VChannelName
-from schemas.arrow.columns import decode_schema, encode_schema
+from schemas.arrow.columns import (
+    Misfit,
+    decode_schema,
+    encode_schema,
+    fitting_width,
+    not_null_differences,
+)
 from schemas.arrow.ipc import BadArrow
 from schemas.generated.tidemark import v1
 
@@ -29,18 +41,39 @@ class Collections:
         """Resolves names; knows which collections this client has dropped."""
 
     async def create(
-        self, name: str, *, shards: int = 1, schema: "pa.Schema | None" = None
+        self,
+        name: str,
+        *,
+        shards: int = 1,
+        schema: "pa.Schema | None" = None,
+        exist_ok: bool = False,
     ) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
 
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
-        Raises InvalidArgument when the name is taken or not allowed, and for column types that
-        a collection cannot have.
+        Raises AlreadyExists when the name is taken; with `exist_ok` only when that collection has
+        another number of shards or other columns, which the error names. Columns of an earlier
+        version of its schema are no difference. Raises InvalidArgument for a name that is not
+        allowed and for column types that a collection cannot have; Unrecoverable when the broker
+        has no pyarrow.
         """
-        request = v1.CreateCollectionRequest(name=name, shards=shards)
+        request = v1.CreateCollectionRequest(name=name, shards=shards, return_existing=True)
         if schema is not None:
             request.arrow_schema = _encoded(schema)
-        return _collection(await self._calls.ask("Create", request, v1.Collection))
+        answer = await self._calls.ask("Create", request, v1.Collection)
+        found = _collection(answer)
+        if not answer.existed:
+            return found
+        if not exist_ok:
+            raise AlreadyExists(
+                f"collection {name!r} exists already; drop it, choose a new name, or accept one of"
+                " the same definition (exist_ok, --if-not-exists)"
+            )
+        if differences := _differences(found, shards, schema):
+            raise AlreadyExists(
+                f"collection {name!r} exists already, and is another: {'; '.join(differences)}"
+            )
+        return found
 
     async def add_columns(self, name: str, columns: "pa.Schema") -> Collection:
         """Add nullable columns at the end of a collection's schema: its next version.
@@ -100,6 +133,26 @@ def _encoded(schema: "pa.Schema") -> bytes:
         return encode_schema(schema)
     except BadArrow as error:
         raise BadTarget(str(error)) from None
+
+
+def _differences(found: Collection, shards: int, schema: "pa.Schema | None") -> list[str]:
+    """How a collection differs from what was to be created."""
+    differences: list[str] = []
+    if len(found.vchannels) != shards:
+        differences.append(f"it has {len(found.vchannels)} shards, not {shards}")
+    if found.schema is None and schema is not None:
+        differences.append("it has no schema")
+    if found.schema is not None and schema is None:
+        names = decode_schema(found.schema.arrow).names
+        differences.append(f"it has a schema, with columns {', '.join(names)}")
+    if found.schema is not None and schema is not None:
+        known = decode_schema(found.schema.arrow)
+        try:
+            fitting_width(known, found.schema.widths, schema)
+        except Misfit as error:
+            differences.append(str(error))
+        differences += not_null_differences(known, schema)
+    return differences
 
 
 def _collection(found: v1.Collection) -> Collection:

@@ -17,6 +17,7 @@ from broker.coordinator.catalog.messages import (
     FindName,
     GetCollection,
     ListCollections,
+    NameTaken,
 )
 from broker.coordinator.records import (
     COLLECTION_ID_KEY,
@@ -97,10 +98,9 @@ class Catalog(Actor[CatalogMessage]):
 
         async def attempt() -> Collection:
             existing = await self._list()
-            if any(collection.name == name for collection in existing):
-                raise invalid_argument(
-                    f"collection '{name}' exists already; drop it, or choose a new name"
-                )
+            for each in existing:
+                if each.name == name:
+                    raise NameTaken(each)
             return await self._put(wanted, existing)
 
         return await retry_conflicts(f"collection '{name}'", attempt)

@@ -5,11 +5,21 @@ from dataclasses import dataclass
 from actors import Request
 from broker.core.name_lookup import FoundName
 from broker.model.collection import Collection, RowSchema
+from broker.model.failure import Refused, StreamingCode
+
+
+class NameTaken(Refused):
+    """A collection of this name exists already."""
+
+    def __init__(self, collection: Collection) -> None:
+        cause = f"collection '{collection.name}' exists already; drop it, or choose a new name"
+        super().__init__(StreamingCode.INVALID_ARGUMENT, cause)
+        self.collection = collection
 
 
 @dataclass(frozen=True, slots=True)
 class CreateCollection(Request[Collection]):
-    """Create a collection. Refused(INVALID_ARGUMENT): bad name, bad shard count, name taken."""
+    """Create a collection. NameTaken; Refused(INVALID_ARGUMENT): bad name, bad shard count."""
 
     name: str
     shards: int

@@ -6,7 +6,19 @@ node could lose its lease.
 
 from anyio.to_thread import run_sync
 
+from broker.model.failure import Refused, StreamingCode
 from schemas.arrow.columns import NoArrow, arrow, arrow_is_loaded
+
+
+async def require_arrow() -> None:
+    """As `load_arrow`, but raises Refused(UNRECOVERABLE) where it is not installed."""
+    await load_arrow()
+    if not arrow_is_loaded():
+        cause = (
+            "the broker has no pyarrow, which it needs for rows; install it where the broker runs"
+            " (pip install '.[arrow]' in Tidemark's folder) and restart the broker"
+        )
+        raise Refused(StreamingCode.UNRECOVERABLE, cause)
 
 
 async def load_arrow() -> None:

@@ -11,9 +11,10 @@ from broker.coordinator.catalog.messages import (
     FindName,
     GetCollection,
     ListCollections,
+    NameTaken,
 )
 from broker.core.name_lookup import NameKind
-from broker.edge.rpc.arrow_library import load_arrow
+from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.collection import Collection, RowSchema
@@ -59,10 +60,17 @@ class CollectionsService:
         """Create one. INVALID_ARGUMENT: bad name, shards or schema, or the name is taken."""
         schema: RowSchema | None = None
         if request.arrow_schema:
-            await load_arrow()
+            await require_arrow()
             schema = _first_version(request.arrow_schema)
         creation = CreateCollection(request.name, request.shards, schema)
-        created = await self._catalog.ask(creation)
+        try:
+            created = await self._catalog.ask(creation)
+        except NameTaken as taken:
+            if not request.return_existing:
+                raise
+            existing = _encoded(taken.collection)
+            existing.existed = True
+            return existing
         self._schemas.note_change()
         return _encoded(created)
 
@@ -92,7 +100,7 @@ class CollectionsService:
 
     async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:
         """Add columns. CHANNEL_NOT_EXIST: no such collection; INVALID_ARGUMENT: bad columns."""
-        await load_arrow()
+        await require_arrow()
         for _ in range(RACES_MAX):
             collection = await self._catalog.ask(GetCollection(request.name))
             before = collection.schema

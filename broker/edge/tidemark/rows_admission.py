@@ -12,7 +12,7 @@ from typing import Final
 from anyio.to_thread import run_sync
 
 from broker.core.naming import collection_id_of
-from broker.edge.rpc.arrow_library import load_arrow
+from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.tidemark.batch_admission import BatchAdmission, oversize_batch
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
@@ -45,8 +45,8 @@ class RowsAdmission:
         refusal = plain.refusal(batch) or self._misused_fields(batch)
         if refusal is not None:
             return refusal
-        await load_arrow()
         try:
+            await require_arrow()
             checked = await self._checked(batch)
         except Misfit as error:
             return Refusal(StreamingCode.SCHEMA_VERSION_MISMATCH, str(error))

@@ -84,7 +84,9 @@ def test_lines_that_are_produced_are_consumed(server: str, tmp_path: Path) -> No
 
 def test_stdin_is_produced_in_order_and_limits_and_starts_hold(server: str) -> None:
     given = "".join(f"line {it}\r\n" for it in range(10))
-    produced = tidemark("produce", VCHANNEL, "--batch", "3", "--json", server=server, given=given)
+    produced = tidemark(
+        "produce", VCHANNEL, "--new", "--batch", "3", "--json", server=server, given=given
+    )
     assert json.loads(produced.stdout)["messages"] == 10
     assert len(produced.stdout.partition('"seconds": ')[2].partition(".")[2]) <= len("123}\n")
     first = tidemark("consume", VCHANNEL, "--limit", "4", server=server)
@@ -102,32 +104,32 @@ def test_bytes_that_are_no_text_are_written_as_base64(server: str, tmp_path: Pat
     file = tmp_path / "bytes"
     file.write_bytes(b"\xff\xfe\n")
     target = f"{PCHANNEL}_10v0"
-    tidemark("produce", target, str(file), server=server)
+    tidemark("produce", target, "--new", str(file), server=server)
     consumed = tidemark("consume", target, "--until-now", server=server)
     assert json.loads(consumed.stdout)["payload_base64"] == "//4="
 
 
 def test_a_line_that_is_not_json_stops_with_what_was_appended(server: str) -> None:
     produced = tidemark(
-        *("produce", f"{PCHANNEL}_11v0", "--key", "a", "--batch", "1"),
+        *("produce", f"{PCHANNEL}_11v0", "--new", "--key", "a", "--batch", "1"),
         server=server,
         given='{"a": 1}\nnonsense\n',
     )
     assert produced.returncode == 1
     assert "nonsense" in produced.stderr
-    assert "1 message was appended before it" in produced.stderr
+    assert "1 message is stored, up to line 1 of stdin" in produced.stderr
 
 
 def test_a_line_that_nests_without_end_is_told_as_one_that_is_not_json(server: str) -> None:
     deep = "[" * 100_000
-    produced = tidemark("produce", VCHANNEL, "--key", "a", server=server, given=deep)
+    produced = tidemark("produce", VCHANNEL, "--new", "--key", "a", server=server, given=deep)
     assert produced.returncode == 1
     assert "must be a JSON object" in produced.stderr
     assert "Traceback" not in produced.stderr
 
 
 def test_consume_ends_well_on_ctrl_c(server: str) -> None:
-    tidemark("produce", f"{PCHANNEL}_12v0", server=server, given="one\n")
+    tidemark("produce", f"{PCHANNEL}_12v0", "--new", server=server, given="one\n")
     with started("consume", f"{PCHANNEL}_12v0", server=server) as consumer:
         assert consumer.stdout is not None
         assert json.loads(consumer.stdout.readline())["payload"] == "one"
@@ -138,7 +140,7 @@ def test_consume_ends_well_on_ctrl_c(server: str) -> None:
 
 def test_produce_ends_on_ctrl_c_while_its_input_is_silent(server: str) -> None:
     target = f"{PCHANNEL}_14v0"
-    with started("produce", target, server=server) as producer:
+    with started("produce", target, "--new", server=server) as producer:
         assert producer.stdin is not None
         producer.stdin.write("one\n")
         producer.stdin.flush()
@@ -150,7 +152,7 @@ def test_produce_ends_on_ctrl_c_while_its_input_is_silent(server: str) -> None:
 
 
 def test_consume_ends_well_when_nobody_reads_its_output(server: str) -> None:
-    tidemark("produce", f"{PCHANNEL}_13v0", server=server, given="one\n")
+    tidemark("produce", f"{PCHANNEL}_13v0", "--new", server=server, given="one\n")
     with started("consume", f"{PCHANNEL}_13v0", server=server) as consumer:
         assert consumer.stdout is not None
         assert consumer.stderr is not None
@@ -209,7 +211,7 @@ def test_an_actor_is_killed_only_where_that_is_allowed(server: str, tmp_path: Pa
 def test_each_batch_is_a_transaction_when_asked_for(server: str) -> None:
     vchannel = f"{PCHANNEL}_21v0"
     given = "".join(f"line {it}\n" for it in range(10))
-    arguments = ("produce", vchannel, "--txn", "--batch", "4")
+    arguments = ("produce", vchannel, "--new", "--txn", "--batch", "4")
     produced = tidemark(*arguments, "--json", server=server, given=given)
     assert json.loads(produced.stdout)["transactions"] == 3, produced.stderr
     assert "3 transactions" in tidemark(*arguments, server=server, given=given).stdout
@@ -221,7 +223,7 @@ def test_each_batch_is_a_transaction_when_asked_for(server: str) -> None:
 
 def test_consumption_is_paused_and_resumed(server: str) -> None:
     vchannel = f"{PCHANNEL}_22v0"
-    tidemark("produce", vchannel, server=server, given="a\n")
+    tidemark("produce", vchannel, "--new", server=server, given="a\n")
     assert tidemark("consumption", "pause", server=server).returncode == 0
     try:
         assert json.loads(tidemark("health", "--json", server=server).stdout)["consumption_paused"]
@@ -283,7 +285,7 @@ def test_a_table_that_nobody_reads_is_no_error(server: str, arguments: tuple[str
     [
         ("channels", ">&-"),
         (f"consume {VCHANNEL} --until-now", ">&-"),
-        (f"produce {VCHANNEL}", "<&-"),
+        (f"produce --new {VCHANNEL}", "<&-"),
         ("health", "2>&-"),
     ],
 )
@@ -340,7 +342,7 @@ def test_a_port_or_a_folder_that_is_taken_is_told_in_one_sentence(
 def test_a_log_is_dumped_and_verified_without_a_broker(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with BrokerProcess(data, pchannels="2") as broker:
-        tidemark("produce", VCHANNEL, server=broker.address, given="one\ntwo\n")
+        tidemark("produce", VCHANNEL, "--new", server=broker.address, given="one\ntwo\n")
         broker.terminate()
     dumped = tidemark("wal", "dump", str(data), "--json", server="")
     rows = [json.loads(line) for line in dumped.stdout.splitlines()]

@@ -969,6 +969,11 @@ class Collection(betterproto2.Message):
     Absent if its messages are not rows.
     """
 
+    existed: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    In the answer to Create: it existed already.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "Collection", Collection)
 
@@ -1095,6 +1100,11 @@ class CreateCollectionRequest(betterproto2.Message):
     arrow_schema: "bytes" = betterproto2.field(3, betterproto2.TYPE_BYTES)
     """
     An Arrow IPC schema message, for a collection of rows.
+    """
+
+    return_existing: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Answer with a collection that has this name already, whatever its definition, instead of a refusal.
     """
 
 
