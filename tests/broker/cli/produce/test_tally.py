@@ -26,8 +26,8 @@ FILES = ("a.txt", "b.txt")
         (
             Tally("row", 10, place=Place("a.txt", "row", 8), beyond=2, doubtful=3, rest=FILES),
             (
-                "8 rows are stored, up to row 8 of a.txt, and 2 of those behind that; up to 3 more may"
-                " be stored; to go on: --skip 8 a.txt b.txt"
+                "8 rows are stored, up to row 8 of a.txt, and 2 of those behind that; up to 3"
+                " more may be stored; to go on: --skip 8 a.txt b.txt"
             ),
         ),
         (Tally("row", 5, rest=["b.txt"]), "5 rows are stored; to go on: b.txt"),
