@@ -136,9 +136,7 @@ class Appends:
 
     async def _gather(self, message: Message, header: BatchHeader, deadline_s: float) -> Ticket:
         producer = self._batches.of(header.vchannel)
-        if not producer.has_room:
-            await producer.wait_for_room(self._now_s() + deadline_s)
-        return producer.gather(header, message)
+        return await producer.gather_when_room(header, message, self._now_s() + deadline_s)
 
     async def many(
         self, shards: Shards, messages: Iterable[Message], deadline_s: float

@@ -35,6 +35,8 @@ IN_FLIGHT_SMALL = 4
 MESSAGES_FEW = 64
 """While no more messages than these are in flight, up to `IN_FLIGHT_SMALL` batches may be: at a low
 rate the cost of another batch is less than the wait."""
+DEADLINE_STEPS = 16
+"""Deadlines that remain after a wait for room are rounded down to so many parts of a whole one."""
 MESSAGE_OVERHEAD_BYTES = 256
 """Counted for each message in addition to its payload."""
 
@@ -115,6 +117,18 @@ class BatchProducer(Producer):
         self._tickets += 1
         batch.size_bytes += size
         return ticket
+
+    async def gather_when_room(
+        self, header: BatchHeader, message: Message, deadline_at_s: float
+    ) -> Ticket:
+        """As `gather`, after waiting for room. Raises DeadlineExceeded."""
+        if not self.has_room:
+            await self.wait_for_room(deadline_at_s)
+            # What the wait took is gone. In steps: messages with other deadlines share no batch.
+            left_s = max(deadline_at_s - self._loop.time(), 0.0)
+            step_s = header.deadline_s / DEADLINE_STEPS
+            header = header._replace(deadline_s=left_s // step_s * step_s or left_s)
+        return self.gather(header, message)
 
     def offer_batch(
         self,

@@ -141,7 +141,13 @@ class Producer(AnswerSink):
                 while self._room() <= 0:
                     turn: asyncio.Future[None] = self._loop.create_future()
                     self._for_room.append(turn)
-                    await turn
+                    try:
+                        await turn
+                    except asyncio.CancelledError:
+                        # Woken and cancelled in one turn of the loop: the room is for the next one.
+                        if turn.done() and not turn.cancelled():
+                            self._admit_waiters()
+                        raise
         except TimeoutError:
             raise DeadlineExceeded(
                 f"{self._name}: {len(self._outbox)} appends are unacknowledged, no room for"

@@ -113,9 +113,7 @@ class TxnAppends:
         """Gather one body with those that other tasks append to the same transaction."""
         producer = self._batches.of(how.vchannel)
         try:
-            if not producer.has_room:
-                await producer.wait_for_room(deadline_at_s)
-            return await producer.gather(how, message)
+            return await (await producer.gather_when_room(how, message, deadline_at_s))
         except TidemarkError as error:
             return error
 

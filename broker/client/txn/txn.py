@@ -21,6 +21,7 @@ from broker.client.cluster.targets import Shards
 from broker.client.errors import (
     AppendsFailed,
     BadTransaction,
+    DeadlineExceeded,
     InvalidArgument,
     OutcomeUnknown,
     ProtocolBroken,
@@ -116,7 +117,16 @@ class Txn:
         header = begin_header(self._keepalive_ms)
         own = NO_PROPERTIES if self._stage is None else _named(self._stage)
         begin = Message(b"", None, own, type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
-        _, context = await self._appends.of_txns.step(self._vchannel, begin, "", self._deadline_s)
+        try:
+            _, context = await self._appends.of_txns.step(
+                self._vchannel, begin, "", self._deadline_s
+            )
+        except OutcomeUnknown as error:
+            # Whether it has begun does not matter: nothing is in it, and it expires.
+            raise DeadlineExceeded(
+                f"{self._vchannel}: the begin of a transaction was not answered; nothing of it was"
+                f" written: {error}"
+            ) from error
         opened = TxnContext.decode(context)
         if not opened.txn_id:
             raise ProtocolBroken(f"{self._vchannel}: the answer to a begin has no transaction ID")

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import anyio.lowlevel
 import pytest
 
-from broker.client import Deadlines, Gathering, Message, Ticket, connect
+from broker.client import Deadlines, Gathering, Message, SendLimits, Ticket, connect
 from broker.client.append.batch_producer import IN_FLIGHT_FEW, IN_FLIGHT_SMALL, MESSAGES_FEW
 from broker.client.errors import ProtocolBroken
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
@@ -57,6 +58,41 @@ async def test_what_the_caller_changes_after_the_call_is_not_stored() -> None:
         payload[:] = b"change"
         await ticket
     assert [stored.body[-6:] for stored in broker.log] == [b"before"]
+
+
+async def test_room_that_a_cancelled_caller_was_woken_for_goes_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scripted_broker() as broker, connect(broker.address) as log:
+        await log.append(VCHANNEL, b"first")
+        (producer,) = log._appends._batches.all()
+        room = [0]
+        monkeypatch.setattr(producer, "_room", lambda: room[0])
+        at_s = asyncio.get_running_loop().time() + 30
+        async with asyncio.TaskGroup() as tasks:
+            first, second = (tasks.create_task(producer.wait_for_room(at_s)) for _ in range(2))
+            while len(producer._for_room) < 2:
+                await anyio.lowlevel.checkpoint()
+            room[0] = 1
+            # As when an answer wakes it and it is cancelled in the same turn of the loop.
+            producer._admit_waiters()
+            first.cancel()
+            await second
+        assert first.cancelled()
+
+
+async def test_a_wait_for_room_counts_towards_the_deadline_of_the_append() -> None:
+    async with scripted_broker() as broker:
+        broker.silent = True
+        limits = SendLimits(appends_max=1)
+        async with connect(broker.address, limits=limits, deadlines=SOON_CLOSED) as log:
+            await log.append_soon(VCHANNEL, Message(b"held"), deadline_s=1.0)
+            began_s = asyncio.get_running_loop().time()
+            ticket = await log.append_soon(VCHANNEL, Message(b"late"), deadline_s=3.0)
+            producer = log._appends._batches.all()[0]
+            (late,) = producer._open.values()
+            assert late.deadline_at_s <= began_s + 3.2, "not the whole deadline after the wait"
+            ticket.cancel()
 
 
 async def _stored(broker: ScriptedBroker, at_once: int, each: int) -> list[int]:

@@ -6,7 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.client import OutcomeUnknown, TransactionExpired, connect
+from broker.client import (
+    AppendsFailed,
+    DeadlineExceeded,
+    Message,
+    OutcomeUnknown,
+    TransactionExpired,
+    connect,
+)
 from broker.client.errors import BadTransaction
 from broker.model.failure import StreamingCode
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
@@ -71,3 +78,36 @@ async def test_a_transaction_begins_once(broker: ScriptedBroker) -> None:
         with pytest.raises(BadTransaction):
             await txn.begin()
     assert kinds(broker) == [b"900", b"901"]
+
+
+async def test_a_rollback_that_fails_does_not_hide_that_the_outcome_is_unknown(
+    broker: ScriptedBroker,
+) -> None:
+    async with connect(broker.address) as log:
+        txn = log.txn(VCHANNEL)
+        await txn.begin()
+        broker.silent = True
+        async with asyncio.TaskGroup() as tasks:
+            append = tasks.create_task(txn.append(b"?"))
+            await broker.until(lambda: len(broker.log) == 2)
+            append.cancel()
+        broker.silent = False
+        broker.refusals = deque([GONE])
+        with pytest.raises(OutcomeUnknown, match="cancelled"):
+            await txn.commit()
+
+
+@pytest.mark.parametrize("resend", [True, False])
+async def test_a_begin_without_an_answer_has_certainly_written_nothing(
+    broker: ScriptedBroker, resend: bool
+) -> None:
+    async with connect(broker.address, resend=resend) as log:
+        broker.silent = True
+        txn = log.txn(VCHANNEL, deadline_s=0.5)
+        with pytest.raises(DeadlineExceeded, match=r"the begin .* was not answered; nothing of it"):
+            await txn.begin()
+        two = [Message(b"a"), Message(b"b")]
+        with pytest.raises(AppendsFailed) as raised:
+            await log.append_messages(VCHANNEL, two, deadline_s=0.5)
+        assert [type(it) for it in raised.value.results] == [DeadlineExceeded] * 2
+        assert raised.value.retriable
