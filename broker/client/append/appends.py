@@ -25,7 +25,8 @@ from broker.client.append.batch_producer import BatchProducer, Gathering
 from broker.client.append.outbox import Outbox, SendLimits
 from broker.client.append.outgoing_batch import BatchHeader, Ticket
 from broker.client.append.prepare import Prepared, batch_header, check_batch, is_plain, prepare
-from broker.client.append.producer import Producer, ProducerPool
+from broker.client.append.producer import Producer
+from broker.client.append.producer_pool import ProducerPool
 from broker.client.append.txn_appends import TxnAppends
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards

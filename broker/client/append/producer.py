@@ -9,11 +9,9 @@ Next: broker/client/append/producer_stream.py
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import anyio
-from anyio.abc import TaskGroup
 
 from broker.client.append.outbox import Expired, Outbox, PendingAppend
 from broker.client.append.producer_stream import (
@@ -40,10 +38,9 @@ from broker.client.net.network import Network
 from broker.client.net.retry_rules import RetryVerdict, is_wrong_node
 from broker.client.net.until_first import until_first
 from broker.client.net.wait_report import Wait
-from broker.core.naming import pchannel_of
 from broker.model.channel import PChannel
 from broker.model.failure import StreamingCode
-from broker.model.ids import PChannelName, VChannelName
+from broker.model.ids import PChannelName
 from schemas.wire import Produced, ProduceFailed
 
 SILENCE_S = 5.0
@@ -372,33 +369,3 @@ class Producer(AnswerSink):
 
     def _because(self) -> str:
         return f"; last error: {self._last_error}" if self._last_error else ""
-
-
-P = TypeVar("P", bound=Producer)
-
-
-class ProducerPool(Generic[P]):
-    """The producers of one kind, by pchannel; each is made and started when first needed."""
-
-    def __init__(self, make: Callable[[PChannelName], P], tasks: TaskGroup) -> None:
-        self._make = make
-        self._tasks = tasks
-        self._by_vchannel: dict[VChannelName, P] = {}
-        self._by_pchannel: dict[PChannelName, P] = {}
-
-    def of(self, vchannel: VChannelName) -> P:
-        """The producer for the pchannel of this vchannel."""
-        return self._by_vchannel.get(vchannel) or self._made(vchannel)
-
-    def all(self) -> list[P]:
-        """Those that were made."""
-        return list(self._by_pchannel.values())
-
-    def _made(self, vchannel: VChannelName) -> P:
-        name = pchannel_of(vchannel)
-        producer = self._by_pchannel.get(name)
-        if producer is None:
-            producer = self._by_pchannel[name] = self._make(name)
-            self._tasks.start_soon(producer.run)
-        self._by_vchannel[vchannel] = producer
-        return producer

@@ -14,7 +14,8 @@ from broker.client.append.batch_producer import BatchProducer
 from broker.client.append.outbox import PendingAppend
 from broker.client.append.outgoing_batch import BatchHeader, message_results
 from broker.client.append.prepare import Prepared, encoded, prepare
-from broker.client.append.producer import AnswerFuture, Producer, ProducerPool
+from broker.client.append.producer import AnswerFuture, Producer
+from broker.client.append.producer_pool import ProducerPool
 from broker.client.errors import OutcomeUnknown, TidemarkError, TransactionExpired
 from broker.client.message import Appended, Message, key_bytes
 from broker.model.ids import VChannelName
