@@ -16,7 +16,7 @@ from actors import Actor, Context, Envelope
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_up, deliver
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
 from broker.model.position import ReadPosition
 from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
@@ -83,8 +83,8 @@ class Scanner(Actor[_Message]):
         self._meter = node.meters.of(name)
         self._broken = 0
         self._pulled_s = 0.0
-        self._next_id = FIRST_MESSAGE_ID
-        self._tick = TimeTick(0)
+        # Of what the consumer was given: one that takes no more asks for no more.
+        self._given: ReadPosition | None = None
 
     async def started(self, context: Context[_Message]) -> None:
         """Bind to the channel's current term: the next term starts its own Scanners."""
@@ -114,14 +114,17 @@ class Scanner(Actor[_Message]):
                     assert_never(envelope.message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """The selection, whether a Pull waits, the position, and what is cached."""
+        """The selection, whether a Pull waits, the position, and what is cached.
+
+        `next_id` and `tick`: what the consumer was given ends there; 0 before its first Pull.
+        """
         return {
             "vchannel": self._selection.vchannel,
             "among": " ".join(sorted(self._selection.among or ())[:SHOWN_MAX]),
             "waiting": int(self._waiting is not None),
             "paused": int(self._held_back()),
-            "next_id": self._next_id,
-            "tick": self._tick,
+            "next_id": self._given.next_id if self._given else 0,
+            "tick": self._given.tick if self._given else 0,
             "cached_bytes": sum([len(record.body) for record in self._cache]),
             "open_txns": self._assembler.open_count if self._assembler else 0,
             "open_txn_bytes": self._assembler.held_bytes if self._assembler else 0,
@@ -132,7 +135,7 @@ class Scanner(Actor[_Message]):
         """Replace a waiting Pull, which is answered empty: its caller may have left."""
         if self._waiting is not None:
             self._waiting.envelope.reply(Delivery((), None, self._waiting.cursor))
-        self._next_id, self._tick = pull.cursor.next_id, pull.cursor.tick
+        self._given = pull.cursor
         now_s = self._pulled_s = self._context.clock.monotonic_s()
         self._waiting = _Waiting(envelope, pull.cursor, pull.bytes_max, now_s)
 
@@ -148,6 +151,7 @@ class Scanner(Actor[_Message]):
             return
         self._waiting = None
         if isinstance(answer, Delivery):
+            self._given = answer.cursor
             traffic, vchannel = self._node.meters.traffic, self._selection.vchannel
             self._meter.scanned += traffic.delivered(vchannel, answer.items)
         waiting.envelope.reply(answer)

@@ -143,6 +143,25 @@ def _inside(world: World):  # type: ignore[no-untyped-def]
     return slot.cell.actor
 
 
+def test_a_consumer_that_asks_for_no_more_is_where_its_last_answer_ended() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            for number in range(20):
+                await world.append(message(f"{number}"))
+            found = await opened(world)
+            scanner = _inside(world)
+            assert (scanner.statistics()["next_id"], scanner.statistics()["tick"]) == (0, 0)
+            answer = await found.scanner.ask(Pull(found.cursor, 1), deadline_s=9)
+            assert isinstance(answer, Delivery)
+            given = scanner.statistics()["next_id"], scanner.statistics()["tick"]
+            assert given == (answer.cursor.next_id, answer.cursor.tick)
+            assert found.cursor.next_id < answer.cursor.next_id < (await world.offsets()).next_id
+            assert answer.cursor.tick > 0
+
+    run_seeded(3, scenario)
+
+
 def test_skipping_many_records_reports_progress() -> None:
     async def scenario() -> None:
         limits = NodeLimits(tail_bytes_max=1_000, tail_age_s=0.1, read_ahead_bytes_max=2_000)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.cli.show.tables import natural_order
-from broker.cli.top.look import Look, names_of_vchannels, owner_of
+from broker.cli.top.look import TICK_LOGICAL_BITS, Look, names_of_vchannels, owner_of
 from broker.cli.top.section import (
     Page,
     PageRow,
@@ -28,9 +28,9 @@ NO_CURSORS = (
 )
 EVERYTHING = "everything"
 NOTES = (
-    "lag of a reader: from the tick that it has read up to, to the newest closed one",
+    "lag of a reader: from the tick of what it was given, to the newest closed one",
     "behind: of a reader, messages of the whole pchannel, also of other collections",
-    "waiting: it is at the end of the log; reading: it has not asked for the rest",
+    "waiting: it is at the end; reading: more is there; opened: it has asked for nothing",
     "held: bytes read for it and not sent, and open transactions it waits for",
     "lag of a cursor: from its tick to the newest one closed on all its channels",
     "behind, bytes of a cursor: counted every 5 s; much is estimated",
@@ -44,7 +44,7 @@ class OpenReader:
     pchannel: str
     collections: tuple[str, ...]
     lag_s: float | None
-    behind: int
+    behind: int | None
     held_bytes: int
     state: str
 
@@ -129,21 +129,24 @@ def _among(it: ActorInfo) -> Sequence[str]:
 def _reader(
     it: ActorInfo, pchannel: str, owners: tuple[str, ...], end: tuple[int, int]
 ) -> OpenReader:
-    next_id, closed_tick = end
-    extra = it.extra
+    end_id, closed_tick = end
+    next_id, tick = int(it.extra["next_id"]), int(it.extra.get("tick", "0"))
     # Channels and actors are read at slightly different times, so a reader may seem to be ahead.
-    behind = max(0, next_id - int(extra["next_id"]))
-    tick = int(extra.get("tick", "0"))
-    lag_s = max(0, (closed_tick >> 18) - (tick >> 18)) / 1000 if tick else None
-    held = int(extra.get("cached_bytes", "0")) + int(extra.get("open_txn_bytes", "0"))
-    return OpenReader(
-        pchannel, owners, lag_s if behind or tick else 0.0, behind, held, _state(it, behind)
-    )
+    behind = max(0, end_id - next_id) if next_id else None
+    lag_s = None
+    if behind == 0:
+        lag_s = 0.0
+    elif tick:
+        lag_s = max(0, (closed_tick >> TICK_LOGICAL_BITS) - (tick >> TICK_LOGICAL_BITS)) / 1000
+    held = int(it.extra.get("cached_bytes", "0")) + int(it.extra.get("open_txn_bytes", "0"))
+    return OpenReader(pchannel, owners, lag_s, behind, held, _state(it, behind))
 
 
-def _state(it: ActorInfo, behind: int) -> str:
+def _state(it: ActorInfo, behind: int | None) -> str:
     if it.extra.get("paused") not in (None, "0"):
         return "paused"
+    if behind is None:
+        return "opened"
     if it.extra.get("waiting") not in (None, "0"):
         return "waiting"
     return "reading" if behind else "at end"

@@ -83,10 +83,13 @@ def test_a_paused_reader_and_one_that_waits_say_so() -> None:
         actor(f"{path}1", extra={"next_id": "101", "paused": "1", "waiting": "1"}),
         actor(f"{path}2", extra={"next_id": "101", "paused": "0", "waiting": "1"}),
         actor(f"{path}3", extra={"next_id": "101"}),
-        actor(f"{path}4"),  # just started: it knows nothing of itself
+        actor(f"{path}4", extra={"next_id": "0", "tick": "0"}),
+        actor(f"{path}5"),  # just started: it knows nothing of itself
     ]
     section = reader_section(Look(broker_state(actors=tree)))
-    assert cells(section, "lag", "state") == [(0.0, "paused"), (0.0, "waiting"), (0.0, "at end")]
+    assert cells(section, "lag", "behind", "state") == [
+        (0.0, 0, "paused"), (0.0, 0, "waiting"), (0.0, 0, "at end"), (None, None, "opened"),
+    ]  # fmt: skip
 
 
 def test_a_reader_of_some_vchannels_counts_for_each_of_their_collections() -> None:
