@@ -29,7 +29,8 @@ PATIENCE_S = 60.0
 """How long a broker that was reached before may be away before a query fails."""
 FIRST_S = 5.0
 """How long a server is tried that was never reached: its address is probably wrong."""
-FIRST_ANSWER_S = 4.0
+FIRST_ANSWER_S = 8.0
+"""A busy broker may be slow to answer; only one that never does is tried no second time."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 START_S = 30.0
 CALL_S = 10.0
