@@ -57,16 +57,24 @@ class MessageBatch:
         self,
         came: ReadBatch,
         collection: str | None,
-        closed_tick: TimeTick | BatchTick,
+        closed_tick: TimeTick,
+        channels: tuple[str, ...] = (),
         mark: BatchMark | None = None,
     ) -> None:
+        """`channels`: those of which `closed_tick` says something."""
         self.collection = collection
-        self.closed_tick = closed_tick
+        self.plain_closed_tick = closed_tick
         self.mark = mark
+        self._channels = channels
         self._came = came
 
     def __len__(self) -> int:
         return self._came.end - self._came.first
+
+    @property
+    def closed_tick(self) -> BatchTick:
+        """No message with a tick up to it is still to come on the channels it knows."""
+        return BatchTick(self.plain_closed_tick, self._channels)
 
     @property
     def nbytes(self) -> int:

@@ -146,6 +146,11 @@ class Batch(NamedTuple):
     closed_tick: TimeTick | BatchTick
     mark: BatchMark | None = None
 
+    @property
+    def plain_closed_tick(self) -> TimeTick:
+        """The closed tick as an integer that knows nothing about channels."""
+        return TimeTick(int(self.closed_tick))
+
 
 def own_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """The program's own properties among all that are stored."""

@@ -104,7 +104,9 @@ class Cursor:
         NoSuchCollection.
         """
         if not 0 < tick <= _TICK_MAX:
-            raise InvalidArgument(f"{tick} is not a time tick; use one of a cut or of a message")
+            raise InvalidArgument(
+                f"{tick} is not a time tick; use one of a cut, a barrier or scanner.closed_tick"
+            )
         channels = await self._channels(targets) if targets else ()
         if isinstance(tick, BatchTick):
             await self._refuse_others(tick, channels)

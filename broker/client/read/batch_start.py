@@ -71,6 +71,7 @@ async def plan_batches(
             collection=shards.collection,
             until_tick=_until(until, held[pchannel]),
             only=only,
+            marked=isinstance(start, Mapping),
         )
         sources.append(ResumingReader(network, offsets, BatchSubscription(wanted)))
     return sources

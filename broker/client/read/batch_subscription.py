@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
-from broker.client.batch_tick import BatchTick
 from broker.client.errors import OutOfRange, ProtocolBroken, ServerRefusal
 from broker.client.net.connection import Conversation
 from broker.client.read.broadcast_dedup import BroadcastDedup
@@ -41,6 +40,8 @@ class BatchRange:
     only: "Only"
     collection: str | None = None
     until_tick: int = 0
+    marked: bool = False
+    """Whether batches are to be committed to a cursor; it costs as much as reading a small one."""
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -176,6 +177,12 @@ class BatchSubscription:
         return made
 
     def _made(self, batch: ReadBatch, closed_tick: TimeTick) -> MessageBatch:
+        mark = BatchMark(self._end(batch, closed_tick)) if self._wanted.marked else None
+        collection = self._wanted.collection
+        return MessageBatch(batch, collection, closed_tick, self.channels, mark)
+
+    def _end(self, batch: ReadBatch, closed_tick: TimeTick) -> ChannelPosition:
+        """What is processed once the batch is."""
         tick, id = TimeTick(0), WHOLE_TICK
         if batch.end > batch.first:
             if batch.ids:
@@ -187,15 +194,9 @@ class BatchSubscription:
                 alone = batch.last_confirmed_id == batch.message_id
                 from_id = batch.message_id + batch.end if alone else batch.last_confirmed_id
                 self._from_id = max(self._from_id, MessageId(from_id))
-        end = ChannelPosition(tick, id, self._from_id)
         if closed_tick >= tick:
-            end = ChannelPosition(closed_tick, from_id=self._from_id)
-        return MessageBatch(
-            batch,
-            self._wanted.collection,
-            BatchTick(closed_tick, self.channels),
-            BatchMark(end),
-        )
+            return ChannelPosition(closed_tick, from_id=self._from_id)
+        return ChannelPosition(tick, id, self._from_id)
 
     def _unseen(self, batch: ReadBatch) -> ReadBatch | None:
         tick, id = self._seen

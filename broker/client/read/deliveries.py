@@ -20,7 +20,7 @@ class Readable(Protocol):
     def messages(self) -> list[Received]: ...
 
     @property
-    def closed_tick(self) -> int: ...
+    def plain_closed_tick(self) -> TimeTick: ...
 
     @property
     def mark(self) -> BatchMark | None: ...
@@ -32,12 +32,12 @@ B = TypeVar("B", bound=Readable)
 class UnackedBatch(Generic[B]):
     """A batch on its way to the program, which calls `acknowledge` when it has taken all of it."""
 
-    __slots__ = ("_deliveries", "batch", "closed")
+    __slots__ = ("_deliveries", "batch", "closed_tick", "from_id")
 
     def __init__(self, batch: B, deliveries: "Deliveries[B]") -> None:
         self.batch = batch
-        from_id = batch.mark.end.from_id if batch.mark is not None else MessageId(0)
-        self.closed = ChannelPosition(TimeTick(int(batch.closed_tick)), from_id=from_id)
+        self.closed_tick = batch.plain_closed_tick
+        self.from_id = batch.mark.end.from_id if batch.mark is not None else MessageId(0)
         self._deliveries = deliveries
 
     @property
@@ -64,11 +64,13 @@ class Deliveries(Generic[B]):
         self.channels = channels
         self._newest: UnackedBatch[B] | None = None
         """The last batch put, unless it was acknowledged: a tick closed now waits for it."""
-        self.closed = ChannelPosition(TimeTick(0))
+        self.closed_tick = TimeTick(0)
+        self.from_id = MessageId(0)
 
     @property
-    def closed_tick(self) -> TimeTick:
-        return self.closed.tick
+    def closed(self) -> ChannelPosition:
+        """Of the channels of the source: no message up to it is still to come."""
+        return ChannelPosition(self.closed_tick, from_id=self.from_id)
 
     async def put(self, batches: Sequence[B]) -> None:
         """Wait for the queue's slot and put all batches there; no-op for none."""
@@ -85,12 +87,13 @@ class Deliveries(Generic[B]):
         """
         # With a batch still in the queue the tick waits for that to be acknowledged.
         behind = self if self._newest is None else self._newest
-        if tick > behind.closed.tick or from_id > behind.closed.from_id:
-            behind.closed = behind.closed.joined(ChannelPosition(tick, from_id=from_id))
+        behind.closed_tick = max(behind.closed_tick, tick)
+        behind.from_id = max(behind.from_id, from_id)
 
     def acknowledged(self, unacked: UnackedBatch[B]) -> None:
         """The program has taken this batch, and all that were put before it."""
-        self.closed = self.closed.joined(unacked.closed)
+        self.closed_tick = max(self.closed_tick, unacked.closed_tick)
+        self.from_id = max(self.from_id, unacked.from_id)
         # Otherwise a later batch is in the queue, and ticks that are closed now wait for that one.
         if self._newest is unacked:
             self._newest = None
