@@ -572,12 +572,17 @@ class Collections:
         repeated. Raises NoSuchCollection; InvalidArgument for a collection without a schema, for
         a column that is not nullable, and for one that exists with another type."""
         ...
-    def create(self, name: str, *, shards: int = 1, schema: pa.Schema | None = None) -> Collection:
+    def create(
+        self, name: str, *, shards: int = 1, schema: pa.Schema | None = None, exist_ok: bool = False
+    ) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
 
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
-        Raises InvalidArgument when the name is taken or not allowed, and for column types that
-        a collection cannot have."""
+        Raises AlreadyExists when the name is taken; with `exist_ok` only when that collection has
+        another number of shards or other columns, which the error names. Columns of an earlier
+        version of its schema are no difference. Raises InvalidArgument for a name that is not
+        allowed and for column types that a collection cannot have; Unrecoverable when the broker
+        has no pyarrow."""
         ...
     def drop(self, name: str) -> None:
         """Forget the collection. Raises NoSuchCollection."""
