@@ -16,9 +16,9 @@ import pytest
 
 from broker.cli.lines.stdout_writer import PIPE_PIECE_BYTES
 from broker.client import Message, connect
+from broker.client.sync import connect as sync_connect
 from tests.broker_process import BrokerProcess
 
-PCHANNEL = "by-dev-rootcoord-dml_1"
 PATIENCE_S = 60
 LOOK_S = 0.05
 
@@ -36,6 +36,12 @@ def started(*arguments: str, server: str) -> "subprocess.Popen[bytes]":
         stderr=subprocess.PIPE,
         env=os.environ | {"TIDEMARK_SERVER": server},
     )
+
+
+def created(name: str, server: str) -> str:
+    """The name of a new collection of one shard."""
+    with sync_connect(server) as log:
+        return log.collections.create(name).name
 
 
 def consumed(*arguments: str, server: str) -> bytes:
@@ -80,7 +86,7 @@ async def test_every_kind_of_append_is_written_as_the_message_reader_gives_it(se
 
 
 def test_templates_filters_limits_and_counts_work_together(server: str, tmp_path: Path) -> None:
-    target = f"{PCHANNEL}_31v0"
+    target = created("lines", server)
     file = tmp_path / "lines"
     file.write_text("".join(f'{{"k": "{"AB"[it % 2]}{it}"}}\n' for it in range(40)))
     with started("produce", target, "--new", str(file), "--key", "k", server=server) as producer:
@@ -99,7 +105,7 @@ def test_a_wrong_format_or_filter_is_refused_before_a_broker_is_asked() -> None:
 
 
 def test_a_message_reaches_an_idle_pipe_at_once(server: str) -> None:
-    target = f"{PCHANNEL}_32v0"
+    target = created("idle", server)
     with started("consume", target, "--format", "raw", server=server) as consumer:
         assert consumer.stdout is not None
         for number in range(3):
@@ -119,8 +125,9 @@ def test_a_message_reaches_an_idle_pipe_at_once(server: str) -> None:
 
 
 async def test_ctrl_c_ends_it_also_when_nobody_reads_the_full_pipe(server: str) -> None:
-    target = f"{PCHANNEL}_33v0"
+    target = "full"
     async with connect(server) as log:
+        await log.collections.create(target)
         for _ in range(20):
             await log.append_batch(target, [b"%07d" % it * 10 for it in range(1000)])
     with started("consume", target, "--format", "raw", server=server) as consumer:
