@@ -127,24 +127,32 @@ class _Sent:
     def value(self) -> Any:
         """The value. Raises RuntimeError, in one line, where Tidemark cannot be imported."""
         if self._value is None:
-            import sys
-
             try:
                 self._value = cloudpickle.loads(self._packed)
-            except ModuleNotFoundError as error:
-                name = (error.name or "").partition(".")[0]
-                what = "tidemark" if name in ("broker", "schemas", "actors") else name
-                raise RuntimeError(
-                    f"[TIDEMARK_NOT_INSTALLED] the Python of this executor, {sys.executable}, has"
-                    f" no package {what!r}; install tidemark[spark] there, or send it along with"
-                    " spark.archives"
-                ) from None
             except (AttributeError, ImportError, TypeError) as error:
-                raise RuntimeError(
-                    f"[TIDEMARK_OTHER_RELEASE] the Python of this executor, {sys.executable}, has"
-                    f" another release of tidemark than the driver: {error}; install the same one"
-                ) from None
+                raise RuntimeError(_misfit(error)) from None
         return self._value
+
+
+def _misfit(error: Exception) -> str:
+    """Return what is wrong with the Tidemark of this executor, in one line."""
+    import sys
+
+    python = f"the Python of this executor, {sys.executable}, has"
+    name = getattr(error, "name", None) or ""
+    # A module inside of ours is missing where another release is installed.
+    if isinstance(error, ModuleNotFoundError) and "." not in name:
+        what = "tidemark" if name in ("broker", "schemas", "actors") else name
+        return (
+            f"[TIDEMARK_NOT_INSTALLED] {python} no package {what!r}; install tidemark[spark] there,"
+            " or send it along with spark.archives"
+        )
+    if type(error).__name__ == "HiddenPackage":
+        return f"[TIDEMARK_NOT_INSTALLED] on this executor, {error}"
+    return (
+        f"[TIDEMARK_OTHER_RELEASE] {python} another release of tidemark than the driver: {error};"
+        " install the same one"
+    )
 
 
 class _Partition(_Sent, InputPartition):
