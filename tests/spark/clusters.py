@@ -81,7 +81,7 @@ def through_sink(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(240), "the query did not finish"
+    assert query.awaitTermination(600), "the query did not finish"
     assert kind != "cluster" or Path(flag).exists(), "no executor was killed"
     copy = spark.read.format("tidemark").option("server", address).load(topic)
     return [row["n"] for row in copy.collect()]

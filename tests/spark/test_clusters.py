@@ -19,7 +19,7 @@ from tests.spark.driver import PATHS
 from tests.spark.test_columns import make
 
 SCRIPT = Path(__file__).with_name("clusters.py")
-RUN_S_MAX = 300
+RUN_S_MAX = 900
 OURS = ("actors", "broker", "schemas", "pyspark_tidemark", "tidemark", "__editable__")
 """How what Tidemark installs is called."""
 
