@@ -1,4 +1,4 @@
-"""Every Spark program of the pages runs as it stands, in a driver of its own."""
+"""Every Spark program of the pages runs as it stands, twice, in a driver of its own."""
 
 import subprocess
 import sys
@@ -12,15 +12,19 @@ from tests.pages.blocks import ADDRESS, ROOT, pages_with_spark, spark_blocks
 from tests.spark.conftest import WithClient
 
 PROGRAM_S = 240.0
-SETUP = """
+TWICE = """
+import sys
 from pyspark.sql import SparkSession
-SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+for _again in range(2):
+    # A session that a program's own getOrCreate finds: no web page, two cores.
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    exec(compile(sys.argv[1], "page", "exec"), {"__name__": "__main__"})
 """
-"""A session that a program's own getOrCreate finds: no web page, two cores."""
 
 
 @pytest.mark.parametrize("page", pages_with_spark(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_spark_programs_of_a_page_run(
+def test_the_spark_programs_of_a_page_run_and_run_again(
     page: Path, broker: BrokerProcess, with_client: WithClient, tmp_path: Path
 ) -> None:
     async def prepare(log: Client) -> None:
@@ -31,9 +35,9 @@ def test_the_spark_programs_of_a_page_run(
 
     with_client(prepare)
     for block in spark_blocks(page):
-        text = SETUP + block.replace(ADDRESS, broker.address).replace("/data/", f"{tmp_path}/")
+        text = block.replace(ADDRESS, broker.address).replace("/data/", f"{tmp_path}/")
         done = subprocess.run(
-            [sys.executable, "-c", text],
+            [sys.executable, "-c", TWICE, text],
             cwd=tmp_path,
             capture_output=True,
             text=True,
