@@ -120,7 +120,7 @@ def _state(look: Look, status: Status, width: int) -> Text:
         parts.append(f"{count_text(restarts)} restarts")
     txns = sum(it.open_txns for it in look.broker.channels)
     parts.append(f"{size_text(sum(it.size_bytes for it in look.broker.channels))} on disk")
-    parts.append(f"{count_text(txns)} open transactions")
+    parts.append(f"{count_text(txns)} open txns")
     parts.append(f"version {health.version}")
     for part in parts:
         if line.cell_len + len(part) + 2 <= width:
