@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anyio.abc import TaskGroup
 
@@ -12,6 +13,7 @@ from broker.client.cluster.collections import Collections
 from broker.client.cluster.cursor import Cursor, NamedCursors
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import merged
+from broker.client.errors import BadTarget
 from broker.client.message import Batch
 from broker.client.net.network import Network
 from broker.client.read.batch_start import BatchStart, BatchUntil, plan_batches
@@ -26,6 +28,11 @@ from broker.model.named_cursor import ChannelPosition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+PLACES: Final = ("all", "latest")
+MISSPELT: Final = 0.8
+"""Ratio of `difflib` from which a name is taken for a misspelt place; "lastest" has 0.92."""
 
 
 class Readers:
@@ -66,8 +73,8 @@ class Readers:
         opened), a message id (of one vchannel), ("tick", n), a datetime or ("time", t) (messages of
         that time on; without a zone it is local), a cut (what comes after it), or a mapping from
         vchannel to these. Or `log.cursor(name)`, or just another name: what is not yet committed to
-        that cursor, which is made at "all" if there is none. OutOfRange where retention removed
-        messages behind an id, a tick, a cut or the cursor.
+        that cursor, which is made at "all" if there is none. BadTarget for a misspelt "latest".
+        OutOfRange where retention removed messages behind an id, a tick, a cut or the cursor.
 
         `until`: None (never ends), "now" (what is durable when the reader is opened), a cut, or a
         mapping from vchannel to the first id not to read. `types`: the message types to see, None
@@ -170,7 +177,8 @@ class Readers:
         return await plan_batches(self._network, self._offsets, shards, (positions, until), only)
 
     def _cursor_reader(self, start: object, *, rows: bool = False) -> CursorReader | None:
-        if isinstance(start, str) and start not in ("all", "latest"):
+        if isinstance(start, str) and start not in PLACES:
+            _refuse_misspelt(start)
             start = self._cursors.named(start)
         return CursorReader(start, rows=rows) if isinstance(start, Cursor) else None
 
@@ -182,3 +190,13 @@ class Readers:
             return {name: it.first_id for name, it in held.items()}
 
         return await cursor.open(vchannels, first_ids)
+
+
+def _refuse_misspelt(start: str) -> None:
+    """A misspelt "latest" would silently make a cursor, and read all."""
+    near = get_close_matches(start.casefold(), PLACES, n=1, cutoff=MISSPELT)
+    if near:
+        raise BadTarget(
+            f"start={start!r}: did you mean {near[0]!r}? For a cursor of that name pass"
+            f" start=log.cursor({start!r})"
+        )

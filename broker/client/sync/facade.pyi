@@ -459,8 +459,8 @@ class Client:
         opened), a message id (of one vchannel), ("tick", n), a datetime or ("time", t) (messages of
         that time on; without a zone it is local), a cut (what comes after it), or a mapping from
         vchannel to these. Or `log.cursor(name)`, or just another name: what is not yet committed to
-        that cursor, which is made at "all" if there is none. OutOfRange where retention removed
-        messages behind an id, a tick, a cut or the cursor.
+        that cursor, which is made at "all" if there is none. BadTarget for a misspelt "latest".
+        OutOfRange where retention removed messages behind an id, a tick, a cut or the cursor.
 
         `until`: None (never ends), "now" (what is durable when the reader is opened), a cut, or a
         mapping from vchannel to the first id not to read. `types`: the message types to see, None

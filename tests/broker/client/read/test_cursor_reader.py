@@ -372,3 +372,15 @@ async def test_a_consumer_that_dies_and_a_broker_that_is_killed_lose_nothing(
             assert (await log.cursor("billing").get()).rows_behind == 0
     finally:
         process.kill()
+
+
+@pytest.mark.parametrize("start", ["lastest", "Latest", "ALL", "al"])
+async def test_a_misspelt_place_makes_no_cursor(tmp_path: Path, start: str) -> None:
+    async with connected(tmp_path) as log:
+        await log.collections.create("trains")
+        for read in (log.read, log.read_batches, log.read_arrow):
+            with pytest.raises(BadTarget, match="did you mean"):
+                read("trains", start=start)
+        assert await log.cursors.list() == []
+        async with log.read("trains", start=log.cursor("lastest"), until="now"):
+            assert [it.name for it in await log.cursors.list()] == ["lastest"]
