@@ -212,7 +212,7 @@ def test_what_no_stage_began_is_not_the_coordinators_business() -> None:
 
 def test_a_client_cannot_prepare() -> None:
     writer = Writer()
-    assert code(writer.one(word(writer.begin(), PREPARE_TXN, None))) is StreamingCode.INNER
+    assert code(writer.one(word(writer.begin(), PREPARE_TXN, None))) is StreamingCode.UNRECOVERABLE
 
 
 def test_a_full_pchannel_refuses_for_good_what_is_staged_and_says_what_to_do() -> None:
