@@ -365,6 +365,7 @@ def damage_in_the_middle(file: Path) -> None:
 
 
 def test_cursors_are_moved_shown_and_dropped(server: str) -> None:
+    tidemark("produce", VCHANNEL, "--new", server=server, given="one\n")
     tick = json.loads(tidemark("barriers", "--json", server=server).stdout)[0]["tick"]
     made = tidemark("cursors", "move", "copied", str(tick), VCHANNEL, server=server)
     assert made.returncode == 0, made.stderr
