@@ -48,10 +48,12 @@ async def told(stream: PeerStream, *requests: v1.AppendRequest) -> list[Landed |
     return [it for it in answers if it is not None]
 
 
-async def refused(peer: Peer, request: v1.AppendRequest) -> NotLanded:
+async def refused(
+    peer: Peer, request: v1.AppendRequest, after: v1.AppendRequest | None = None
+) -> NotLanded:
     """What a batch is refused with; the next one is appended all the same."""
     stream = await opened(peer)
-    first, second = await told(stream, request, batch(b"after"))
+    first, second = await told(stream, request, after or batch(b"after"))
     assert isinstance(first, NotLanded), first
     assert isinstance(second, Landed), second
     assert first.cause

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import anyio
 
-from broker.client import connect
+from broker.client import Message, connect
 from broker.client.cluster.server_admin import ServerAdmin
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.wire import Consumed
@@ -74,7 +74,7 @@ async def test_it_holds_over_a_restart_until_it_is_resumed(tmp_path: Path) -> No
             local_broker(tmp_path, pchannels=1) as broker,
             connect(broker.address) as log,
         ):
-            await log.append(V0, b"there")
+            await log.raw_append(V0, Message(b"there"))
             await log.admin.pause_consumption()
         async with (
             local_broker(tmp_path, pchannels=1) as broker,
