@@ -10,7 +10,7 @@ import pytest_asyncio
 from broker.model.failure import StreamingCode as Code
 from schemas.arrow.columns import encode_schema
 from schemas.arrow.rows import decode_rows, encode_rows
-from schemas.batches import ARROW_ROWS, Landed, scan_read_response
+from schemas.batches import ARROW_ROWS, STORED, Landed, scan_read_response
 from schemas.generated.tidemark import v1
 from tests.wire.peer import Peer
 from tests.wire.small_broker import SmallBroker
@@ -81,7 +81,7 @@ async def test_a_reader_of_rows_sees_nothing_else_and_knows_where_it_is(
     assert (found.first, found.end) == (0, 500)
     assert end.closed_tick == last.tick
     stream = await reading(peer, v1.ReadOpen(until_tick=last.tick))
-    assert [it.form for it in (await to_the_end(stream))[0]] == [0, ARROW_ROWS, 0]
+    assert [it.form for it in (await to_the_end(stream))[0]] == [STORED, ARROW_ROWS, STORED]
 
 
 async def test_a_milvus_consumer_gets_each_row_as_json_with_its_own_id_and_tick(
