@@ -76,7 +76,7 @@ def belongs_to(name: str, pchannel: PChannelName) -> bool:
 
 def collection_id_of(vchannel: str) -> CollectionId | None:
     """The collection id inside a vchannel name; None when it is not a collection's vchannel."""
-    found = _COLLECTION_ID.match(vchannel)
+    found = _COLLECTION_ID.fullmatch(vchannel)
     if found is None or int(found[1]) > _INT64_MAX:
         return None
     return CollectionId(int(found[1]))

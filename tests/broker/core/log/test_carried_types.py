@@ -49,3 +49,11 @@ def test_what_would_have_no_effect_is_refused_to_clients_with_what_is_missing(
 def test_the_ends_of_an_import_are_exclusive() -> None:
     assert {45, 46} <= EXCLUSIVE_TYPES
     assert 44 not in EXCLUSIVE_TYPES
+
+
+@pytest.mark.parametrize("kind", [1, 4, 10, 999])
+def test_what_only_the_log_writes_is_refused_to_clients_by_name(kind: int) -> None:
+    refusal = client_refusal(kind)
+    assert refusal is not None
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT
+    assert f"{kind} ({MessageType(kind).name})" in refusal.cause

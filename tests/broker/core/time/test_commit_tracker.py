@@ -230,3 +230,20 @@ def test_too_many_gaps_are_refused_and_change_nothing(monkeypatch: pytest.Monkey
     tracker.commit(given[0], ends[0])
     assert tracker.position("v0", BEGIN).tick == 6
     tracker.commit(given[8], ends[8])
+
+
+def test_a_run_that_was_committed_out_of_order_joins_what_is_taken() -> None:
+    tracker = CommitTracker({"v0": BEGIN})
+    first, second, third = (tracker.give(["v0"]) for _ in range(3))
+    ends = [ChannelPosition(TimeTick(tick)) for tick in (10, 20, 30)]
+    tracker.commit(second, ends[1])
+    tracker.commit(second, ends[1])  # again changes nothing
+    tracker.take(third, ends[2])  # out of its turn: what lies before was not taken
+    assert tracker.position("v0", BEGIN) == BEGIN
+    tracker.take(first, ends[0])
+    tracker.commit_taken()
+    assert tracker.position("v0", BEGIN) == ends[1]
+    tracker.commit(third, ends[2])
+    assert tracker.position("v0", BEGIN) == ends[2]
+    tracker.commit(first, ends[0])  # long since processed
+    assert tracker.position("v0", BEGIN) == ends[2]

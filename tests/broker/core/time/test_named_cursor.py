@@ -22,7 +22,7 @@ from broker.core.time.named_cursor import (
     view,
 )
 from broker.model.failure import StreamingCode
-from broker.model.ids import PChannelName, TimeTick
+from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.named_cursor import ChannelPosition, NamedCursor
 
 NAMES = pchannel_names("by-dev", 3)
@@ -135,3 +135,45 @@ def test_a_view_says_how_old_the_tick_is_and_how_far_behind_what_is_closed() -> 
     unknown = view(cursor, {NAMES[0]: ahead[NAMES[0]]}, 900)
     assert (unknown.lag_ms, unknown.behind_ms, unknown.closed_tick) == (0, 0, 0)
     assert named_cursor.view(cursor, dict.fromkeys(NAMES, cursor.tick), 1000).behind_ms == 0
+
+
+@pytest.mark.parametrize("name", ["latest", "ALL", "Earliest", "now"])
+def test_no_new_cursor_is_named_like_a_place_in_the_log(name: str) -> None:
+    refusal = named_cursor.new_name_refusal(name)
+    assert refusal is not None
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT
+    assert repr(name) in refusal.cause
+    assert named_cursor.new_name_refusal(f"{name}-1") is None
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (ChannelPosition(TimeTick(-1)), "is not a position"),
+        (ChannelPosition(TimeTick(1), MessageId(-1)), "is not a position"),
+        (ChannelPosition(TimeTick(0), from_id=MessageId(-1)), "is not a position"),
+        (ChannelPosition(TimeTick(51 + tso.compose(AHEAD_MS_MAX, 0))), "in the future"),
+    ],
+)
+def test_a_position_that_nobody_can_have_reached_is_refused(
+    position: ChannelPosition, words: str
+) -> None:
+    here = {SHARDS[0]: ChannelPosition(TimeTick(50))}
+    assert named_cursor.positions_refusal(here, TimeTick(50)) is None
+    refusal = named_cursor.positions_refusal({**here, SHARDS[1]: position}, TimeTick(50))
+    assert refusal is not None
+    assert refusal.code is StreamingCode.INVALID_ARGUMENT
+    assert words in refusal.cause
+    assert SHARDS[1] in refusal.cause
+
+
+def test_a_commit_is_of_the_present_epoch_and_of_the_cursors_own_channels() -> None:
+    position = {SHARDS[0]: ChannelPosition(TimeTick(60))}
+    assert named_cursor.commit_refusal(HERE, position, HERE.epoch) is None
+    outdated = named_cursor.commit_refusal(HERE, position, HERE.epoch + 1)
+    assert outdated is not None
+    assert outdated.code is StreamingCode.INVALID_REQUEST_SEQ
+    foreign = named_cursor.commit_refusal(HERE, {SHARDS[2]: position[SHARDS[0]]}, HERE.epoch)
+    assert foreign is not None
+    assert foreign.code is StreamingCode.INVALID_ARGUMENT
+    assert SHARDS[2] in foreign.cause
