@@ -56,7 +56,7 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
             " --count; `tidemark cursors reset` sets a cursor to another place",
             USAGE,
         )
-    start: BatchStart = options.cursor or place_of(options.start, "--from")
+    start = place_of(options.start, "--from")
     output = _Output(options)
 
     async def consume(client: Client) -> None:
@@ -120,7 +120,8 @@ async def _read_all(
         await _refuse_id_of_many(client, options.target)
     until: BatchUntil | None = "now" if options.until_now else None
     ignore = options.ignore_pause
-    read = client.read_batches(options.target, start=start, until=until, ignore_pause=ignore)
+    place = client.cursor(options.cursor) if options.cursor else start
+    read = client.read_batches(options.target, start=place, until=until, ignore_pause=ignore)
     async with read as reader:
         if options.cursor:
             await _read_and_commit(reader, output)

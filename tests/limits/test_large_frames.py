@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from broker.client import Unrecoverable, connect
+from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import MessageTooLarge
 from broker.model.failure import StreamingCode
 from schemas.handshake import CREATE_PRODUCER, CreateHeader
@@ -49,7 +50,7 @@ async def peer_of(broker: BrokerProcess) -> AsyncIterator[tuple[Peer, int]]:
         connect(broker.address) as log,
         grpc.aio.insecure_channel(broker.address, options=BIG) as channel,
     ):
-        await log.append(V0, b"warm")
+        await log.append(NewVChannel(V0), b"warm")
         yield Peer(channel), (await log.admin.channels())[0].term
 
 
@@ -101,10 +102,10 @@ async def test_a_message_over_the_limit_is_refused_alone_and_its_stream_goes_on(
 async def test_the_client_names_the_limit_that_was_crossed(broker: BrokerProcess) -> None:
     async with connect(broker.address) as log:
         with pytest.raises(Unrecoverable, match="8388608"):
-            await log.append(V0, bytes(9 * MIB))
+            await log.append(NewVChannel(V0), bytes(9 * MIB))
         with pytest.raises(MessageTooLarge, match="at most"):
-            await log.append(V0, bytes(64 * MIB))
-        await log.append(V0, bytes(7 * MIB))
+            await log.append(NewVChannel(V0), bytes(64 * MIB))
+        await log.append(NewVChannel(V0), bytes(7 * MIB))
 
 
 def grown_by(broker: BrokerProcess, before: int, what: str) -> int:

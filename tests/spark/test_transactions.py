@@ -8,11 +8,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.client import Client, TransactionExpired, Txn, connect
+from broker.client.cluster.targets import NewVChannel
 from tests.broker_process import BrokerProcess
 from tests.spark.test_source import batch, finish, stream
 
-VCHANNEL = "by-dev-rootcoord-dml_3_900v0"
-OTHER = "by-dev-rootcoord-dml_3_900v1"
+VCHANNEL = NewVChannel("by-dev-rootcoord-dml_3_900v0")
+OTHER = NewVChannel("by-dev-rootcoord-dml_3_900v1")
 """On the same pchannel, so that ids of one lie between those of the other."""
 
 

@@ -301,9 +301,9 @@ def test_standard_streams_that_were_closed_before_the_start_are_taken_for_empty(
     ("arguments", "code", "sentence"),
     [
         (("consume", "nowhere"), 1, "there is no collection 'nowhere'"),
-        (("consume", "x", "--from", "yesterday"), 2, "--from 'yesterday' is not a start"),
-        (("consume", "x", "--from", "\N{SUPERSCRIPT TWO}"), 2, "is not a start"),
-        (("consume", "x", "--from", f"tick:{1 << 64}"), 2, "is not a start"),
+        (("consume", "x", "--from", "yesterday"), 2, "--from 'yesterday' is no place in the log"),
+        (("consume", "x", "--from", "\N{SUPERSCRIPT TWO}"), 2, "is no place in the log"),
+        (("consume", "x", "--from", f"tick:{1 << 64}"), 2, "is no place in the log"),
         (("health", "--server", "host:\N{SUPERSCRIPT TWO}"), 2, "is not a server address"),
         (("produce", "x", "/no/such/file"), 2, "cannot read /no/such/file"),
         (("health", "--server", "nonsense"), 2, "'nonsense' is not a server address"),

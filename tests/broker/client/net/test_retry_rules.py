@@ -14,7 +14,7 @@ def test_each_code_has_an_exception_of_its_own_with_the_servers_words(code: Stre
     error = refusal(code, "because")
     assert type(error) is not ServerRefusal
     assert (error.code, error.cause) == (code, "because")
-    assert str(error) == f"{code.name}: because"
+    assert str(error) == f"because ({code.name})"
     assert len({type(refusal(it, "")) for it in REFUSALS}) == len(REFUSALS)
 
 

@@ -246,7 +246,7 @@ async def test_what_cannot_be_committed_is_refused_with_what_to_do(tmp_path: Pat
         await billing.commit(rows)
         await billing.commit(rows)
         with pytest.raises(InvalidArgument, match="'Latest' cannot name a cursor"):
-            await log.read("flights", start="Latest").open()
+            await log.read("flights", start=log.cursor("Latest")).open()
         with pytest.raises(InvalidArgument, match="'all' cannot name a cursor"):
             await log.read("flights", start=log.cursor("all")).open()
 
