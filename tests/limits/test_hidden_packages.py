@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from broker import own_packages
+
+OURS = Path(own_packages.__file__).resolve().parents[1]
+"""Where the tested packages are: the checkout, or the site-packages of an installed wheel."""
+
 GUARD_S = 120.0
 COMMAND = ("-c", "from tidemark_command import run; run()", "--version")
 """What the script `tidemark` of an installed wheel does."""
@@ -20,10 +24,17 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     for name in ("actors", "broker", "schemas"):
-        (folder / name).symlink_to(ROOT / name)
-    (folder / "pyspark_tidemark").symlink_to(ROOT / "broker/spark/pyspark_tidemark")
-    shutil.copy(ROOT / "broker/cli/entry/tidemark_command.py", folder)
+        (folder / name).symlink_to(OURS / name)
+    (folder / "pyspark_tidemark").symlink_to(shipped("pyspark_tidemark", "broker/spark"))
+    # A copy: the command looks for `broker` beside its own file.
+    shutil.copy(shipped("tidemark_command.py", "broker/cli/entry"), folder)
     return folder
+
+
+def shipped(name: str, folder: str) -> Path:
+    """A module that a wheel has at its top, and a checkout in this folder."""
+    place = OURS / name
+    return place if place.exists() else OURS / folder / name
 
 
 @pytest.fixture
@@ -48,10 +59,13 @@ def python(
     site: Path, project: Path, *arguments: str, path: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run Python in the project, with the installed packages behind what `path` names."""
+    variables = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{site}" if path else str(site)}
+    # The gate sets it, and with it Python does not look into the folder of the program.
+    variables.pop("PYTHONSAFEPATH", None)
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=project,
-        env=os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{site}" if path else str(site)},
+        env=variables,
         capture_output=True,
         text=True,
         timeout=GUARD_S,
