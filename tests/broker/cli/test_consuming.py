@@ -89,7 +89,7 @@ def test_templates_filters_limits_and_counts_work_together(server: str, tmp_path
     target = created("lines", server)
     file = tmp_path / "lines"
     file.write_text("".join(f'{{"k": "{"AB"[it % 2]}{it}"}}\n' for it in range(40)))
-    with started("produce", target, "--new", str(file), "--key", "k", server=server) as producer:
+    with started("produce", target, str(file), "--key", "k", server=server) as producer:
         assert producer.wait(PATIENCE_S) == 0
     out = consumed(target, "-e", "-f", "%{key}", "-F", "key=A*", "-n", "3", server=server)
     assert out == b"A0\nA2\nA4\n"
