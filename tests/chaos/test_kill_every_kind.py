@@ -49,6 +49,7 @@ KINDS = (
     f"{LOG}/transactions/*",
     "/root/node/directory",
     "/root/node/memory_watch",
+    "/root/timesync/cursor_watch",
     "/root/timesync/cursors",
     "/root/timesync/hard_barrier",
     "/root/timesync/soft_barrier",

@@ -1,7 +1,7 @@
 """Who appends during a storm: messages, batches, rows, transactions, broadcasts; and who cuts.
 
 Each worker does one thing after the other and pauses a moment; but on each vchannel one floods,
-which does not pause for seconds on end.
+which does not pause for seconds on end. A vchannel of a collection with a schema gets rows only.
 """
 
 import random
@@ -21,6 +21,7 @@ from broker.client import (
     TransactionExpired,
     Txn,
 )
+from broker.client.errors import BadTarget, NoSuchVChannel, SchemaVersionMismatch
 from broker.client.txn.stage import StagedPart
 from tests.chaos.storm.history import CutTaken, Operation, Outcome, Place
 from tests.chaos.storm.recorder import NeverEnded, Recorder, outcome_of
@@ -46,6 +47,8 @@ PLACED = {"append", "flood", "batch", "rows", "txn", "broadcast"}
 """Sorts of operations whose answer tells where things are."""
 
 FAILURES = (TidemarkError, NeverEnded)
+WRONG_CALLS = (BadTarget, NoSuchVChannel, SchemaVersionMismatch)
+"""No fault causes these. They end the storm, or it would judge a log with hardly any appends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,11 @@ class Workload:
     of_rows: tuple[str, ...]
     seed: int
     enough: bool = False
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The vchannels that take messages."""
+        return tuple(it for it in self.vchannels if it not in self.of_rows)
 
     def start(self, tasks: TaskGroup) -> None:
         """Workers that end by themselves once there is `enough`."""
@@ -106,7 +114,11 @@ class Workload:
             until_s = anyio.current_time() + chosen.uniform(0.5, FLOOD_S)
             while anyio.current_time() < until_s and not self.enough:
                 number += 1
-                await self.append(vchannel, f"flood/{worker}/{number}", flooding=True)
+                name = f"flood/{worker}/{number}"
+                if vchannel in self.of_rows:
+                    await self.rows(vchannel, [name], flooding=True)
+                else:
+                    await self.append(vchannel, name, flooding=True)
             await anyio.sleep(chosen.uniform(0.0, QUIET_S))
 
     async def append(
@@ -127,10 +139,10 @@ class Workload:
         return True
 
     async def _append(self, chosen: random.Random, name: str) -> None:
-        await self.append(chosen.choice(self.vchannels), name)
+        await self.append(chosen.choice(self.plain), name)
 
     async def _batch(self, chosen: random.Random, name: str) -> None:
-        vchannel = chosen.choice(self.vchannels)
+        vchannel = chosen.choice(self.plain)
         payloads = tuple(f"{name}/{it}".encode() for it in range(chosen.randint(1, BATCH_MAX)))
         asked = Asked("batch", anyio.current_time(), (vchannel,), payloads)
         try:
@@ -149,15 +161,23 @@ class Workload:
         vchannel = chosen.choice(self.of_rows)
         await self.rows(vchannel, [f"{name}/{it}" for it in range(chosen.randint(1, BATCH_MAX))])
 
-    async def rows(self, vchannel: str, names: list[str], deadline_s: float = APPEND_S) -> bool:
+    async def rows(
+        self,
+        vchannel: str,
+        names: list[str],
+        deadline_s: float = APPEND_S,
+        *,
+        flooding: bool = False,
+    ) -> bool:
         """Rows in one batch, whose names are their payloads; whether it was acknowledged."""
+        log = self.flooding if flooding else self.log
         asked = Asked("rows", anyio.current_time(), (vchannel,), tuple(it.encode() for it in names))
         rows = rows_of(names)
         try:
             (it,) = await self.recorder.call(
                 "rows",
                 deadline_s,
-                lambda: self.log.append_arrow(vchannel, rows, deadline_s=deadline_s),
+                lambda: log.append_arrow(vchannel, rows, deadline_s=deadline_s),
             )
         except FAILURES as error:
             self._failed(asked, error)
@@ -167,7 +187,7 @@ class Workload:
         return True
 
     async def _txn(self, chosen: random.Random, name: str) -> None:
-        vchannel = chosen.choice(self.vchannels)
+        vchannel = chosen.choice(self.plain)
         payloads = tuple(f"{name}/{it}".encode() for it in range(chosen.randint(1, BODIES_MAX)))
         asked = Asked("txn", anyio.current_time(), (vchannel,), payloads)
         txn = self.log.txn(vchannel, keepalive_s=TXN_KEEPALIVE_S, deadline_s=TXN_STEP_S)
@@ -193,7 +213,7 @@ class Workload:
         self._record(asked, places=places, end=end)
 
     async def _broadcast(self, chosen: random.Random, name: str) -> None:
-        targets = tuple(chosen.sample(self.vchannels, chosen.randint(2, TARGETS_MAX)))
+        targets = tuple(chosen.sample(self.plain, chosen.randint(2, TARGETS_MAX)))
         keys = tuple(
             ResourceKey.collection(f"c{it}", shared=chosen.random() < 0.3)
             for it in chosen.sample(range(KEYS), chosen.randint(1, 3))
@@ -220,7 +240,7 @@ class Workload:
     async def _staged(self, chosen: random.Random, name: str) -> None:
         """Two parts on several vchannels, committed as one batch or given up."""
         app, _, number = name.rpartition("/")
-        targets = chosen.sample(self.vchannels, chosen.randint(2, TARGETS_MAX))
+        targets = chosen.sample(self.plain, chosen.randint(2, TARGETS_MAX))
         began_s = anyio.current_time()
         asked = [
             Asked("staged", began_s, (it,), tuple(f"{name}/{it}/{n}".encode() for n in range(2)),
@@ -236,6 +256,8 @@ class Workload:
             else:
                 committing = True
                 await self._commit(app, int(number), parts)
+        except WRONG_CALLS:
+            raise
         except FAILURES as failure:
             never = not committing or isinstance(failure, TransactionExpired)
             outcome = Outcome.ABSENT if never else Outcome.UNKNOWN
@@ -268,6 +290,8 @@ class Workload:
         began_s = anyio.current_time()
         try:
             cut = await self.recorder.call("cut", CUT_S, lambda: self.log.cut(vchannels))
+        except WRONG_CALLS:
+            raise
         except FAILURES:
             return
         taken = CutTaken(began_s, anyio.current_time(), vchannels, cut.tick)
@@ -277,7 +301,12 @@ class Workload:
     def _failed(
         self, asked: Asked, error: TidemarkError | NeverEnded, begun: Txn | None = None
     ) -> None:
-        """A transaction whose commit was never asked for is absent, whatever the error was."""
+        """A transaction whose commit was never asked for is absent, whatever the error was.
+
+        Raises the error when it is one of WRONG_CALLS.
+        """
+        if isinstance(error, WRONG_CALLS):
+            raise error
         outcome = outcome_of(error)
         if begun is not None and (begun.cannot_commit or not begun.committing):
             outcome = Outcome.ABSENT

@@ -10,6 +10,8 @@ import random
 import anyio
 
 from broker.client import Client, TidemarkError
+from broker.client.cluster.targets import NewVChannel
+from broker.client.errors import BadTarget, NoSuchVChannel
 
 VCHANNELS = 8
 NAMES = tuple(f"by-dev-rootcoord-dml_{number}_7v0" for number in range(VCHANNELS))
@@ -33,6 +35,11 @@ class Transfers:
         self._log = log
         self._run = run
 
+    async def open_accounts(self) -> None:
+        """Make the vchannels, each with a transfer of nothing: one that is unknown is refused."""
+        for name in NAMES:
+            await self._log.append(NewVChannel(name), f"{name} {name} 0".encode())
+
     async def work(self, worker: int, pause_s: float) -> None:
         """One after the other, with pauses; what was not answered is asked again, as the same."""
         chance = random.Random(worker)
@@ -45,6 +52,8 @@ class Transfers:
                 try:
                     await move(worker, number, attempt, (source, target), payload)
                     break
+                except (BadTarget, NoSuchVChannel):
+                    raise  # no kill causes these, so they would come again without end
                 except TidemarkError:
                     continue
             self.done[how] += 1

@@ -109,8 +109,9 @@ class Run:
         await self._start_broker()
         try:
             async with connect(self._listen) as log:
+                transfers = Transfers(log, "transfers")
+                await transfers.open_accounts()
                 async with anyio.create_task_group() as tasks:
-                    transfers = Transfers(log, "transfers")
                     for worker in range(WORKERS):
                         tasks.start_soon(transfers.work, worker, PAUSE_S)
                     await self._under_kills(batches, kills)
