@@ -64,7 +64,8 @@ class ReadPosition:
     `open_id` equals `next_id` without open transactions; None: not known yet. `inside` messages of
     the transaction that commits at `next_id` were already delivered. `partial`: the reader started
     at the first message that retention left, so it skips transactions whose begin was removed; for
-    other readers such a transaction is lost data.
+    other readers such a transaction is lost data. `oldest`: nothing was read yet, and the reader
+    takes whatever is left: it begins at the first message that the log holds by then.
     """
 
     next_id: MessageId
@@ -72,3 +73,4 @@ class ReadPosition:
     open_id: MessageId | None = None
     inside: int = 0
     partial: bool = False
+    oldest: bool = False

@@ -23,7 +23,7 @@ from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMe
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 from broker.node.state.wal_refusals import refusal_of
-from broker.ports.wal import WalError
+from broker.ports.wal import OutOfRange, WalError
 
 READ_BYTES_MIN = 64 * 1024
 """The least size of a log read, however small the consumer's credit."""
@@ -202,6 +202,11 @@ class Scanner(Actor[_Message]):
 
     async def _prepared(self, waiting: _Waiting) -> Assembler | Refusal:
         """An assembler of the transactions open at the cursor, replayed from the oldest begin."""
+        if waiting.cursor.oldest:
+            # Retention may have run since the opening, as while a pause held this reader back.
+            first_id = self._channel.log.bounds().first_id
+            moved_id = MessageId(max(waiting.cursor.next_id, first_id))
+            waiting.cursor = replace(waiting.cursor, next_id=moved_id)
         open_id = await self._open_id(waiting.cursor)
         if isinstance(open_id, Refusal):
             return open_id
@@ -227,7 +232,12 @@ class Scanner(Actor[_Message]):
             if isinstance(records, Refusal):
                 return records
             confirmed_id = records[0].last_confirmed_id
-        return max(min(confirmed_id, next_id), self._channel.log.bounds().first_id)
+        bounds = self._channel.log.bounds()
+        # The tail may still hold what retention removed, and retention may have run since the read
+        # above: without this check the replay would begin behind the cursor and skip the rest.
+        if next_id < bounds.first_id:
+            return refusal_of(OutOfRange(self._name, next_id, bounds.first_id, bounds.next_id))
+        return max(min(confirmed_id, next_id), bounds.first_id)
 
     def _inconsistent(self, picked: DeliveryResult) -> Refusal:
         """Refuse to read on: the log contradicts itself here, and skipping would hide a loss."""

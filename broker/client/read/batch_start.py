@@ -17,6 +17,7 @@ from broker.client.net.network import Network
 from broker.client.read.batch_subscription import BatchRange, BatchSubscription, Begin, Only
 from broker.client.read.deliveries import Source
 from broker.client.read.resuming_reader import ResumingReader
+from broker.client.read.seek_behind import seek_behind
 from broker.client.start_time import (
     Time,
     no_start,
@@ -28,7 +29,7 @@ from broker.client.start_time import (
 from broker.core.naming import is_physical, pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
-from broker.model.ids import PChannelName, VChannelName
+from broker.model.ids import PChannelName, TimeTick, VChannelName
 from broker.model.named_cursor import ChannelPosition
 from schemas.batches import Position
 
@@ -100,18 +101,23 @@ async def _begin(
             return Begin(id=start)
         case ("tick", int(tick)):
             refuse_tick(held.name, tick, held, names)
-            return Begin(tick=int(tick))
+            return await _behind_tick(offsets, held.name, tick - 1)
         case Cut(tick, ends):
             # Vchannels of one pchannel share its ids and were cut at one tick: they end at one id.
             known = [ends[name] for name in names if name in ends]
             if not known:
                 # The cut is of other channels and says nothing about the ids of this one.
-                refuse_removed(held.name, tick, held)
-                return Begin(tick=tick + 1)
+                return await _behind_tick(offsets, held.name, tick)
             # 0: not known. The server looks for the transactions that were open at the cut.
             return Begin(after=Position(known[0], tick, 0, 0))
         case _:
             raise BadTarget(no_start(start))
+
+
+async def _behind_tick(offsets: Offsets, name: str, after: int) -> Begin:
+    if after <= 0:
+        return Begin(tick=after + 1)
+    return Begin(after=Position(await seek_behind(offsets, name, after), TimeTick(after), 0, 0))
 
 
 async def _from_positions(
@@ -125,7 +131,7 @@ async def _from_positions(
     ahead = {name: place for name, place in places.items() if place > (low.tick, low.id)}
     if not low.tick:
         return Begin(seen=ahead)
-    next_id = await offsets.seek(held.name, low.closed + 1)
+    next_id = await seek_behind(offsets, held.name, low.closed)
     after = Position(next_id, low.closed, 0, 0)
     return Begin(after=after, seen={**ahead, "": (low.tick, low.id)})
 

@@ -18,6 +18,7 @@ from broker.client.net.network import Network
 from broker.client.read.decoder import End, MessageFilter
 from broker.client.read.deliveries import Deliveries, Source
 from broker.client.read.resuming_reader import ResumingReader
+from broker.client.read.seek_behind import seek_behind
 from broker.client.read.subscription import Subscription
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.client.start_time import (
@@ -143,11 +144,12 @@ async def _progress(
             return VChannelProgress(StartFrom(MessageId(start)))
         case ("tick", int(tick)):
             refuse_tick(name, tick, held, (name,))
-            return await _from_tick(offsets, name, tick)
+            if tick <= 1:
+                return await _from_tick(offsets, name, tick)
+            return await _behind_tick(offsets, name, tick - 1)
         case Cut(cut_tick, ends):
             _end_of_cut(name, ends)
-            refuse_removed(name, cut_tick, held)
-            return await _from_tick(offsets, name, cut_tick + 1)
+            return await _behind_tick(offsets, name, cut_tick)
         case ChannelPosition():
             return await _from_position(offsets, name, start, held)
         case _:
@@ -162,11 +164,17 @@ async def _from_position(
         return VChannelProgress(FromAll())
     floor = TimeTick(at.closed + 1)
     seen_id = MessageId(0) if at.id == WHOLE_TICK else at.id
-    return VChannelProgress(StartFrom(await offsets.seek(name, floor)), floor, seen_id)
+    found = await seek_behind(offsets, name, at.closed)
+    return VChannelProgress(StartFrom(found), floor, seen_id)
 
 
 async def _from_tick(offsets: Offsets, name: str, tick: int) -> VChannelProgress:
     return VChannelProgress(StartFrom(await offsets.seek(name, tick)), TimeTick(tick))
+
+
+async def _behind_tick(offsets: Offsets, name: str, after: int) -> VChannelProgress:
+    found = await seek_behind(offsets, name, after)
+    return VChannelProgress(StartFrom(found), TimeTick(after + 1))
 
 
 def _begin(progress: VChannelProgress) -> int:

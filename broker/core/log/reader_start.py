@@ -24,7 +24,7 @@ def start_position(policy: DeliverPolicy, offsets: ChannelOffsets) -> ReadPositi
         case FromAll():
             # Partial: transactions of which retention removed a part are skipped, not refused,
             # because this consumer asks for whatever is left.
-            return ReadPosition(offsets.first_id, partial=True)
+            return ReadPosition(offsets.first_id, partial=True, oldest=True)
         case FromLatest():
             return ReadPosition(offsets.next_id, offsets.closed_tick)
         case StartFrom(wanted):

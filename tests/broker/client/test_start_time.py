@@ -16,11 +16,15 @@ from broker.client import Client, connect
 from broker.client.batch_tick import BatchTick
 from broker.client.cluster.cursor import ResetTo
 from broker.client.errors import BadTarget, OutOfRange, Unrecoverable
+from broker.client.read.batch_start import _begin as start_of_batches
+from broker.client.read.start import _progress as start_of_messages
 from broker.client.start_time import refuse_tick, tick_at
 from broker.config import Settings
 from broker.core.time import tso
 from broker.model.channel import ChannelOffsets
+from broker.model.cut import Cut
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.named_cursor import ChannelPosition
 from broker.node.state.node_limits import NodeLimits
 from tests.local_broker import local_broker
 
@@ -159,6 +163,25 @@ async def test_a_start_behind_which_messages_were_removed_is_an_error_but_a_time
         for to in ("all", at):
             await log.cursor("moved").reset(cast("ResetTo", to))
             assert await first_payload(log.read("flights", start="moved")) == FILLER
+
+
+async def test_what_is_removed_while_a_start_is_planned_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with forgetful(tmp_path, monkeypatch) as log:
+        (vchannel,) = (await log.collections.create("flights", shards=1)).vchannels
+        landed = await log.append("flights", b"lost")
+        cut = await log.cut("flights")
+        before = (await log.offsets.describe([vchannel]))[vchannel]
+        assert before.removed_tick == 0
+        await until_removed(log, vchannel, cut.tick)
+        for start in (("tick", landed.tick), cut, ChannelPosition(cut.tick)):
+            with pytest.raises(OutOfRange, match="retention removed messages behind tick"):
+                await start_of_messages(log.offsets, vchannel, start, before)
+        other = Cut(cut.tick, {"elsewhere": MessageId(1)})
+        for batch_start in (("tick", landed.tick), other, {vchannel: ChannelPosition(cut.tick)}):
+            with pytest.raises(OutOfRange, match="retention removed messages behind tick"):
+                await start_of_batches(log.offsets, batch_start, before, (vchannel,))
 
 
 async def one_more(log: Client) -> str:

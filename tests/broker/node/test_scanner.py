@@ -277,6 +277,41 @@ def test_an_inconsistent_log_is_an_error_for_its_reader(
     assert PCHANNEL in caplog.text
 
 
+def test_a_start_that_retention_removed_is_refused_while_memory_still_holds_it() -> None:
+    async def scenario() -> None:
+        async with running_node(MemoryWal(segment_bytes=400)) as world:
+            await world.assign()
+            for place in range(30):
+                await world.append(message(f"{place} " + "x" * 100))
+            channel = world.node.open_channels.find(PCHANNEL)
+            assert channel is not None
+            everything = await opened(world)
+            steady = await opened(world)
+            begun = await steady.scanner.ask(Pull(steady.cursor, 1), deadline_s=9)
+            assert isinstance(begun, Delivery)
+            planned = await opened(world, policy=StartFrom(MessageId(3)))
+            await channel.log.truncate(MessageId(20), Retention(bytes_max=1), 0)
+            first_id = channel.offsets().first_id
+            assert max(begun.cursor.next_id, 4) < first_id
+            assert channel.tail.read(MessageId(3)), "memory holds what retention removed"
+
+            for cursor in (planned.cursor, ReadPosition(MessageId(first_id - 1))):
+                got = await planned.scanner.ask(Pull(cursor, 1 << 20), deadline_s=9)
+                assert isinstance(got, Refusal), got
+                assert got.code is StreamingCode.UNRECOVERABLE
+                assert "removed by retention" in got.cause
+            left = await everything.scanner.ask(Pull(everything.cursor, 1 << 20), deadline_s=9)
+            assert isinstance(left, Delivery), left
+            ids = [it.id for it in left.items if isinstance(it, Delivered)]
+            assert ids[0] >= first_id
+            more = await steady.scanner.ask(Pull(begun.cursor, 1 << 20), deadline_s=9)
+            assert isinstance(more, Delivery), more
+            ids = [it.id for it in more.items if isinstance(it, Delivered)]
+            assert ids[0] < first_id, "a reader that has begun misses nothing"
+
+    run_seeded(13, scenario)
+
+
 def test_a_transaction_cut_by_retention_fails_only_readers_that_need_it() -> None:
     async def scenario() -> None:
         wal = MemoryWal(segment_bytes=400)

@@ -25,7 +25,7 @@ def offsets(first_id: int, next_id: int) -> ChannelOffsets:
 @pytest.mark.parametrize(
     ("policy", "first_id", "wanted"),
     [
-        (FromAll(), 10, ReadPosition(MessageId(10), partial=True)),
+        (FromAll(), 10, ReadPosition(MessageId(10), partial=True, oldest=True)),
         (FromLatest(), 10, ReadPosition(MessageId(20), TimeTick(77))),
         (StartFrom(MessageId(10)), 10, ReadPosition(MessageId(10), partial=True)),
         (StartFrom(MessageId(20)), 10, ReadPosition(MessageId(20))),
