@@ -40,13 +40,16 @@ class Interrupts:
 def interrupts() -> Iterator[Interrupts]:
     """Handles the signals on the running loop until the block ends."""
     found, loop = Interrupts(), asyncio.get_running_loop()
+    handled: list[int] = []
     try:
         for number in SIGNALS:
             loop.add_signal_handler(number, found.note, number)
+            handled.append(number)
     except (NotImplementedError, RuntimeError):
         pass  # not on Windows, nor outside of the main thread: there a signal ends the program
     try:
         yield found
     finally:
-        for number in SIGNALS:
+        # Where none could be set, to remove one would raise, too.
+        for number in handled:
             loop.remove_signal_handler(number)
