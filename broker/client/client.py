@@ -129,11 +129,10 @@ class Client:
         been written, MessageTooLarge, or the server's refusal.
         """
         # `known` first: to await `resolve` for each message costs more than the look-up.
-        shards = self._targets.known(target) or await self._targets.resolve(target)
+        within_s = deadline_s or self._deadlines.append_s
+        shards = self._targets.known(target) or await self._targets.resolve(target, within_s)
         message = Message(payload, key, properties, **kind)
-        return await self._appends.one(
-            shards, message, deadline_s or self._deadlines.append_s, level_of(durability)
-        )
+        return await self._appends.one(shards, message, within_s, level_of(durability))
 
     async def append_soon(
         self,
@@ -147,8 +146,8 @@ class Client:
 
         Cancelling a ticket before its batch was sent withdraws the message.
         """
-        shards = self._targets.known(target) or await self._targets.resolve(target)
         within_s = deadline_s or self._deadlines.append_s
+        shards = self._targets.known(target) or await self._targets.resolve(target, within_s)
         return await self._appends.soon(shards, message, within_s, level_of(durability))
 
     async def append_batch(
@@ -167,10 +166,10 @@ class Client:
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
         BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
         """
-        shards = await self._targets.resolve(target)
+        within_s = deadline_s or self._deadlines.append_s
+        shards = await self._targets.resolve(target, within_s)
         vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         plain = Message(b"", properties=properties)
-        within_s = deadline_s or self._deadlines.append_s
         header = batch_header(vchannel, plain, within_s, level_of(durability), raw=shards.raw)
         return await self._appends.batch(header, payloads, keys)
 
@@ -195,9 +194,9 @@ class Client:
         Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
         order are not the collection's. BadTarget for a `key` that is not a column or not usable.
         """
-        shards = await self._targets.resolve(target)
-        pieces = split_rows(rows, shards, key, self._appends.compression)
         within_s = deadline_s or self._deadlines.append_s
+        shards = await self._targets.resolve(target, within_s)
+        pieces = split_rows(rows, shards, key, self._appends.compression)
         return await self._appends.rows(pieces, properties, within_s, level_of(durability))
 
     async def append_messages(
@@ -223,9 +222,9 @@ class Client:
         Waits for all messages; when any failed, AppendsFailed has the result of each one.
         """
         checked = checked_messages(messages, barrier_time_tick)
-        shards = await self._targets.resolve(target)
-        append = append_atomically if atomic else Appends.many
         within_s = deadline_s or self._deadlines.append_s
+        shards = await self._targets.resolve(target, within_s)
+        append = append_atomically if atomic else Appends.many
         return await append(self._appends, shards, checked, deadline_s=within_s)
 
     async def raw_append(

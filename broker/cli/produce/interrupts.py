@@ -40,7 +40,7 @@ class Interrupts:
 def interrupts() -> Iterator[Interrupts]:
     """Handles the signals on the running loop until the block ends."""
     found, loop = Interrupts(), asyncio.get_running_loop()
-    handled: list[int] = []
+    handled: list[signal.Signals] = []
     try:
         for number in SIGNALS:
             loop.add_signal_handler(number, found.note, number)

@@ -37,7 +37,7 @@ class Collections:
     def __init__(self, connection: Connection, owners: Owners, *, deadline_s: float) -> None:
         self._calls = ServiceCalls(connection, "tidemark.v1.Collections", deadline_s=deadline_s)
         lookup = NameLookup(self._calls, self.get, owners, deadline_s=deadline_s)
-        self.targets = Targets(lookup.shards, connection.lifetime)
+        self.targets = Targets(lookup.shards, connection.lifetime, deadline_s=deadline_s)
         """Resolves names; knows which collections this client has dropped."""
 
     async def create(

@@ -7,6 +7,7 @@ of a dropped collection; then, and when this client drops one, the names are loo
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from broker.client.cluster.retrying import retried
 from broker.client.errors import BadTarget, SchemaVersionMismatch, TidemarkError
 from broker.client.lifetime import ClientLifetime
 from broker.client.message import Key, Message
@@ -117,10 +118,15 @@ class Targets:
     """Resolves names to vchannels. Every method raises ClosedClient or ForkedClient."""
 
     def __init__(
-        self, look_up: Callable[[str], Awaitable[Shards]], lifetime: ClientLifetime
+        self,
+        look_up: Callable[[str], Awaitable[Shards]],
+        lifetime: ClientLifetime,
+        *,
+        deadline_s: float,
     ) -> None:
         """`look_up` asks the server; raises NoSuchCollection, NoSuchVChannel."""
         self._look_up = look_up
+        self._deadline_s = deadline_s
         self._lifetime = lifetime
         self._known: dict[str, Shards] = {}
         self._forgotten = 0
@@ -130,13 +136,16 @@ class Targets:
         self._lifetime.check_new()
         return self._known.get(name)
 
-    async def resolve(self, name: str) -> Shards:
+    async def resolve(self, name: str, within_s: float | None = None) -> Shards:
         """The vchannels of a collection, or a channel by its own name.
 
+        A server that is away is asked again for `within_s`, by default the deadline of a call.
         Raises NoSuchCollection, and NoSuchVChannel for a channel that nothing has named.
         """
         found = self.known(name)
-        return await self._asked(name) if found is None else found
+        if found is not None:
+            return found
+        return await retried(lambda: self._asked(name), within_s or self._deadline_s)
 
     async def current(self, name: str) -> Shards:
         """As `resolve`, but a collection is looked up anew: it may have been dropped and recreated.
@@ -144,12 +153,14 @@ class Targets:
         What is cached counts while the server cannot be asked.
         """
         cached = self.known(name)
-        if cached is not None and cached.collection is None:
+        if cached is None:
+            return await self.resolve(name)
+        if cached.collection is None:
             return cached
         try:
             return await self._asked(name)
         except TidemarkError as error:
-            if cached is not None and error.retriable:
+            if error.retriable:
                 return cached
             raise
 

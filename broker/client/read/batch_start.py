@@ -117,7 +117,8 @@ async def _begin(
 async def _behind_tick(offsets: Offsets, name: str, after: int) -> Begin:
     if after <= 0:
         return Begin(tick=after + 1)
-    return Begin(after=Position(await seek_behind(offsets, name, after), TimeTick(after), 0, 0))
+    next_id = await seek_behind(offsets, name, after)
+    return Begin(tick=after + 1, after=Position(next_id, TimeTick(after), 0, 0))
 
 
 async def _from_positions(

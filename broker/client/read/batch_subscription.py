@@ -66,9 +66,10 @@ class Only:
 class Begin:
     """An id or a tick to begin with; both 0: the first message there is.
 
-    `after`: a position to resume from. Where retention removed messages behind it, the read fails
-    with OutOfRange or Unrecoverable instead of passing over the gap. `seen`: the (tick, id) up to
-    which messages are dropped here, by vchannel; "" for every vchannel.
+    A tick from the future is refused, also beside `after`, which is a position to resume from.
+    Where retention removed messages behind it, the read fails with OutOfRange or Unrecoverable
+    instead of passing over the gap. `seen`: the (tick, id) up to which messages are dropped here,
+    by vchannel; "" for every vchannel.
     """
 
     id: int = 0
@@ -152,7 +153,7 @@ class BatchSubscription:
             opening.position = v1.ReadPosition(
                 next_id=at.next_id, time_tick=at.tick, open_id=at.open_id, inside=at.inside
             )
-        else:
+        if at is wanted.start.after:
             opening.from_id, opening.from_tick = wanted.start.id, wanted.start.tick
         return v1.ReadRequest(open=opening, credit_bytes=CREDIT_BYTES)
 

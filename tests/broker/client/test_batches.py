@@ -20,6 +20,8 @@ from broker.client import (
 )
 from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTarget, MessageTooLarge
+from broker.model.cut import Cut
+from broker.model.ids import TimeTick
 from tests.local_broker import local_broker
 
 P = "by-dev-rootcoord-dml_0"
@@ -212,6 +214,8 @@ async def test_a_tick_from_the_future_and_an_id_that_is_not_there_are_refused(ad
             await batches(log, until=ahead)
         with pytest.raises(InvalidArgument, match="ahead"):
             await batches(log, start=("tick", ahead))
+        with pytest.raises(InvalidArgument, match="ahead"):
+            await batches(log, start=Cut(TimeTick(ahead), {}))
         with pytest.raises(OutOfRange):
             await batches(log, start=landed.id + 1000)
 

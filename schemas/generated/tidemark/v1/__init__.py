@@ -2067,6 +2067,9 @@ class ReadOpen(betterproto2.Message):
     latest: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
 
     from_tick: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+    """
+    Refused when it is from the future; beside a position it is only checked.
+    """
 
     until_tick: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
     """

@@ -34,7 +34,7 @@ class Server:
 
 async def test_a_drop_during_a_look_up_leaves_no_outdated_answer_behind() -> None:
     server = Server()
-    targets = Targets(server.look_up, ClientLifetime())
+    targets = Targets(server.look_up, ClientLifetime(), deadline_s=5)
     found: list[Shards] = []
 
     async def resolve() -> None:
@@ -55,7 +55,7 @@ async def test_a_drop_during_a_look_up_leaves_no_outdated_answer_behind() -> Non
 async def test_a_reader_looks_a_collection_up_anew_and_an_append_does_not() -> None:
     server = Server()
     server.may_answer.set()
-    targets = Targets(server.look_up, ClientLifetime())
+    targets = Targets(server.look_up, ClientLifetime(), deadline_s=5)
     assert await targets.resolve("trains") is OLD
     server.now = NEW
     assert await targets.resolve("trains") is OLD
@@ -76,5 +76,34 @@ async def test_data_is_refused_where_nobody_would_read_it() -> None:
 
 async def test_a_new_vchannel_needs_no_look_up() -> None:
     server = Server()
-    found = await Targets(server.look_up, ClientLifetime()).resolve(NewVChannel("p-0_7v0"))
+    found = await Targets(server.look_up, ClientLifetime(), deadline_s=5).resolve(
+        NewVChannel("p-0_7v0")
+    )
     assert (found.vchannels, found.raw, server.asked) == (("p-0_7v0",), True, 0)
+
+
+async def test_a_look_up_is_repeated_while_the_server_is_away() -> None:
+    server = Server()
+    server.may_answer.set()
+    server.error = ConnectionLost("killed")
+    targets = Targets(server.look_up, ClientLifetime(), deadline_s=60)
+
+    async with anyio.create_task_group() as tasks:
+
+        async def come_back() -> None:
+            while server.asked < 2:
+                await anyio.lowlevel.checkpoint()
+            server.error = None
+
+        tasks.start_soon(come_back)
+        assert await targets.resolve("trains") is OLD
+    assert server.asked >= 2
+
+
+async def test_a_look_up_fails_at_its_deadline_with_the_error_of_the_server() -> None:
+    server = Server()
+    server.may_answer.set()
+    server.error = ConnectionLost("killed")
+    targets = Targets(server.look_up, ClientLifetime(), deadline_s=60)
+    with pytest.raises(ConnectionLost, match="killed"):
+        await targets.resolve("trains", 0.01)
