@@ -55,6 +55,10 @@ class Server:
         """Peak resident memory since `forget_peak`; the present one where systems keep no peak."""
         return sum([_peak_bytes(it) for it in self._processes()])
 
+    def resident_bytes(self) -> int:
+        """Resident memory now."""
+        return sum([int(it.memory_info().rss) for it in self._processes()])
+
     def _processes(self) -> list[psutil.Process]:
         own = psutil.Process(self.pid)
         return [own, *own.children(recursive=True)]

@@ -11,40 +11,56 @@ from pathlib import Path
 
 import uvloop
 
-from benchmark import disk
-from benchmark.batches import Batches
-from benchmark.channels import PCHANNELS, Channels
-from benchmark.command_line import CommandLine
-from benchmark.figures import Round, Series
-from benchmark.jetstream import JetStream
-from benchmark.latency import Latency
-from benchmark.milvus_protocol import MilvusProtocol
-from benchmark.pace import Pace
-from benchmark.redis_streams import RedisStreams
+from benchmark import names
+from benchmark.baselines import disk
+from benchmark.baselines.jetstream import JetStream
+from benchmark.baselines.redis_streams import RedisStreams
+from benchmark.load.pace import Pace
+from benchmark.measures.batches import Batches
+from benchmark.measures.channels import PCHANNELS, Channels
+from benchmark.measures.command_line import CommandLine
+from benchmark.measures.idle import Idle
+from benchmark.measures.latency import Latency
+from benchmark.measures.milvus_protocol import MilvusProtocol
+from benchmark.measures.properties import Properties
+from benchmark.measures.transactions import Transactions
+from benchmark.results.figures import RESIDENT, Round, Series
+from benchmark.results.questions import (
+    AS_IT_COMES,
+    CATCHING_UP,
+    FRAMES,
+    IDLE_READER,
+    IDLE_SERVER,
+    MEMORY,
+    ONE_BY_ONE,
+    PACED,
+    PROPERTIES,
+    many_channels,
+    txns_of,
+)
 from benchmark.servers import NATS, REDIS, Server, Servers
-from benchmark.transactions import Transactions
+from broker.client import Durability
 
 RUN_S_MAX = 120
-BEFORE = "before answer"
-DISK, DISK_LARGE = "bare write + sync, 64 a group", "bare write + sync, 1,000 a group"
-DISK_ONE, DISK_STEP = "bare write + sync, 1 KiB", "bare write + sync, 20 KiB"
-REDIS_APPEND, REDIS_READ = "Redis XADD, always", "Redis XREAD, 1,000 a call"
+BEFORE, AFTER = "before answer", "after answer"
 APPEND_RATE, READ_RATE = 10_000, 20_000
 MANY_VCHANNELS = 5_000
 CHANNELS_SHARE = 0.7
 """Share of `messages` that subjects with many vchannels get: each of their batches is a call."""
 ROWS_A_MESSAGE = 10
+TXN_SIZES = (100, 10)
 
 Values = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much is measured: rounds, messages of each rate, seconds at each fixed rate."""
+    """How much is measured: rounds, messages of a rate, seconds at a fixed rate and of idling."""
 
     rounds: int
     messages: int
     seconds: float
+    idle_seconds: float
 
     @property
     def times(self) -> int:
@@ -83,142 +99,167 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
         if name in servers.there:
             yield from _nats(servers.there[name], setting, amount)
     milvus, batches = MilvusProtocol(ours.address), Batches(ours.address)
-    yield from _appends(ours, milvus, batches, amount)
-    yield from _reads(ours, milvus, batches, amount)
     yield from _latencies(ours, amount)
+    yield from _frames(ours, milvus, amount)
+    yield from _appends(ours, batches, amount)
+    yield from _reads(ours, milvus, batches, amount)
+    yield from _properties(ours, amount)
+    yield from _transactions(ours, amount)
     yield from _channels(ours, amount)
+    yield from _memory(servers)
+    yield from _idle(folder, servers, amount)
 
 
 def _disk(folder: Path, amount: Amount) -> Iterator[Subject]:
-    for name, group in ((DISK, 64), (DISK_LARGE, 1000)):
+    for name, group in ((names.DISK, 64), (names.DISK_LARGE, 1000)):
         run = partial(disk.rate, folder, group, amount.messages)
         yield Subject(Series(name, "append", BEFORE), run)
-    for name, group in ((DISK_ONE, 1), (DISK_STEP, 20)):
+    for name, group, kind in ((names.DISK_ONE, 1, ONE_BY_ONE), (names.DISK_STEP, 20, PACED)):
         run = partial(disk.latency, folder, group, amount.times)
-        yield Subject(Series(name, "latency", "each"), run)
+        yield Subject(Series(name, kind, "each"), run)
 
 
 def _redis(server: Server, setting: str, amount: Amount) -> Iterator[Subject]:
     streams = RedisStreams(server.address)
     synced = BEFORE if setting == "always" else REDIS[setting]
-    series = Series(f"Redis XADD, {setting}", "append", synced, reference=REDIS_APPEND)
-    yield Subject(series, partial(streams.append, amount.messages), server)
+    one_by_one = partial(streams.one_by_one, amount.times)
+    name = f"Redis XADD, {setting}"
+    yield Subject(Series(f"{name}, one by one", ONE_BY_ONE, synced), one_by_one, server)
+    append = partial(streams.append, amount.messages)
+    yield Subject(Series(name, "append", synced), append, server)
     if setting == "always":
-        series = Series(REDIS_READ, "read", BEFORE, reference=REDIS_READ)
-        yield Subject(series, partial(streams.read, amount.messages), server)
-    series = Series(f"Redis XADD, {setting}, one by one", "latency", synced, reference=DISK_ONE)
-    yield Subject(series, partial(streams.one_by_one, amount.times), server)
-    pace = Pace(APPEND_RATE, amount.seconds)
-    name = f"Redis XADD, {setting}, {APPEND_RATE:,} msg/s"
-    series = Series(name, "latency", synced, reference=DISK_STEP)
-    yield Subject(series, _looped(partial(streams.at_pace, pace)), server)
+        read = partial(streams.read, amount.messages)
+        yield Subject(Series(names.REDIS_READ, "read", BEFORE), read, server)
+    paced = _looped(partial(streams.at_pace, Pace(APPEND_RATE, amount.seconds)))
+    yield Subject(Series(f"{name}, {APPEND_RATE:,} msg/s", PACED, synced), paced, server)
 
 
 def _nats(server: Server, setting: str, amount: Amount) -> Iterator[Subject]:
     stream = JetStream(server.address)
     synced = BEFORE if setting == "always" else NATS[setting]
-    sync = f"sync {setting}"
-    series = Series(f"NATS publish, {sync}", "append", synced, reference=REDIS_APPEND)
-    yield Subject(series, _looped(partial(stream.append, amount.messages)), server)
+    name = f"NATS publish, sync {setting}"
+    one_by_one = _looped(partial(stream.one_by_one, amount.times))
+    yield Subject(Series(f"{name}, one by one", ONE_BY_ONE, synced), one_by_one, server)
+    append = _looped(partial(stream.append, amount.messages))
+    yield Subject(Series(name, "append", synced), append, server)
     if setting == "always":
-        series = Series("NATS push, in order", "read", BEFORE, reference=REDIS_READ)
-        yield Subject(series, _looped(partial(stream.read, amount.messages)), server)
-    series = Series(f"NATS publish, {sync}, one by one", "latency", synced, reference=DISK_ONE)
-    yield Subject(series, _looped(partial(stream.one_by_one, amount.times)), server)
-    pace = Pace(APPEND_RATE, amount.seconds)
-    name = f"NATS publish, {sync}, {APPEND_RATE:,} msg/s"
-    series = Series(name, "latency", synced, reference=DISK_STEP)
-    yield Subject(series, _looped(partial(stream.at_pace, pace)), server)
+        read = _looped(partial(stream.read, amount.messages))
+        yield Subject(Series("NATS push, in order", "read", BEFORE), read, server)
+    paced = _looped(partial(stream.at_pace, Pace(APPEND_RATE, amount.seconds)))
+    yield Subject(Series(f"{name}, {APPEND_RATE:,} msg/s", PACED, synced), paced, server)
 
 
-def _appends(
-    server: Server, milvus: MilvusProtocol, batches: Batches, amount: Amount
-) -> Iterator[Subject]:
-    def subject(name: str, run: Callable[[], Awaitable[Values]], synced: str = BEFORE) -> Subject:
-        return Subject(
-            Series(f"Tidemark {name}", "append", synced, reference=REDIS_APPEND),
-            _looped(run),
-            server,
-        )
+def _ours(
+    server: Server, kind: str, name: str, run: Callable[[], Awaitable[Values]], synced: str = BEFORE
+) -> Subject:
+    return Subject(Series(name, kind, synced), _looped(run), server)
 
-    count = amount.messages
-    yield subject("Produce, 1,000 in flight", partial(milvus.append, count))
-    for size in (100, 10):
-        name = f"Produce, 10 % in txns of {size}"
-        yield subject(name, partial(milvus.append_mixed, size, count))
-    yield subject("append_batch, of 1,000", partial(batches.append, "fsync", count))
-    yield subject("append_batch, os", partial(batches.append, "os", count), "after answer")
-    yield subject("append_batch, memory", partial(batches.append, "memory", count), "after answer")
+
+def _frames(server: Server, milvus: MilvusProtocol, amount: Amount) -> Iterator[Subject]:
+    append = partial(milvus.append, amount.messages)
+    yield _ours(server, FRAMES, names.PRODUCE, append)
+    for size in TXN_SIZES:
+        name = f"Tidemark Produce, 10 % in txns of {size}"
+        mixed = partial(milvus.append_mixed, size, amount.messages)
+        yield _ours(server, FRAMES, name, mixed)
+
+
+def _appends(server: Server, batches: Batches, amount: Amount) -> Iterator[Subject]:
+    levels: tuple[tuple[str, Durability, str], ...] = (
+        ("of 1,000", "fsync", BEFORE),
+        ("os", "os", AFTER),
+        ("memory", "memory", AFTER),
+    )
+    for name, durability, synced in levels:
+        run = partial(batches.append, durability, amount.messages)
+        yield _ours(server, "append", f"Tidemark append_batch, {name}", run, synced)
     for tasks in (256, 1000):
-        name = f"append, {tasks:,} tasks"
-        yield subject(name, partial(batches.append_singly, tasks, count // 2))
-    yield from _transactions(server, amount)
-    rows = count * ROWS_A_MESSAGE
+        run = partial(batches.append_singly, tasks, amount.messages // 2)
+        yield _ours(server, "append", f"Tidemark append, {tasks:,} tasks", run)
+    rows = partial(batches.append_rows, amount.messages * ROWS_A_MESSAGE)
     series = Series("Tidemark append_arrow", "rows", BEFORE, "rows/s")
-    yield Subject(series, _looped(partial(batches.append_rows, rows)), server)
-
-
-def _transactions(server: Server, amount: Amount) -> Iterator[Subject]:
-    """Batches with some transactions, beside batches of the same size without any."""
-    run = Transactions(server.address)
-    for size in (100, 10):
-        plain = f"Tidemark append_batch, of {size}"
-        series = Series(plain, "append", BEFORE, reference=plain)
-        count = amount.messages * size // 100
-        yield Subject(series, _looped(partial(run.plain, size, count)), server)
-        series = Series(f"{plain}, 10 % in txns", "append", BEFORE, reference=plain)
-        yield Subject(series, _looped(partial(run.mixed, size, count)), server)
+    yield Subject(series, _looped(rows), server)
 
 
 def _reads(
     server: Server, milvus: MilvusProtocol, batches: Batches, amount: Amount
 ) -> Iterator[Subject]:
-    def subject(name: str, run: Callable[[], Awaitable[Values]]) -> Subject:
-        series = Series(f"Tidemark {name}", "read", BEFORE, reference=REDIS_READ)
-        return Subject(series, _looped(run), server)
-
-    yield subject("Consume, catching up", partial(milvus.read, amount.messages))
-    yield subject("read_batches, catching up", partial(batches.read, amount.messages))
-    yield subject("read_batches, as it comes", partial(batches.tail, amount.messages))
+    for name, run in (
+        (names.CONSUME, milvus.read),
+        (names.CATCHING_UP, batches.read),
+        (names.LIVE, batches.tail),
+    ):
+        yield _ours(server, "read", name, partial(run, amount.messages))
     command_line = CommandLine(server.address, batches)
     for form in ("raw", "json"):
         run = partial(command_line.consume, form, amount.messages)
-        yield subject(f"consume to a pipe, {form}", run)
+        yield _ours(server, "read", f"Tidemark consume to a pipe, {form}", run)
+
+
+def _properties(server: Server, amount: Amount) -> Iterator[Subject]:
+    appends = Properties(server.address)
+    for name, distinct in ((names.PLAIN_TASKS, False), (names.DISTINCT_TASKS, True)):
+        run = partial(appends.append, amount.messages // 4, distinct=distinct)
+        yield _ours(server, PROPERTIES, name, run)
+
+
+def _transactions(server: Server, amount: Amount) -> Iterator[Subject]:
+    """Batches beside transactions of the same size, and beside both."""
+    appends = Transactions(server.address)
+    for size in TXN_SIZES:
+        count = amount.messages * size // 100
+        for name, run in (
+            (names.plain_batches(size), appends.plain),
+            (names.some_txns(size), appends.mixed),
+            (names.all_txns(size), appends.each),
+            (names.message_txns(size), appends.each_of_messages),
+        ):
+            yield _ours(server, txns_of(size), name, partial(run, size, count))
 
 
 def _latencies(server: Server, amount: Amount) -> Iterator[Subject]:
-    def subject(
-        name: str, run: Callable[[], Awaitable[Values]], beside: str, synced: str = BEFORE
-    ) -> Subject:
-        series = Series(f"Tidemark {name}", "latency", synced, reference=beside)
-        return Subject(series, _looped(run), server)
-
     latency = Latency(server.address)
     one = partial(latency.one_by_one, "fsync", amount.times)
-    yield subject("append, one by one", one, DISK_ONE)
+    yield _ours(server, ONE_BY_ONE, names.ONE, one)
     memory = partial(latency.one_by_one, "memory", amount.times)
-    yield subject("append, memory, one by one", memory, DISK_ONE, "after answer")
+    yield _ours(server, ONE_BY_ONE, "Tidemark append, memory, one by one", memory, AFTER)
     for rate in (APPEND_RATE, READ_RATE):
         paced = partial(latency.at_pace, Pace(rate, amount.seconds))
-        yield subject(f"append, {rate:,} msg/s", paced, DISK_STEP)
+        yield _ours(server, PACED, f"Tidemark append, {rate:,} msg/s", paced)
     through = partial(latency.to_a_reader, Pace(READ_RATE, amount.seconds))
-    yield subject(f"append to reader, {READ_RATE:,} msg/s", through, DISK_STEP)
+    yield _ours(server, PACED, f"Tidemark append to reader, {READ_RATE:,} msg/s", through)
 
 
 def _channels(server: Server, amount: Amount) -> Iterator[Subject]:
     messages = max(MANY_VCHANNELS * 2, int(amount.messages * CHANNELS_SHARE))
     few = Channels(server.address, PCHANNELS, 100_000)
     many = Channels(server.address, MANY_VCHANNELS, 200_000)
-    for told in ("as it comes", "catching up"):
+    for told in (AS_IT_COMES, CATCHING_UP):
         for channels, count in ((few, PCHANNELS), (many, MANY_VCHANNELS)):
-            run = channels.tail if told == "as it comes" else channels.catch_up
-            series = Series(
-                f"Tidemark, {count:,} vchannels, {told}",
-                "channels",
-                BEFORE,
-                reference=f"Tidemark, {PCHANNELS:,} vchannels, {told}",
-            )
-            yield Subject(series, _looped(partial(run, messages)), server)
+            run = channels.tail if told == AS_IT_COMES else channels.catch_up
+            name = names.channels(count, told)
+            yield _ours(server, many_channels(told), name, partial(run, messages))
+
+
+def _memory(servers: Servers) -> Iterator[Subject]:
+    for server in servers.there.values():
+        series = Series(server.name, MEMORY)
+        yield Subject(series, partial(_resident, server))
+
+
+def _resident(server: Server) -> Values:
+    return {RESIDENT: server.resident_bytes() / 1e6}
+
+
+def _idle(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:
+    watched = [it for it in servers.there.values() if it.name != "Tidemark"]
+    idle = Idle(folder, amount.idle_seconds, watched)
+    yield Subject(Series(names.IDLE_BROKER, IDLE_SERVER), idle.broker)
+    for it in watched:
+        series = Series(f"{it.name}, idle", IDLE_SERVER)
+        yield Subject(series, partial(idle.baseline, it.name))
+    for name, protocol in ((names.IDLE_BATCHES, "batches"), (names.IDLE_CONSUME, "Consume")):
+        yield Subject(Series(name, IDLE_READER), partial(idle.reader, protocol))
 
 
 def _looped(work: Callable[[], Awaitable[Values]]) -> Callable[[], Values]:

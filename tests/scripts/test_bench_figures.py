@@ -1,40 +1,37 @@
-"""The arithmetic of the benchmark, and what it writes for programs and for a person."""
+"""The arithmetic of the benchmark, and the file it writes for programs."""
 
-import io
 import json
 
 import pytest
-from benchmark.figures import (
+from benchmark.results.figures import (
+    CPU,
     RATE,
+    BadResults,
     Round,
     Series,
-    above,
     as_json,
     find,
+    from_json,
     percentile,
     quantiles,
     ratio,
+    ratios,
+    spread,
 )
-from benchmark.report import WIDTH, tables
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 SHARES = st.floats(0.001, 1.0)
 
 
-def series(
-    name: str, *rates: float, kind: str = "append", unit: str = "msg/s", reference: str = ""
-) -> Series:
-    found = Series(name, kind, "before answer", unit, reference)
+def series(name: str, *rates: float, kind: str = "append", unit: str = "msg/s") -> Series:
+    found = Series(name, kind, "before answer", unit)
     found.rounds += [Round({RATE: it, "messages": 100}, 0.5, 7_000_000) for it in rates]
     return found
 
 
-def latencies(name: str, reference: str = "", **values: float) -> Series:
-    found = Series(name, "latency", "each", reference=reference)
-    found.rounds.append(Round(values))
-    return found
+def latencies(name: str, kind: str = "latency, one at a time", **values: float) -> Series:
+    return Series(name, kind, "each", rounds=[Round(values)])
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), SHARES)
@@ -58,62 +55,60 @@ def test_percentiles_of_a_hundred_are_what_one_expects() -> None:
 
 def test_two_subjects_are_compared_within_each_round() -> None:
     mine, other = series("mine", 20, 90, 30), series("other", 10, 30, 30)
+    assert ratios(mine, other) == [2.0, 3.0, 1.0]
     assert ratio(mine, other) == 2.0
     assert ratio(mine, None) is None
     assert ratio(mine, series("nothing")) is None
     assert ratio(mine, series("fewer", 10)) == 2.0
+    assert ratio(mine, series("none passed", 0, 0, 0)) is None
     slow, disk = latencies("slow", p50_ms=3.0), latencies("disk", p50_ms=1.0)
-    assert above(slow, disk, "p50_ms") == 2.0
-    assert above(slow, disk, "p99_ms") is None
+    assert ratio(slow, disk, "p50_ms") == 3.0
+    assert ratio(slow, disk, "p99_ms") is None
+
+
+def test_a_round_without_the_figure_is_not_paired_with_the_next_one() -> None:
+    mine, other = series("mine", 20, 90), series("other", 10, 30)
+    mine.rounds.insert(1, Round({}))
+    other.rounds.insert(1, Round({RATE: 7.0}))
+    assert ratios(mine, other) == [2.0, 3.0]
+
+
+def test_a_spread_is_half_the_range_beside_the_median() -> None:
+    assert spread([90.0, 100.0, 130.0]) == pytest.approx(0.2)
+    assert spread([5.0, 5.0]) == 0.0
+    assert spread([5.0]) is None, "one round has no spread"
+    assert spread([]) is None
+    assert spread([0.0, 0.0]) is None
 
 
 def test_what_a_server_used_is_told_for_each_message() -> None:
     it = series("mine", 10, 20)
-    assert it.cpu_us() == pytest.approx(5000)
+    assert it.median(CPU) == pytest.approx(5000)
     assert it.peak_bytes() == 7_000_000
     bare = Series("bare", "append", "", rounds=[Round({RATE: 1.0})])
-    assert (bare.cpu_us(), bare.peak_bytes(), bare.median("p50_ms")) == (None, None, None)
+    assert (bare.median(CPU), bare.peak_bytes(), bare.median("p50_ms")) == (None, None, None)
 
 
-def some() -> list[Series]:
-    return [
-        series("bare write + sync, 64 a group", 1000, 3000),
-        series("Redis XADD, always", 100, 200, reference="Redis XADD, always"),
-        series("Tidemark append_batch, of 1,000", 500, 800, reference="Redis XADD, always"),
-        series("Tidemark append_arrow", 1_234_567, kind="rows", unit="rows/s"),
-        latencies("bare write + sync, 1 KiB", p50_ms=1.0, p99_ms=2.0, p999_ms=3.0),
-        latencies(
-            "Tidemark append, one by one", "bare write + sync, 1 KiB",
-            p50_ms=1.5, p99_ms=12.0, p999_ms=1234.5, fresh_p50_ms=20.25, fresh_p99_ms=40.5,
-        ),
-        Series("never run", "read", ""),
-    ]  # fmt: skip
+def test_what_was_measured_is_the_same_after_writing_and_reading_it() -> None:
+    made = json.loads(json.dumps(as_json([series("a", 500, 800), Series("b", "read")], {"at": 2})))
+    assert made["at"] == 2
+    (first, second) = made["subjects"]
+    assert first["medians"][RATE] == 650
+    assert first["cpu_us_per_message"] == pytest.approx(5000)
+    assert second["rounds"] == []
+    again = from_json(made)
+    assert again == [series("a", 500, 800), Series("b", "read")]
+    assert find(again, "nobody") is None
 
 
-def test_the_json_has_every_round_and_what_follows_from_them() -> None:
-    made = json.loads(json.dumps(as_json(some(), {"rounds": 2})))
-    assert made["rounds"] == 2
-    by_name = {it["name"]: it for it in made["subjects"]}
-    batch = by_name["Tidemark append_batch, of 1,000"]
-    assert batch["medians"][RATE] == 650
-    assert [it[RATE] for it in batch["rounds"]] == [500, 800]
-    assert batch["rounds"][0]["server_peak_bytes"] == 7_000_000
-    assert (batch["kind"], batch["unit"], batch["sync"]) == ("append", "msg/s", "before answer")
-    assert by_name["Tidemark append, one by one"]["medians"]["p50_above_ms"] == 0.5
-    assert by_name["never run"]["rounds"] == []
-    assert find(some(), "nobody") is None
+def test_results_of_the_version_before_are_read_too() -> None:
+    told = {"rate": 4.0, "messages": 10, "server_cpu_s": None, "server_peak_bytes": None}
+    old = {"name": "bare", "kind": "append", "sync": "each", "unit": "msg/s", "reference": None}
+    (it,) = from_json({"subjects": [{**old, "medians": {"rate": 4.0}, "rounds": [told]}]})
+    assert (it.name, it.values(RATE), it.median(CPU)) == ("bare", [4.0], None)
 
 
-def test_the_tables_fit_into_a_hundred_columns_and_say_what_is_missing() -> None:
-    out = io.StringIO()
-    console = Console(file=out, width=WIDTH)
-    disks = ("bare write + sync, 64 a group", "bare write + sync, 1,000 a group")
-    for table in tables(some(), disks, {"NATS always": "nats-server is not installed"}):
-        console.print(table)
-    text = out.getvalue()
-    assert max(map(len, text.splitlines())) <= WIDTH
-    assert "…" not in text, "nothing is cut off"
-    told = ("650", "1,234,567", "1234.50", "20.25", "40.50", "nats-server is not installed")
-    for word in told:
-        assert word in text, text
-    assert "never run" not in text
+@pytest.mark.parametrize("made", [{}, [], None, {"subjects": [{}]}, {"subjects": 3}])
+def test_what_is_not_a_result_is_refused(made: object) -> None:
+    with pytest.raises(BadResults, match="no results of a benchmark"):
+        from_json(made)

@@ -3,7 +3,7 @@
 import time
 from itertools import pairwise
 
-from benchmark.pace import Pace
+from benchmark.load.pace import Pace
 
 
 async def test_nothing_is_offered_before_it_is_due() -> None:

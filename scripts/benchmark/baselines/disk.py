@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmark.figures import RATE, quantiles
+from benchmark.results.figures import RATE, quantiles
 
 BODY = bytes(range(256)) * 4
 """A message of every subject."""

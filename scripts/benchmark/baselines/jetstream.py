@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from benchmark.disk import BODY
-from benchmark.figures import RATE, quantiles
-from benchmark.pace import Answers, Pace
+from benchmark.baselines.disk import BODY
+from benchmark.load.pace import Answers, Pace
+from benchmark.results.figures import RATE, quantiles
 
 IN_FLIGHT = 1000
 STREAM, SUBJECT = "bench", "bench.messages"

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.beats import Beats
-from benchmark.figures import quantiles
+from benchmark.load.beats import Beats
+from benchmark.results.figures import quantiles
 
 STEP_S = 0.001
 SETTLE_S_MAX = 10.0

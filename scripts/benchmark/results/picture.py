@@ -6,7 +6,7 @@ from typing import Any
 
 import matplotlib
 
-from benchmark.figures import RATE, Series
+from benchmark.results.figures import RATE, Series
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

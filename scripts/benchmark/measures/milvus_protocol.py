@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from benchmark.disk import BODY
-from benchmark.figures import RATE
+from benchmark.baselines.disk import BODY
+from benchmark.results.figures import RATE
 from broker.client import Client, Message, connect
 from broker.client.cluster.targets import NewVChannel
 

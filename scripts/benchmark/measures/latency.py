@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from benchmark.disk import BODY
-from benchmark.figures import percentile, quantiles
-from benchmark.pace import Answers, Pace
+from benchmark.baselines.disk import BODY
+from benchmark.load.pace import Answers, Pace
+from benchmark.results.figures import percentile, quantiles
 from broker.client import BatchScanner, Durability, Message, connect
 from broker.client.cluster.targets import NewVChannel
 

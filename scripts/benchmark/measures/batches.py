@@ -4,8 +4,8 @@ import asyncio
 import time
 from typing import Any
 
-from benchmark.disk import BODY
-from benchmark.figures import RATE
+from benchmark.baselines.disk import BODY
+from benchmark.results.figures import RATE
 from broker.client import Client, Durability, connect
 from broker.client.cluster.targets import NewVChannel
 

@@ -4,9 +4,9 @@ import asyncio
 import time
 from typing import Any
 
-from benchmark.disk import BODY
-from benchmark.figures import RATE, quantiles
-from benchmark.pace import Answers, Pace
+from benchmark.baselines.disk import BODY
+from benchmark.load.pace import Answers, Pace
+from benchmark.results.figures import RATE, quantiles
 
 TOGETHER = 1000
 CONNECTIONS = 32

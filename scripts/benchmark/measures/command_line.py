@@ -8,8 +8,8 @@ from functools import partial
 
 import anyio.to_thread
 
-from benchmark.batches import VCHANNEL, Batches
-from benchmark.figures import RATE
+from benchmark.measures.batches import VCHANNEL, Batches
+from benchmark.results.figures import RATE
 
 READ_BYTES = 1 << 20
 

@@ -1,0 +1,1 @@
+"""The systems and the bare disk loop that Tidemark is measured beside."""

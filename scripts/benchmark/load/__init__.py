@@ -1,0 +1,1 @@
+"""Offers messages at exact times."""

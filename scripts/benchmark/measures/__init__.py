@@ -1,0 +1,1 @@
+"""What is measured of Tidemark, one subject in each module."""

@@ -1,0 +1,46 @@
+"""The names of the subjects that others are compared with, and those that goals are set for."""
+
+from benchmark.measures.channels import PCHANNELS
+
+DISK, DISK_LARGE = "bare write + sync, 64 a group", "bare write + sync, 1,000 a group"
+DISK_ONE, DISK_STEP = "bare write + sync, 1 KiB", "bare write + sync, 20 KiB"
+REDIS_APPEND, REDIS_READ = "Redis XADD, always", "Redis XREAD, 1,000 a call"
+REDIS_ONE = f"{REDIS_APPEND}, one by one"
+REDIS_IDLE, NATS_IDLE = "Redis always, idle", "NATS always, idle"
+REDIS_RESIDENT, NATS_RESIDENT = "Redis always", "NATS always"
+
+ONE = "Tidemark append, one by one"
+PRODUCE, PRODUCE_GO = "Tidemark Produce, 1,000 in flight", "Tidemark Produce, frames as grpc-go's"
+CONSUME = "Tidemark Consume, catching up"
+CONSUME_GO = "Tidemark Consume, windows as grpc-go's"
+PLAIN_TASKS = "Tidemark append, 50 tasks"
+DISTINCT_TASKS = f"{PLAIN_TASKS}, distinct properties"
+LIVE, CATCHING_UP = "Tidemark read_batches, as it comes", "Tidemark read_batches, catching up"
+IDLE_BROKER = f"Tidemark, {PCHANNELS} pchannels, idle"
+IDLE_BATCHES, IDLE_CONSUME = "Tidemark read_batches, idle", "Tidemark Consume, idle"
+TIDEMARK_RESIDENT = "Tidemark"
+
+
+def plain_batches(size: int) -> str:
+    """Native batches of that size, without transactions."""
+    return f"Tidemark append_batch, of {size}"
+
+
+def some_txns(size: int) -> str:
+    """Native batches of which one in ten is a transaction."""
+    return f"{plain_batches(size)}, 10 % in txns"
+
+
+def all_txns(size: int) -> str:
+    """Transactions of one batch each, by `log.txn`."""
+    return f"Tidemark txn, append_batch of {size}"
+
+
+def message_txns(size: int) -> str:
+    """Transactions of single messages, by `append_messages`."""
+    return f"Tidemark append_messages, {size} in a txn"
+
+
+def channels(count: int, told: str) -> str:
+    """A reader of so many vchannels."""
+    return f"Tidemark, {count:,} vchannels, {told}"

@@ -1,0 +1,1 @@
+"""From rounds to medians, ratios, goals, tables and a picture."""

@@ -1,0 +1,89 @@
+"""The goals of one message's cost, and whether a run meets them."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmark import names
+from benchmark.results.figures import CPU, IDLE, P50, RATE, RESIDENT, TICK, Series, find, ratios
+from benchmark.results.questions import CACHE_BYTES
+
+MEMORY_BESIDE_CACHE_MB = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A limit for one figure of a subject, or for its ratio to another subject."""
+
+    row: str
+    limit: float
+    subject: str
+    key: str
+    reference: str = ""
+    at_least: bool = False
+    unit: str = ""
+
+    def measured(self, field_of: Sequence[Series]) -> list[float]:
+        """The figure or the ratio, of each round."""
+        it = find(field_of, self.subject)
+        if it is None:
+            return []
+        if self.reference:
+            return ratios(it, find(field_of, self.reference), self.key)
+        return it.values(self.key)
+
+    def met(self, found: Sequence[float]) -> bool | None:
+        """Whether the median keeps the limit; None without any round."""
+        if not found:
+            return None
+        middle = statistics.median(found)
+        return middle >= self.limit if self.at_least else middle <= self.limit
+
+
+def _txn_goals() -> list[Goal]:
+    return [
+        Goal(
+            f"{row.format(size)} ÷ plain batches", limit, named(size), RATE,
+            names.plain_batches(size), at_least=True,
+        )
+        for size, limit in ((100, 0.85), (10, 0.7))
+        for row, named in (
+            ("transactions of {} by txn()", names.all_txns),
+            ("one batch of {} in 10 a transaction", names.some_txns),
+        )
+    ]  # fmt: skip
+
+
+GOALS = (
+    Goal("one awaited append, p50 ÷ Redis always", 1.3, names.ONE, P50, names.REDIS_ONE),
+    Goal("one awaited append, server CPU", 350, names.ONE, CPU, unit="µs"),
+    Goal(
+        "Produce a frame a message ÷ Redis always", 1.6, names.PRODUCE, RATE,
+        names.REDIS_APPEND, at_least=True,
+    ),
+    Goal("Produce a frame a message, server CPU", 18, names.PRODUCE, CPU, unit="µs"),
+    Goal(
+        "Produce, CPU of grpc-go's frames ÷ ours", 1.1, names.PRODUCE_GO, CPU, names.PRODUCE
+    ),
+    Goal(
+        "Consume a frame a message ÷ XREAD", 1.4, names.CONSUME, RATE,
+        names.REDIS_READ, at_least=True,
+    ),
+    Goal(
+        "distinct properties ÷ none, 50 tasks", 0.8, names.DISTINCT_TASKS, RATE,
+        names.PLAIN_TASKS, at_least=True,
+    ),
+    *_txn_goals(),
+    Goal(
+        "read_batches live ÷ catching up", 0.6, names.LIVE, RATE,
+        names.CATCHING_UP, at_least=True,
+    ),
+    Goal("idle broker, 16 pchannels, CPU", 1.5, names.IDLE_BROKER, IDLE, unit="%"),
+    Goal("idle reader of read_batches, CPU a tick", 20, names.IDLE_BATCHES, TICK, unit="µs"),
+    Goal("idle reader of Consume, CPU a tick", 20, names.IDLE_CONSUME, TICK, unit="µs"),
+    Goal(
+        "resident memory (cache + 100 MB)",
+        CACHE_BYTES / 1e6 + MEMORY_BESIDE_CACHE_MB,
+        names.TIDEMARK_RESIDENT, RESIDENT, unit="MB",
+    ),
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""The questions that a benchmark answers: which subjects stand together, and beside which one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmark import names
+from benchmark.measures.channels import PCHANNELS
+from benchmark.results.figures import IDLE, P50, RATE, RESIDENT, TICK, Series, find
+from broker.config import Settings
+
+ONE_BY_ONE, PACED = "latency, one at a time", "latency at a rate"
+FRAMES, PROPERTIES = "frames", "properties"
+IDLE_SERVER, IDLE_READER, MEMORY = "idle", "idle reader", "memory"
+AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
+CACHE_BYTES = Settings().tail_total_bytes_max
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Subjects of one kind, and those named, beside the `reference`; `key` is what is compared."""
+
+    title: str
+    kind: str
+    key: str
+    unit: str
+    reference: str = ""
+    also: tuple[str, ...] = ()
+
+    def holds(self, it: Series) -> bool:
+        """Whether this question is about a subject, or compares others with it."""
+        return it.kind == self.kind or it.name in (self.reference, *self.also)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Of two values, whether the smaller one is the better."""
+        return self.key != RATE
+
+
+def txns_of(size: int) -> str:
+    """The kind of subject that appends batches of one size, with and without transactions."""
+    return f"txns of {size}"
+
+
+def many_channels(told: str) -> str:
+    """The kind of subject that reads many vchannels."""
+    return f"channels, {told}"
+
+
+QUESTIONS = (
+    Question("One awaited append, p50", ONE_BY_ONE, P50, "ms", names.REDIS_ONE),
+    Question(
+        "Appends at a fixed rate, p50 from when one is due",
+        PACED, P50, "ms", names.DISK_STEP,
+    ),
+    Question(
+        "Durable appends, a message a frame",
+        FRAMES, RATE, "messages/s", names.REDIS_APPEND,
+    ),
+    Question(
+        "Appends in batches",
+        "append", RATE, "messages/s", names.REDIS_APPEND,
+    ),
+    Question("Reads", "read", RATE, "messages/s", names.REDIS_READ),
+    Question(
+        "Reading live",
+        "", RATE, "messages/s", names.CATCHING_UP, (names.LIVE,),
+    ),
+    Question(
+        "Properties that differ",
+        PROPERTIES, RATE, "messages/s", names.PLAIN_TASKS,
+    ),
+    *[
+        Question(
+            f"Transactions of {size}",
+            txns_of(size), RATE, "messages/s", names.plain_batches(size),
+        )
+        for size in (100, 10)
+    ],
+    Question("Arrow rows of 100 B, 1,000 a batch", "rows", RATE, "rows/s"),
+    *[
+        Question(
+            f"Many vchannels, {told}",
+            many_channels(told), RATE, "messages/s", names.channels(PCHANNELS, told),
+        )
+        for told in (AS_IT_COMES, CATCHING_UP)
+    ],
+    Question("CPU of an idle server", IDLE_SERVER, IDLE, "% of a core", names.REDIS_IDLE),
+    Question("CPU of the server for each tick of an idle reader", IDLE_READER, TICK, "µs"),
+    Question(
+        f"Resident after a round, cache {CACHE_BYTES / 1e6:,.0f} MB",
+        MEMORY, RESIDENT, "MB", names.REDIS_RESIDENT,
+    ),
+)  # fmt: skip
+
+
+def asked(field_of: Sequence[Series]) -> Iterator[tuple[Question, list[Series]]]:
+    """The questions of which something was measured, each with its reference first."""
+    for question in QUESTIONS:
+        found = [it for it in field_of if question.holds(it) and it.rounds]
+        reference = find(found, question.reference)
+        rest = [it for it in found if it is not reference]
+        if rest:
+            yield question, [*([reference] if reference else []), *rest]
