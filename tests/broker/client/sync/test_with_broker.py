@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -184,9 +185,11 @@ def test_close_ends_a_call_of_another_thread(server: str) -> None:
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from broker.client.sync import connect
 
+# A shell starts background jobs with this signal ignored, and their children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with connect(sys.argv[1]) as log:
     log.collections.create("interrupted")
     messages = log.read("interrupted").messages()
@@ -230,15 +233,20 @@ reader.open()
 """
 
 
-def script(text: str, server: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+@contextmanager
+def script(text: str, server: str) -> "Iterator[subprocess.Popen[str]]":
+    with subprocess.Popen(
         [sys.executable, "-c", text, server],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[4],
         env=os.environ,
-    )
+    ) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 def test_ctrl_c_cancels_a_call_and_leaves_the_client_usable(server: str) -> None:
