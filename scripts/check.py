@@ -66,6 +66,8 @@ def main() -> int:
     """Run the gate; 0 when everything passed."""
     options = _options()
     started = time.perf_counter()
+    # A shell starts background jobs with Ctrl-C ignored, and the tests that press it inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         home = ensure_java() if "tests" in options.env else None
         tools = make(ROOT / ".check" / "tools", ["tox", "tox-uv-bare", "uv"])
