@@ -16,6 +16,9 @@ from schemas.status import read_streaming_error
 
 PROPERTY: Final = b"\x1a"
 """The tag of a shared property, in a request, in what is stored, and in what a reader gets."""
+OWN: Final = "_own"
+"""The shared property of a batch whose messages have properties of their own. A server that does
+not know these refuses reserved names, so it never stores the batch without them."""
 STORED: Final = 1
 """`Form.STORED`; 0 is `Form.PAYLOADS`."""
 ARROW: Final = 3
@@ -41,6 +44,9 @@ class ScannedBatch(NamedTuple):
     body: bytes = b""
     raw: int = 0
     """1: store it although the collection of its vchannel was dropped."""
+    own_sizes: tuple[int, ...] = ()
+    own: bytes = b""
+    """The properties of each message, as entries with their tags, one message after the other."""
 
 
 class Landed(NamedTuple):
@@ -117,6 +123,8 @@ def append_request(batch: ScannedBatch, body: Sequence[bytes]) -> bytes:
             _packed(b"\x52", batch.key_sizes),
             field(0x5A, batch.keys) if batch.keys else b"",
             _number(b"\x60", batch.raw),
+            _packed(b"\x6a", batch.own_sizes),
+            field(0x72, batch.own) if batch.own else b"",
             b"\x7a",
             varint(sum(map(len, body))),
             *body,
@@ -151,11 +159,11 @@ def scan_append_request(frame: bytes) -> ScannedBatch:
             case 0x0A | 0x2A:
                 found[_TEXTS[tag]] = _text(frame, first, stop)
             # Packed or one by one: protobuf lets a writer choose, and a reader must take both.
-            case 0x12 | 0x15 | 0x52 | 0x55:
+            case 0x12 | 0x15 | 0x52 | 0x55 | 0x6A | 0x6D:
                 lists.setdefault(_LISTS[tag], []).append(frame[first:stop])
             case 0x20 | 0x30 | 0x38 | 0x48 | 0x60:
                 found[_NUMBERS[tag]] = signed(first)
-            case 0x5A | 0x7A:
+            case 0x5A | 0x72 | 0x7A:
                 found[_BYTES[tag]] = frame[first:stop]
             case _:
                 continue
@@ -187,7 +195,7 @@ def append_refused(
 
 
 def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
-    """The outcome of a batch; None for the first answer, the empty greeting. Raises Malformed."""
+    """The outcome of a batch; None for the empty greeting. Raises Malformed."""
     numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0, 0x38: 0}
     error: tuple[int, int] | None = None
     for tag, first, stop in fields(frame, 0, len(frame)):
@@ -317,7 +325,14 @@ def _scan_position(frame: bytes, start: int, end: int) -> Position:
 # ---- pieces ---------------------------------------------------------------------------------
 
 _TEXTS: Final = {0x0A: "vchannel", 0x2A: "producer"}
-_LISTS: Final = {0x12: "sizes", 0x15: "sizes", 0x52: "key_sizes", 0x55: "key_sizes"}
+_LISTS: Final = {
+    0x12: "sizes",
+    0x15: "sizes",
+    0x52: "key_sizes",
+    0x55: "key_sizes",
+    0x6A: "own_sizes",
+    0x6D: "own_sizes",
+}
 _NUMBERS: Final = {
     0x20: "type",
     0x30: "sequence",
@@ -325,7 +340,7 @@ _NUMBERS: Final = {
     0x48: "codec",
     0x60: "raw",
 }
-_BYTES: Final = {0x5A: "keys", 0x7A: "body"}
+_BYTES: Final = {0x5A: "keys", 0x72: "own", 0x7A: "body"}
 _READ_NUMBERS: Final = {
     0x20: "message_id",
     0x28: "tick",

@@ -1,11 +1,14 @@
-"""gRPC metadata: the create headers of streams, and the server that a call is meant for."""
+"""gRPC metadata: the create headers of streams, and the server that a call is meant for.
+
+Also the first answer of an Append stream, which says what the server knows.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 from schemas.encoding.base64_text import read_base64
 from schemas.encoding.fields import fields
-from schemas.encoding.varint import Malformed, signed
+from schemas.encoding.varint import Malformed, signed, varint
 
 CREATE_PRODUCER: Final = "create-producer"
 CREATE_CONSUMER: Final = "create-consumer"
@@ -13,6 +16,10 @@ CLUSTER: Final = "cluster"
 """Prefix of the cluster the call is meant for; absent or empty fits all."""
 SERVER_ID: Final = "serverid"
 """Decimal id of the server the call is meant for; absent or unparsable fits all."""
+OWN_PROPERTIES: Final = 1
+"""`AppendRevision.OWN_PROPERTIES`; 0 is `AppendRevision.FIRST`."""
+APPEND_REVISION: Final = "append-revision"
+"""The header with which a producer asks for the revision of `Append` in the first answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +56,18 @@ def _read_info(data: bytes) -> CreateHeader:
         return CreateHeader(name.decode(), term, access_mode)
     except UnicodeDecodeError:
         raise Malformed("a pchannel name that is not UTF-8", 0) from None
+
+
+def append_greeting(revision: int) -> bytes:
+    """The first answer of a server, for a producer that asked for its revision of `Append`."""
+    return b"\x40" + varint(revision)
+
+
+def scan_append_greeting(frame: bytes) -> int | None:
+    """The revision in a first answer, 0 in an empty one; None when it is no greeting."""
+    revision = 0
+    for tag, first, _ in fields(frame, 0, len(frame)):
+        if tag != 0x40:
+            return None
+        revision = first
+    return revision

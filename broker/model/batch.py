@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import accumulate, pairwise
 
 from broker.model.message import NewMessage
 from broker.model.producer_numbers import ProducerPart
@@ -54,6 +55,33 @@ NO_KEYS = BatchKeys()
 
 
 @dataclass(frozen=True, slots=True)
+class OwnProperties:
+    """What each message of a batch has beside the shared properties: `sizes[i]` bytes of `body`.
+
+    No sizes: no message has any. Entries are encoded as in `BatchPart.properties`.
+    """
+
+    sizes: tuple[int, ...] = ()
+    body: bytes = b""
+
+    def adds_up(self, messages: int) -> bool:
+        """Whether there is a size for each message, and the sizes match the body."""
+        if not self.sizes:
+            return not self.body
+        return len(self.sizes) == messages and sum(self.sizes) == len(self.body)
+
+    def split(self, messages: int) -> list[bytes]:
+        """The entries of each message."""
+        if not self.sizes:
+            return [b""] * messages
+        ends = accumulate(self.sizes, initial=0)
+        return [self.body[start:end] for start, end in pairwise(ends)]
+
+
+NOTHING_OWN = OwnProperties()
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPart:
     """What a stored record of a batch holds beside its sizes and its body of payloads.
 
@@ -66,6 +94,12 @@ class BatchPart:
     codec: Codec = Codec.NONE
     keys: BatchKeys = NO_KEYS
     producer: ProducerPart | None = None
+    own: OwnProperties = NOTHING_OWN
+
+    @property
+    def shared_bytes(self) -> int:
+        """The bytes of keys and properties, which are not in the body."""
+        return len(self.keys.body) + len(self.properties) + len(self.own.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Record:
             return len(self.body)
         packed = self.batch.codec in (Codec.LZ4, Codec.ZSTD)
         payloads = sum(self.sizes) if packed else len(self.body)
-        return payloads + len(self.batch.keys.body) + len(self.batch.properties)
+        return payloads + self.batch.shared_bytes
 
     @property
     def adds_up(self) -> bool:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.batches import (
+    OWN,
     Landed,
     NotLanded,
     Position,
@@ -24,6 +25,7 @@ from schemas.batches import (
 from schemas.encoding.fields import field
 from schemas.encoding.varint import Malformed
 from schemas.generated.tidemark import v1
+from schemas.handshake import append_greeting, scan_append_greeting
 
 TEXT = st.text(max_size=20)
 WORDS = st.lists(st.integers(0, 2**32 - 1), max_size=20)
@@ -41,6 +43,8 @@ REQUESTS = st.builds(
     codec=st.integers(0, 5),
     key_sizes=WORDS,
     keys=st.binary(max_size=50),
+    own_sizes=WORDS,
+    own=st.binary(max_size=50),
     body=st.binary(max_size=300),
 )
 
@@ -60,6 +64,8 @@ def test_a_request_of_the_generated_code_is_read_as_it_was_meant(request: v1.App
         tuple(request.key_sizes),
         request.keys,
         request.body,
+        own_sizes=tuple(request.own_sizes),
+        own=request.own,
     )
     stored = v1.AppendRequest.parse(found.properties)
     assert stored.properties == request.properties
@@ -76,12 +82,38 @@ def test_a_request_is_read_by_the_generated_code_as_it_was_meant(request: v1.App
         codec=int(request.codec),
         key_sizes=tuple(request.key_sizes),
         keys=request.keys,
+        own_sizes=tuple(request.own_sizes),
+        own=request.own,
     )
     half = len(request.body) // 2
     encoded = append_request(plain, [request.body[:half], request.body[half:]])
     front = stamp(request.producer, request.sequence)
     request.type = abs(request.type)
     assert v1.AppendRequest.parse(front + encoded) == request
+
+
+def test_a_request_with_own_properties_has_the_golden_bytes() -> None:
+    entries = [shared_properties([("n", at)]) for at in ("0", "1")]
+    batch = ScannedBatch(
+        "v",
+        (1, 2),
+        shared_properties([(OWN, "")]),
+        own_sizes=tuple(map(len, entries)),
+        own=b"".join(entries),
+    )
+    assert append_request(batch, [b"a", b"bc"]).hex(" ", 4) == (
+        "0a017612 08010000 00020000 001a080a 045f6f77 6e12006a 08080000 00080000"
+        " 0072101a 060a016e 1201301a 060a016e 1201317a 03616263"
+    )
+
+
+@pytest.mark.parametrize("revision", v1.AppendRevision)
+def test_a_greeting_says_the_revision_and_nothing_else_is_one(revision: v1.AppendRevision) -> None:
+    assert v1.AppendResponse.parse(append_greeting(revision)).revision == revision
+    assert scan_append_greeting(append_greeting(revision)) == revision
+    assert scan_append_greeting(b"") == 0
+    assert scan_append_greeting(append_landed(1, 2, 3)) is None
+    assert scan_append_greeting(append_refused(8, "no")) is None
 
 
 @given(

@@ -10,6 +10,7 @@ Next: broker/client/append/producer.py
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from broker.client.append.earlier_servers import split_by_properties
 from broker.client.append.outbox import Outbox, PendingAppend, SendLimits, SequenceNumbers
 from broker.client.append.outgoing_batch import (
     BatchHeader,
@@ -24,6 +25,7 @@ from broker.client.message import Message, key_bytes
 from broker.client.net.network import Network
 from broker.model.ids import PChannelName
 from schemas.batches import ARROW, ScannedBatch, append_request
+from schemas.handshake import OWN_PROPERTIES
 from schemas.packing import codec_named
 
 MESSAGES_MAX = 4096
@@ -100,6 +102,14 @@ class BatchProducer(Producer):
             payload = bytes(payload)
         key = None if message.key is None else key_bytes(message.key)
         size = len(payload) + MESSAGE_OVERHEAD_BYTES + (0 if key is None else len(key))
+        own = header.properties
+        if own and self._takes_own:
+            # Messages with other properties share a batch; a server of an earlier release refuses
+            # that, and so does one that is not known yet.
+            header = header._replace(properties=b"")
+            size += len(own)
+        else:
+            own = b""
         batch = self._open.get(header)
         if batch is not None and (
             batch.size_bytes + size > self._gathering.bytes_max
@@ -113,6 +123,7 @@ class BatchProducer(Producer):
         ticket: Ticket = self._loop.create_future()
         batch.payloads.append(payload)
         batch.keys.append(key)
+        batch.own.append(own)
         batch.tickets.append(ticket)
         self._tickets += 1
         batch.size_bytes += size
@@ -147,7 +158,7 @@ class BatchProducer(Producer):
         """Queue a batch of Arrow rows, behind what was gathered before."""
         batch = ScannedBatch(
             vchannel=header.vchannel,
-            properties=header.properties,
+            properties=header.txn + header.properties,
             type=header.type,
             durability=header.durability,
             codec=ARROW,
@@ -161,8 +172,8 @@ class BatchProducer(Producer):
         if self._closing:
             raise ClosedClient("the client is closed")
         # Messages gathered earlier go first: bodies of a transaction keep their order.
-        if header in self._open:
-            self._close_batch(header)
+        for earlier in {header, header._replace(properties=b"")} & self._open.keys():
+            self._close_batch(earlier)
         waiter: AnswerFuture = self._loop.create_future()
         return self._put(PendingAppend(request, deadline_at_s, waiter, count=count))
 
@@ -177,6 +188,10 @@ class BatchProducer(Producer):
                 error = ClosedClient("the client was closed before the append was sent")
                 self._fail(expired, error)
 
+    def _greeted(self, revision: int) -> None:
+        super()._greeted(revision)
+        self._outbox.encode_again(revision, split_by_properties)
+
     def close(self) -> None:
         """Refuse further appends; `run` returns once everything is answered."""
         self._close_all()
@@ -188,6 +203,10 @@ class BatchProducer(Producer):
             self._flush()
         elif self._outbox.to_send:
             self._work.set()  # the answer made room for one more in flight
+
+    @property
+    def _takes_own(self) -> bool:
+        return self._revision >= OWN_PROPERTIES
 
     @property
     def has_room(self) -> bool:
@@ -263,10 +282,15 @@ class BatchProducer(Producer):
         if not tickets:
             return
         waiter = BatchTickets(header.vchannel, tickets, self._tickets_done)
-        request = encode_batch(
-            header, batch.payloads, batch.keys, self._codec, self._gathering.pack_bytes_min
-        )
-        self._queue(PendingAppend(request, batch.deadline_at_s, waiter, count=len(tickets)))
+        packing = self._codec, self._gathering.pack_bytes_min
+        request = encode_batch(header, batch.payloads, batch.keys, *packing, batch.own)
+        pending = PendingAppend[Waiter](request, batch.deadline_at_s, waiter, count=len(tickets))
+        if batch.own.count(batch.own[0]) < len(batch.own):
+            pending.needs = OWN_PROPERTIES
+        # Gathered for the server before, which knew more than this one.
+        known = pending.needs <= self._revision
+        for each in [pending] if known else split_by_properties(pending):
+            self._queue(each)
 
     def _tickets_done(self, tickets: int) -> None:
         self._tickets -= tickets

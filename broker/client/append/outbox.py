@@ -11,7 +11,7 @@ chooses with `resend`. Batches are safe to repeat: they carry a producer name an
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -34,7 +34,7 @@ class PendingAppend(Generic[W_co]):
     `waiter` belongs to the caller; the outbox only returns it. `unanswered`: it may have been
     written, because a stream broke while the append was in flight, or the server could not tell.
     With `once` it is never sent again after that. `number`: the producer name and sequence number
-    of a batch, from its first sending on.
+    of a batch, from its first sending on. `needs`: the revision of `Append` that it is encoded for.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class PendingAppend(Generic[W_co]):
         "count",
         "deadline_s",
         "message",
+        "needs",
         "number",
         "once",
         "order",
@@ -58,6 +59,7 @@ class PendingAppend(Generic[W_co]):
         self.waiter = waiter
         self.once = once
         self.count = count
+        self.needs = 0
         self.number: tuple[str, int] | None = None
         self.order = 0
         self.abandoned = False
@@ -190,6 +192,20 @@ class Outbox(Generic[W]):
             bytes_max -= size
         self._last_request_id = request_id
         return taken
+
+    def encode_again(
+        self, revision: int, anew: Callable[[PendingAppend[W]], Sequence[PendingAppend[W]]]
+    ) -> None:
+        """Replace what needs a later revision by what `anew` makes of it. Nothing is in flight."""
+        assert not self._in_flight, "a stream that begins has sent nothing"
+        self._put_returned_first()
+        queued, self._queued = self._queued, deque()
+        for pending in queued:
+            made = [pending] if pending.needs <= revision else anew(pending)
+            for each in made:
+                each.order = pending.order
+            self._queued.extend(made)
+        self.bytes_held = sum([len(pending.message) for pending in self._queued])
 
     def answered(self, request_id: int) -> PendingAppend[W] | None:
         """Remove and return the append of this answer; None when it has left already."""

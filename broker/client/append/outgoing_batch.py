@@ -8,17 +8,20 @@ import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from broker.client.durability import word_of
 from broker.client.errors import TidemarkError
 from broker.client.message import Appended
 from broker.model.ids import MessageId, TimeTick, VChannelName
-from schemas.batches import ScannedBatch, append_request, shared_properties
+from schemas.batches import OWN, ScannedBatch, append_request, shared_properties
 from schemas.packing import pack
 from schemas.wire import Produced
 
 Ticket = asyncio.Future[Appended]
+
+_OWN_MARK = shared_properties([(OWN, "")])
 
 
 class BatchHeader(NamedTuple):
@@ -31,6 +34,8 @@ class BatchHeader(NamedTuple):
     durability: int = 0
     raw: bool = False
     """The vchannel need not exist: store it also when its collection was dropped."""
+    txn: bytes = b""
+    """The property that names its transaction."""
 
 
 @dataclass(slots=True)
@@ -40,6 +45,8 @@ class OutgoingBatch:
     deadline_at_s: float
     payloads: list[bytes] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
+    own: list[bytes] = field(default_factory=list)
+    """The properties of each message, unless its header has them."""
     tickets: list[Ticket] = field(default_factory=list)
     size_bytes: int = 0
     linger: asyncio.TimerHandle | None = None
@@ -50,6 +57,7 @@ class OutgoingBatch:
         if len(kept) < len(self.tickets):
             self.payloads = [self.payloads[at] for at in kept]
             self.keys = [self.keys[at] for at in kept]
+            self.own = [self.own[at] for at in kept]
             self.tickets = [self.tickets[at] for at in kept]
 
 
@@ -93,6 +101,12 @@ class BatchTickets:
                 ticket.set_exception(own)
         self._end()
 
+    def split(self, counts: Sequence[int]) -> list["BatchTickets"]:
+        """The same tickets in parts of so many each; this object is not used any more."""
+        ends = accumulate(counts, initial=0)
+        parts = [self._tickets[start:end] for start, end in pairwise(ends)]
+        return [BatchTickets(self._vchannel, part, self._all_done) for part in parts]
+
     def _end(self) -> None:
         count, self._tickets = len(self._tickets), ()
         self._all_done(count)
@@ -104,8 +118,17 @@ def encode_batch(
     keys: Sequence[bytes | None],
     codec: int,
     pack_bytes_min: int,
+    own: Sequence[bytes] = (),
 ) -> bytes:
-    """The AppendRequest without its sequence number, which is decided when it is sent."""
+    """The AppendRequest without its sequence number, which is decided when it is sent.
+
+    `own`: the properties of each message, for a server that knows them; none: only the header's.
+    """
+    properties, own_sizes = header.txn + header.properties, tuple[int, ...]()
+    if own and own.count(own[0]) == len(own):
+        properties, own = properties + own[0], ()
+    if own:
+        properties, own_sizes = _OWN_MARK + properties, tuple(map(len, own))
     sizes = tuple(map(len, payloads))
     key_sizes: tuple[int, ...] = ()
     key_body = b""
@@ -121,13 +144,15 @@ def encode_batch(
     batch = ScannedBatch(
         vchannel=header.vchannel,
         sizes=sizes,
-        properties=header.properties,
+        properties=properties,
         type=header.type,
         durability=header.durability,
         codec=codec,
         key_sizes=key_sizes,
         keys=key_body,
         raw=int(header.raw),
+        own_sizes=own_sizes,
+        own=b"".join(own),
     )
     return append_request(batch, body)
 

@@ -76,8 +76,8 @@ def batch_header(
     _check_size(len(message.payload))
     properties = message.properties
     own = encode_properties(own_properties(properties)) if properties else b""
-    own = _txn_property(txn) + own if txn else own
-    return BatchHeader(vchannel, int(message.type), own, deadline_s, level, raw)
+    named = _txn_property(txn) if txn else b""
+    return BatchHeader(vchannel, int(message.type), own, deadline_s, level, raw, named)
 
 
 # A transaction's property is the same for every batch of it.

@@ -86,6 +86,7 @@ class Producer(AnswerSink):
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
         self._answered_s = 0.0
         self._closing = False
+        self._revision = 0
         self._last_error: TidemarkError | None = None
         self._wait: Wait | None = None
         self.ended = anyio.Event()
@@ -250,8 +251,16 @@ class Producer(AnswerSink):
     def _new_stream(self, location: Location) -> ProducerStream:
         outbox = self._outbox
         numbered = outbox.is_numbered
-        codec = AppendCodec(location.address, outbox.stamp_of) if numbered else ProduceCodec()
+        codec = (
+            AppendCodec(location.address, outbox.stamp_of, self._greeted)
+            if numbered
+            else ProduceCodec()
+        )
         return ProducerStream(location, codec, outbox, self._work, self)
+
+    def _greeted(self, revision: int) -> None:
+        """A server took the stream of batches; `revision` says what it knows of them."""
+        self._revision = revision
 
     # ---- answers of the stream ------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ Next: broker/edge/tidemark/append_batches.py
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import starmap
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from broker.client.net.retry_rules import RetryVerdict
 from broker.client.net.until_first import until_first
 from schemas.batches import Landed, scan_append_response
 from schemas.encoding.frames import frame_head, frames
+from schemas.handshake import APPEND_REVISION, scan_append_greeting
 from schemas.wire import (
     Closed,
     Created,
@@ -73,6 +74,8 @@ class StreamCodec(Protocol):
     """The encoding of one stream; made anew for each stream."""
 
     path: str
+    headers: Mapping[str, str]
+    """What the stream's call says beside the producer's metadata."""
     goodbye: bytes
     """The framed message that closes the stream; empty: none is needed."""
 
@@ -117,6 +120,7 @@ class ProducerStream:
         Raises when the stream ends otherwise. Appends without an answer are in the outbox then.
         """
         metadata = producer_metadata(self._location.channel, self._location.node)
+        metadata |= self._codec.headers
         path = self._codec.path
         async with connection.converse(path, metadata, deadline_s=open_s) as stream:
             first, *more = await stream.read(open_s)
@@ -237,6 +241,7 @@ class ProduceCodec:
     """Single messages. Each answer carries the id of its request."""
 
     path = PRODUCE
+    headers: Mapping[str, str] = {}
     goodbye = PRODUCE_CLOSE
     answer = staticmethod(scan_produce_response)
 
@@ -261,16 +266,27 @@ class AppendCodec:
     """Numbered batches. Answers carry no id: each belongs to the oldest batch without an answer."""
 
     path = APPEND
+    headers: Mapping[str, str] = {APPEND_REVISION: "1"}
     goodbye = b""
 
-    def __init__(self, address: str, stamp_of: Callable[[int], bytes]) -> None:
-        """`stamp_of`: the encoded number of a batch in flight, by its request id."""
+    def __init__(
+        self, address: str, stamp_of: Callable[[int], bytes], greeted: Callable[[int], None]
+    ) -> None:
+        """`stamp_of`: the encoded number of a batch in flight, by its request id.
+
+        `greeted` is called with the revision of the server before anything is sent.
+        """
         self._address = address
         self._stamp_of = stamp_of
+        self._greeted = greeted
         self._sent: deque[int] = deque()
 
     def accepts(self, first: bytes) -> bool:
-        return not first
+        revision = scan_append_greeting(first)
+        if revision is None:
+            return False
+        self._greeted(revision)
+        return True
 
     def framed(self, requests: Requests) -> bytes:
         parts: list[bytes] = []

@@ -25,19 +25,31 @@ def consume_slice(part: RecordSlice) -> list[bytes]:
 
     Raises BadPacking, BadArrow, though appends with such bodies are refused.
     """
+    return [
+        _consumed(part, index, stored) for index, stored in enumerate(stored_of(part), part.first)
+    ]
+
+
+def stored_of(part: RecordSlice) -> list[bytes]:
+    """Each message in the form in which single messages are stored.
+
+    Raises BadPacking, BadArrow, though appends with such bodies are refused.
+    """
     record, batch = part.record, part.record.batch
     assert batch is not None
     keys = batch.keys.split(len(record.sizes))
+    own = batch.own.split(len(record.sizes))
     properties = batch.properties + _of_txn(record.txn)
     messages: list[bytes] = []
     for index, payload in enumerate(payloads_of(part), part.first):
-        stored = [properties]
+        # The own properties last: of two entries with one key protobuf takes the last.
+        stored = [properties, own[index]]
         # proto3 leaves an empty field out.
         if payload:
             stored = [STORED_PAYLOAD, varint(len(payload)), payload, *stored]
         if (key := keys[index]) is not None:
             stored.append(write_entry(STORED_PROPERTY, ROW_KEY.key, ROW_KEY.encode(key)))
-        messages.append(_consumed(part, index, b"".join(stored)))
+        messages.append(b"".join(stored))
     return messages
 
 

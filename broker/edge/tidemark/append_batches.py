@@ -28,6 +28,7 @@ from broker.ports.row_schemas import RowSchemas
 from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
 from schemas.encoding.oversize import FrameTooLarge, Oversize
+from schemas.handshake import APPEND_REVISION, OWN_PROPERTIES, append_greeting
 
 GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
 """Batches that arrived together go to the Appender as one group, up to this size."""
@@ -45,7 +46,9 @@ async def serve_append(
     call: Call, directory: Proxy, admissions: Admissions, limits: EdgeLimits
 ) -> None:
     """Serve one stream from its handshake to its end. Raises as `open_append_flow` does."""
-    async with open_append_flow(call, directory, limits, b"") as flow:
+    asked = APPEND_REVISION in call.metadata
+    greeting = append_greeting(OWN_PROPERTIES) if asked else b""
+    async with open_append_flow(call, directory, limits, greeting) as flow:
         await AppendStream(call.stream, flow, admissions, limits).run()
 
 

@@ -11,14 +11,21 @@ from typing import Final
 from broker.core.log.carried_types import is_later
 from broker.core.naming import belongs_to
 from broker.edge.milvus.message_admission import PLAIN_TYPES
-from broker.model.batch import BatchKeys, BatchPart, Codec, Durability, NewBatch
+from broker.model.batch import (
+    BatchKeys,
+    BatchPart,
+    Codec,
+    Durability,
+    NewBatch,
+    OwnProperties,
+)
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import MessageType
 from broker.model.producer_numbers import ProducerPart
 from broker.model.txn import TxnContext
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from schemas.batches import ScannedBatch, shared_properties
+from schemas.batches import OWN, PROPERTY, ScannedBatch, shared_properties
 from schemas.encoding.entries import read_entry
 from schemas.encoding.fields import fields
 from schemas.encoding.varint import Malformed
@@ -36,6 +43,8 @@ _CODEC_NAMES: Final = ", ".join([f"{codec.name} ({codec.value})" for codec in Co
 _LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Durability])
 _OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
 _TXN_KEY: Final = TXN.key.encode()
+_OWN_KEY: Final = OWN.encode()
+_RESERVED: Final = "names that begin with _ are reserved"
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -58,11 +67,14 @@ class BatchAdmission:
         if refusal is not None:
             return refusal
         # The limit holds for what a reader must hold, not for the packed bytes.
-        unpacked = sum(batch.sizes) + len(batch.keys)
+        unpacked = sum(batch.sizes) + len(batch.keys) + len(batch.own)
+        if batch.own_sizes:
+            # Readers get such a batch message by message, each with the shared properties.
+            unpacked += len(batch.sizes) * len(batch.properties)
         cause = _wrong_sizes(batch)
         if not cause and unpacked > self._bytes_max:
             return oversize_batch(unpacked, self._bytes_max)
-        cause = cause or _wrong_packing(batch)
+        cause = cause or _wrong_own(batch) or _wrong_packing(batch)
         if cause:
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
         return self.accepted(batch, batch.sizes, unpacked)
@@ -82,7 +94,7 @@ class BatchAdmission:
         """A checked batch, or the refusal of its properties. `more`: properties of the log."""
         kind = batch.type or MessageType.INSERT
         try:
-            txn, own = _of_txn(batch.properties)
+            txn, shared = _of_batch(batch)
         except (BadProperty, Malformed) as error:
             return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
         if txn is not None and batch.durability:
@@ -91,13 +103,14 @@ class BatchAdmission:
                 " synced before its commit; use FSYNC (0)"
             )
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-        properties = _stored(batch.vchannel, kind, own)
+        properties = _stored(batch.vchannel, kind, shared)
         if isinstance(properties, Refusal):
             return properties
         if more:
             properties += shared_properties(more.items())
         producer = ProducerPart(batch.producer, batch.sequence) if batch.producer else None
         keys = BatchKeys(batch.key_sizes, batch.keys)
+        own = OwnProperties(batch.own_sizes, batch.own)
         return NewBatch(
             batch.vchannel,
             kind,
@@ -105,7 +118,7 @@ class BatchAdmission:
             unpacked + len(properties),
             txn=txn,
             sizes=sizes,
-            part=BatchPart(properties, Codec(batch.codec), keys, producer),
+            part=BatchPart(properties, Codec(batch.codec), keys, producer, own),
             durability=Durability(batch.durability),
         )
 
@@ -162,15 +175,47 @@ def _wrong_packing(batch: ScannedBatch) -> str:
     return ""
 
 
-def _of_txn(own: bytes) -> tuple[TxnContext | None, bytes]:
-    """The transaction that `_tx` names, and the other properties. Raises BadProperty, Malformed."""
-    # A search in the bytes: most batches are of no transaction and are not decoded.
-    if _TXN_KEY not in own:
-        return None, own
+def _wrong_own(batch: ScannedBatch) -> str:
+    """What is wrong with the properties that messages have of their own; "" for nothing."""
+    own, sizes, count = batch.own, batch.own_sizes, len(batch.sizes)
+    if not OwnProperties(sizes, own).adds_up(count):
+        return (
+            f"{len(sizes)} sizes of own properties and {len(own)} bytes of them do not fit {count}"
+            " messages; give one size for each message, or no own properties"
+        )
+    try:
+        start = 0
+        for size in sizes:
+            if size > PROPERTIES_BYTES_MAX:
+                return (
+                    f"the properties of a message have {size} bytes;"
+                    f" the limit is {PROPERTIES_BYTES_MAX}"
+                )
+            for tag, first, stop in fields(own, start, start + size):
+                key, value = read_entry(own[first:stop]) if tag == PROPERTY[0] else ("", "")
+                if tag != PROPERTY[0] or key[:1] == "_" or key in _OURS:
+                    raise BadProperty(key, value, _RESERVED)
+            start += size
+    except (BadProperty, Malformed) as error:
+        return str(error)
+    return ""
+
+
+def _of_batch(batch: ScannedBatch) -> tuple[TxnContext | None, bytes]:
+    """The transaction that `_tx` names, and the shared properties without what is for the server.
+
+    Raises BadProperty, Malformed.
+    """
+    shared = batch.properties
+    # A search in the bytes: most batches have neither and are not decoded.
+    if _TXN_KEY not in shared and _OWN_KEY not in shared:
+        return None, shared
     txn: TxnContext | None = None
     others: list[tuple[str, str]] = []
-    for _, first, stop in fields(own, 0, len(own)):
-        key, value = read_entry(own[first:stop])
+    for _, first, stop in fields(shared, 0, len(shared)):
+        key, value = read_entry(shared[first:stop])
+        if key == OWN and batch.own_sizes:
+            continue
         if key != TXN.key:
             others.append((key, value))
         elif txn is None:
@@ -201,7 +246,7 @@ def _made(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
             key, value = read_entry(own[first:stop])
             reserved = key[:1] == "_" and key not in (VERSION.key, HEADER.key)
             if reserved or key in _OURS:
-                raise BadProperty(key, value, "names that begin with _ are reserved")
+                raise BadProperty(key, value, _RESERVED)
             properties[key] = value
         HEADER.read(properties)
         if not VERSION.need(properties):

@@ -63,6 +63,9 @@ class RowsAdmission:
     def _misused_fields(self, batch: ScannedBatch) -> Refusal | None:
         if batch.sizes or batch.key_sizes or batch.keys:
             return invalid_argument("a batch of rows has neither sizes nor keys; set none").refusal
+        if batch.own_sizes or batch.own:
+            cause = "a batch of rows has shared properties only; set no own ones"
+            return invalid_argument(cause).refusal
         if batch.type not in (0, MessageType.INSERT):
             return invalid_argument(
                 f"messages of type {batch.type} cannot be rows; leave the type out"

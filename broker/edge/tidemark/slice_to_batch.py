@@ -1,10 +1,14 @@
 """Turn a part of a record into a ReadBatch: as it is stored, or rows with some of their columns.
 
-Bodies are not copied, except the chosen columns of rows.
+Bodies are not copied, except the chosen columns of rows, and those of batches whose messages have
+properties of their own: these go out message by message, as every release of the client reads them.
 
 Next: broker/client/read/batch_subscription.py
 """
 
+from dataclasses import replace
+
+from broker.edge.milvus.single_messages import stored_of
 from broker.model.batch import BatchPart, Codec
 from broker.model.failure import Refused, StreamingCode
 from broker.model.record import RecordSlice, RecordSliceInTxn
@@ -36,6 +40,9 @@ def batch_of(part: RecordSlice) -> ReadBatch:
         plain = plain._replace(tick=part.tick, last_confirmed_id=part.last_confirmed_id, ids=ids)
     if batch.codec is Codec.ARROW:
         return plain._replace(form=ARROW_ROWS, sizes=(), properties=batch.properties)
+    if batch.own.sizes:
+        stored = stored_of(replace(part, first=0, end=len(record.sizes)))
+        return plain._replace(sizes=tuple(map(len, stored)), body=b"".join(stored))
     return _of_payloads(plain, batch)
 
 

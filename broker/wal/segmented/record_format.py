@@ -16,11 +16,13 @@ and version 3, for batches whose body is only payloads, has there what the paylo
     codec u32 | properties bytes u32 | keys u32 | keys bytes u32 | producer bytes u32
     sequence i64 | properties | producer | key sizes u32 * keys | keys
 
-Version 4, for batches in a transaction, has both, in this order.
+Version 4, for batches in a transaction, has both, in this order. Versions 5 and 6 are 3 and 4 for
+batches whose messages have properties of their own: `own bytes u32` behind the sequence, and
+`own sizes u32 * count | own` behind the keys.
 
 `length` counts the whole record. The checksum covers everything behind it. It is stored XORed with
 the segment's salt, a random number as in SQLite's WAL: neither leftovers of another segment nor a
-payload that imitates a record can pass for one. Versions 2 to 4 XOR a constant on top, because the
+payload that imitates a record can pass for one. Versions 2 to 6 XOR a constant on top, because the
 version field lies before what the checksum covers.
 
 `group id` is the next id that was durable when the record was written. A good record with a group
@@ -40,7 +42,14 @@ from typing import NamedTuple
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
-from broker.model.batch import NO_KEYS, BatchKeys, BatchPart, Codec
+from broker.model.batch import (
+    NO_KEYS,
+    NOTHING_OWN,
+    BatchKeys,
+    BatchPart,
+    Codec,
+    OwnProperties,
+)
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
@@ -53,20 +62,26 @@ VERSION = 1
 VERSION_IN_TXN = 2
 VERSION_BATCH = 3
 VERSION_BATCH_IN_TXN = 4
+VERSION_OWN = 5
+VERSION_OWN_IN_TXN = 6
 _PREFIX = struct.Struct("<4sIII")
 _FIELDS = struct.Struct("<qqQqqIII")
 _FRAME = struct.Struct(_PREFIX.format + _FIELDS.format[1:])
 FRAME_BYTES = _FRAME.size
 _TXN = struct.Struct("<QqqQ")
 _BATCH = struct.Struct("<IIIIIq")
+_OWN = struct.Struct("<I")
 _MARKS = {
     VERSION: 0,
     VERSION_IN_TXN: 0x54784E32,
     VERSION_BATCH: 0x42617433,
     VERSION_BATCH_IN_TXN: 0x42547834,
+    VERSION_OWN: 0x4F776E35,
+    VERSION_OWN_IN_TXN: 0x4F547836,
 }
-_IN_TXN = (VERSION_IN_TXN, VERSION_BATCH_IN_TXN)
-_OF_BATCHES = (VERSION_BATCH, VERSION_BATCH_IN_TXN)
+_IN_TXN = (VERSION_IN_TXN, VERSION_BATCH_IN_TXN, VERSION_OWN_IN_TXN)
+_OF_BATCHES = (VERSION_BATCH, VERSION_BATCH_IN_TXN, VERSION_OWN, VERSION_OWN_IN_TXN)
+_WITH_OWN = (VERSION_OWN, VERSION_OWN_IN_TXN)
 _CODECS = frozenset(Codec)
 # Magic number and version as one key: one look-up for every record that is read.
 _VERSIONS = {MAGIC + struct.pack("<I", version): version for version in _MARKS}
@@ -147,6 +162,8 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         fields += _TXN.pack(part.id, part.keepalive_ms, part.begin_id, part.bodies)
     if record.batch is not None:
         version = VERSION_BATCH if part is None else VERSION_BATCH_IN_TXN
+        if record.batch.own.sizes:
+            version = VERSION_OWN if part is None else VERSION_OWN_IN_TXN
         fields += _encode_batch(record.batch)
     checksum = crc32c_extend(crc32c(fields), body) ^ salt ^ _MARKS[version]
     length = _PREFIX.size + len(fields) + len(body)
@@ -162,7 +179,12 @@ def _encode_batch(part: BatchPart) -> bytes:
     lengths = len(part.properties), len(keys.sizes), len(keys.body), len(producer)
     head = _BATCH.pack(part.codec, *lengths, sequence)
     key_sizes = _sizes_of(len(keys.sizes)).pack(*keys.sizes)
-    return b"".join((head, part.properties, producer, key_sizes, keys.body))
+    own = part.own
+    if not own.sizes:
+        return b"".join((head, part.properties, producer, key_sizes, keys.body))
+    own_sizes = _sizes_of(len(own.sizes)).pack(*own.sizes)
+    head += _OWN.pack(len(own.body))
+    return b"".join((head, part.properties, producer, key_sizes, keys.body, own_sizes, own.body))
 
 
 @lru_cache(1024)  # compiling a Struct costs more than packing with it
@@ -207,7 +229,7 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
     if len(buffer) - at < length:
         raise BadRecord(offset, "the file ends inside a record")
     name_at = at + FRAME_BYTES
-    body_from = part_from + _part_bytes(version, buffer, at + part_from)
+    body_from = part_from + _part_bytes(version, count, buffer, at + part_from)
     if body_from > length:
         raise BadRecord(offset, "the record's lengths disagree")
     body = buffer[at + body_from : at + length]
@@ -224,7 +246,9 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
         _sizes_of(count).unpack_from(buffer, name_at + name),
         body,
         _part_at(buffer, at + part_from) if version in _IN_TXN else None,
-        _batch_at(buffer, at + part_from, offset, version) if version in _OF_BATCHES else None,
+        _batch_at(buffer, at + part_from, offset, version, count)
+        if version in _OF_BATCHES
+        else None,
     )
     return Stored(offset, offset + length, group_id, record)
 
@@ -234,40 +258,60 @@ def _part_at(buffer: bytes, at: int) -> TxnPart:
     return TxnPart(TxnId(txn_id), keepalive_ms, MessageId(begin_id), bodies)
 
 
-def _batch_at(buffer: bytes, at: int, offset: int, version: int) -> BatchPart:
+def _batch_at(buffer: bytes, at: int, offset: int, version: int, count: int) -> BatchPart:
     at += _BATCH_FROM[version]
     codec, properties, keys, key_bytes, producer, sequence = _BATCH.unpack_from(buffer, at)
     if codec not in _CODECS:
         raise BadRecord(offset, f"codec {codec} is unknown in version {version}")
-    producer_at = at + _BATCH.size + properties
+    properties_at = at + _BATCH.size + (_OWN.size if version in _WITH_OWN else 0)
+    producer_at = properties_at + properties
     keys_at = producer_at + producer
     body_at = keys_at + 4 * keys
     numbered = ProducerPart(buffer[producer_at:keys_at].decode(), sequence) if producer else None
     sizes = _sizes_of(keys).unpack_from(buffer, keys_at)
+    own = NOTHING_OWN
+    if version in _WITH_OWN:
+        (own_bytes,) = _OWN.unpack_from(buffer, at + _BATCH.size)
+        own_at = body_at + key_bytes
+        own_sizes = _sizes_of(count).unpack_from(buffer, own_at)
+        own_at += 4 * count
+        own = OwnProperties(own_sizes, buffer[own_at : own_at + own_bytes])
     return BatchPart(
-        buffer[at + _BATCH.size : producer_at],
+        buffer[properties_at:producer_at],
         Codec(codec),
         BatchKeys(sizes, buffer[body_at : body_at + key_bytes]) if keys else NO_KEYS,
         numbered,
+        own,
     )
 
 
-_BATCH_FROM = {VERSION_BATCH: 0, VERSION_BATCH_IN_TXN: _TXN.size}
+_BATCH_FROM = {
+    VERSION_BATCH: 0,
+    VERSION_BATCH_IN_TXN: _TXN.size,
+    VERSION_OWN: 0,
+    VERSION_OWN_IN_TXN: _TXN.size,
+}
 _LEAST_BYTES = {
     VERSION: 0,
     VERSION_IN_TXN: _TXN.size,
     VERSION_BATCH: _BATCH.size,
     VERSION_BATCH_IN_TXN: _TXN.size + _BATCH.size,
+    VERSION_OWN: _BATCH.size + _OWN.size,
+    VERSION_OWN_IN_TXN: _TXN.size + _BATCH.size + _OWN.size,
 }
 
 
-def _part_bytes(version: int, buffer: bytes, at: int) -> int:
+def _part_bytes(version: int, count: int, buffer: bytes, at: int) -> int:
     """The bytes between sizes and body, computed from lengths that are not verified yet."""
     if version not in _OF_BATCHES:
         return _LEAST_BYTES[version]
     start = at + _BATCH_FROM[version]
     _, properties, keys, key_bytes, producer, _ = _BATCH.unpack_from(buffer, start)
-    return _LEAST_BYTES[version] + int(properties + 4 * keys + key_bytes + producer)
+    size = _LEAST_BYTES[version] + int(properties + 4 * keys + key_bytes + producer)
+    if version in _WITH_OWN:
+        (own_bytes,) = _OWN.unpack_from(buffer, start + _BATCH.size)
+        size += int(own_bytes) + 4 * count
+    return size
 
 
 def length_at(window: Window, offset: int) -> int:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import accumulate, pairwise
 from typing import Any, NoReturn
 
 import anyio
@@ -21,10 +20,11 @@ from grpclib.server import Stream
 from broker.model.failure import StreamingCode
 from broker.model.message import MessageType
 from broker.transport import Listener, ListenerLimits, ServerBatchStream
-from schemas.batches import ScannedBatch, append_landed, append_refused, scan_append_request
-from schemas.encoding.varint import varint
+from schemas import batches
+from schemas.batches import ScannedBatch, append_landed
 from schemas.generated.milvus.proto import streaming
 from schemas.generated.tidemark import v1
+from schemas.handshake import APPEND_REVISION, append_greeting
 from schemas.properties.txn_context import TxnContext
 from schemas.status import StreamingError, grpc_code, status_details
 from schemas.wire import (
@@ -38,6 +38,7 @@ from schemas.wire import (
     rocksmq_id,
     scan_produce_request,
 )
+from tests.broker.client.scripted_batches import single_messages
 
 PCHANNEL = "by-dev-rootcoord-dml_0"
 VCHANNEL = f"{PCHANNEL}_1v0"
@@ -84,6 +85,8 @@ class ScriptedBroker:
         """So many requests cut their stream after they were stored."""
         self.silent = False
         """Store, but never answer."""
+        self.revision = 0
+        """What it says it knows of batches; 0 is a server of an earlier release."""
         self.level = 0
         """How durable a batch is said to be."""
         self.refusals: deque[StreamingCode] = deque()
@@ -213,10 +216,11 @@ class ScriptedBroker:
     async def _append_batches(self, call: "Stream[bytes, bytes]") -> None:
         self._opened(call)
         stream = _batched(call)
-        await stream.write_batch([b""])
+        knows = self.revision and APPEND_REVISION in (call.metadata or {})
+        await stream.write_batch([append_greeting(self.revision) if knows else b""])
         while messages := await stream.read_batch():
             for message in messages:
-                await self._append_batch(call, stream, scan_append_request(message))
+                await self._append_batch(call, stream, batches.scan_append_request(message))
 
     async def _append_batch(
         self, call: "Stream[bytes, bytes]", stream: ServerBatchStream, batch: ScannedBatch
@@ -240,7 +244,9 @@ class ScriptedBroker:
 
     def _refusal_of(self, batch: ScannedBatch) -> bytes:
         if self.refusals:
-            return append_refused(int(self.refusals.popleft()), "scripted")
+            return batches.append_refused(int(self.refusals.popleft()), "scripted")
+        if batch.own_sizes and not self.revision:
+            return batches.append_refused(int(StreamingCode.INVALID_ARGUMENT), "_own is reserved")
         if (batch.producer, batch.sequence) in self.numbers:
             return b""
         if self.forgetful:
@@ -248,18 +254,11 @@ class ScriptedBroker:
         ends = [at + len(it) for (name, at), it in self.numbers.items() if name == batch.producer]
         if batch.sequence != max(ends, default=0):
             code = int(StreamingCode.INVALID_REQUEST_SEQ)
-            return append_refused(code, "scripted", max(ends, default=0))
+            return batches.append_refused(code, "scripted", max(ends, default=0))
         return b""
 
     def _store_batch(self, batch: ScannedBatch) -> list[Stored]:
-        ends = list(accumulate(batch.sizes, initial=0))
-        return [
-            self.store(
-                b"\x12" + varint(end - start) + batch.body[start:end] + batch.properties,
-                batch.vchannel,
-            )
-            for start, end in pairwise(ends)
-        ]
+        return [self.store(body, batch.vchannel) for body in single_messages(batch)]
 
     def _opened(self, call: "Stream[bytes, bytes]") -> None:
         header = str(call.metadata["create-producer"]) if call.metadata else ""

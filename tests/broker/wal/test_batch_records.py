@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.batch import BatchKeys, BatchPart, Codec
+from broker.model.batch import NOTHING_OWN, BatchKeys, BatchPart, Codec, OwnProperties
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at
@@ -46,13 +46,61 @@ PARTS = st.builds(
 )
 
 
-@given(PARTS, st.integers(1, 5), st.booleans())
+@given(PARTS, st.integers(1, 5), st.booleans(), st.data())
 def test_a_batch_is_read_back_as_it_was_written(
-    part: BatchPart, messages: int, of_txn: bool
+    part: BatchPart, messages: int, of_txn: bool, data: st.DataObject
 ) -> None:
+    sizes = st.lists(st.integers(0, 99), min_size=messages, max_size=messages).map(tuple)
+    own = st.builds(OwnProperties, sizes, st.binary(max_size=50))
+    part = replace(part, own=data.draw(st.one_of(st.just(NOTHING_OWN), own)))
     good = replace(record(3, messages=messages), batch=part)
     good = in_txn(good) if of_txn else good
     assert record_at(stored(good), 0, SALT).record == good
+
+
+GOLDEN = {
+    "of release 1": (
+        BatchPart(b"P", Codec.NONE, BatchKeys((0, 2), b"k"), ProducerPart("p", 5)),
+        (
+            "d7546d520300000078000000ea602d97010000000000000003000000000000001e00000000000000"
+            "03000000000000000200000000000000020000000200000001000000760200000002000000000000"
+            "00010000000200000001000000010000000500000000000000507000000000020000006b61616262"
+        ),
+    ),
+    "of own properties": (
+        BatchPart(b"P", producer=ProducerPart("p", 5), own=OwnProperties((1, 2), b"xyz")),
+        (
+            "d7546d52050000007e000000e3c7cc45010000000000000003000000000000001e00000000000000"
+            "03000000000000000200000000000000020000000200000001000000760200000002000000000000"
+            "00010000000000000000000000010000000500000000000000030000005070010000000200000078"
+            "797a61616262"
+        ),
+    ),
+}
+"""Whatever else changes, a log that holds these is read."""
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_batch_has_the_golden_bytes(name: str) -> None:
+    part, golden = GOLDEN[name]
+    plain = replace(record(3, messages=2), vchannel="v", sizes=(2, 2), body=b"aabb", batch=part)
+    assert b"".join(encode(plain, 2, SALT)).hex() == golden
+    assert record_at(stored(plain), 0, SALT).record == plain
+
+
+@pytest.mark.parametrize("part_bytes", [0, TXN_BYTES])
+def test_sizes_of_own_properties_that_lead_out_of_the_record_are_damage(part_bytes: int) -> None:
+    good = batched(record(3))
+    assert good.batch is not None
+    good = replace(good, batch=replace(good.batch, own=OwnProperties((1,), b"x")))
+    good = in_txn(good) if part_bytes else good
+    data = bytearray(b"".join(encode(good, 3, SALT)))
+    at = PART_AT + len(good.vchannel) + 4 + part_bytes + 28
+    struct.pack_into("<I", data, at, 1 << 30)
+    file = FaultyFiles().open("r", create=True)
+    file.write_durable(0, [bytes(data)])
+    with pytest.raises(BadRecord, match="lengths"):
+        record_at(Window(file, "r", len(data), 1 << 16), 0, SALT)
 
 
 @pytest.mark.parametrize("part_bytes", [0, TXN_BYTES])

@@ -19,6 +19,7 @@ __all__ = (
     "AppendCopiesResponse",
     "AppendRequest",
     "AppendResponse",
+    "AppendRevision",
     "AppendedCopy",
     "BarrierInfo",
     "BarrierKind",
@@ -163,6 +164,19 @@ if TYPE_CHECKING:
 
 _COMPILER_VERSION = "0.10.1"
 betterproto2.check_compiler_version(_COMPILER_VERSION)
+
+
+class AppendRevision(betterproto2.Enum):
+    """
+    What an Append stream takes, each with all before it.
+    """
+
+    FIRST = 0
+
+    OWN_PROPERTIES = 1
+    """
+    Messages of one batch may have properties of their own.
+    """
 
 
 class BarrierKind(betterproto2.Enum):
@@ -537,6 +551,20 @@ class AppendRequest(betterproto2.Message):
     Store it although the collection of its vchannel was dropped.
     """
 
+    own_sizes: "list[int]" = betterproto2.field(
+        13, betterproto2.TYPE_FIXED32, repeated=True
+    )
+    """
+    Empty, or the size in `own` of each message's own properties. From OWN_PROPERTIES on; the shared
+    properties then have `_own` with an empty value, so that an older server refuses the batch.
+    """
+
+    own: "bytes" = betterproto2.field(14, betterproto2.TYPE_BYTES)
+    """
+    The own properties of each message, one message after the other: each is encoded as a message
+    that has `properties` alone. Not for rows. They win over shared ones of the same name.
+    """
+
     body: "bytes" = betterproto2.field(15, betterproto2.TYPE_BYTES)
 
 
@@ -577,6 +605,13 @@ class AppendResponse(betterproto2.Message):
     dropped: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
     With INVALID_ARGUMENT: the collection of the vchannel was dropped. Look its name up again.
+    """
+
+    revision: "AppendRevision" = betterproto2.field(
+        8, betterproto2.TYPE_ENUM, default_factory=lambda: AppendRevision(0)
+    )
+    """
+    Only in the first response, and only for a producer whose stream has the header `append-revision`.
     """
 
 
