@@ -1,8 +1,11 @@
 """The metadata store in memory, for tests and the simulator."""
 
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+from operator import itemgetter
 
 from broker.ports.meta import Conflict, MetaEntry, MetaError
+from broker.ports.meta_writes import check_list, check_write
 
 
 class MemoryMetaStore:
@@ -17,12 +20,13 @@ class MemoryMetaStore:
         self._check_open()
         return self._entries.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
         self._check_open()
-        return sorted(
-            ((key, entry) for key, entry in self._entries.items() if key.startswith(prefix)),
-            key=lambda item: item[0],
-        )
+        check_list(limit)
+        found = [it for it in self._entries.items() if it[0].startswith(prefix) and it[0] > after]
+        return nsmallest(limit, found, key=itemgetter(0))
 
     async def write(
         self,
@@ -32,6 +36,7 @@ class MemoryMetaStore:
         expect: Mapping[str, int] | None = None,
     ) -> int:
         self._check_open()
+        check_write(puts, deletes, expect or {})
         for key, expected in sorted((expect or {}).items()):
             actual = self._entries[key].revision if key in self._entries else 0
             if actual != expected:

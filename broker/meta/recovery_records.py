@@ -85,6 +85,10 @@ class SnapshotKeys:
         return f"{self.prefix}producers"
 
     @property
+    def parts(self) -> str:
+        return f"{self.prefix}part/"
+
+    @property
     def vchannels(self) -> str:
         return f"{self.prefix}vchannel/"
 

@@ -18,6 +18,7 @@ import anyio
 from broker.meta.sqlite_file import SqliteFile
 from broker.meta.sqlite_steps import Write
 from broker.ports.meta import MetaEntry, MetaError
+from broker.ports.meta_writes import check_list, check_write
 
 BUSY_TIMEOUT_MS = 5_000
 """How long a call waits for transactions of other processes; each takes milliseconds."""
@@ -66,8 +67,11 @@ class SqliteMetaStore:
     async def get(self, key: str) -> MetaEntry | None:
         return await self._in_turn(lambda: self._file.entry(key))
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
-        return await self._in_turn(lambda: self._file.entries(prefix))
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
+        check_list(limit)
+        return await self._in_turn(lambda: self._file.entries(prefix, limit, after))
 
     async def write(
         self,
@@ -78,6 +82,7 @@ class SqliteMetaStore:
     ) -> int:
         """The caller that gets the lock first also writes for those that wait behind it."""
         write = Write(dict(puts), tuple(deletes), dict(expect or {}))
+        check_write(write.puts, write.deletes, write.expect)
         # Queued before the wait for the lock: whoever has it next writes this one, too.
         self._writes.append(write)
         try:

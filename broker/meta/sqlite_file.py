@@ -72,15 +72,19 @@ class SqliteFile:
         """The newest entry of a key."""
         return await self._on_thread(lambda: sqlite_steps.entry(self._inner, key))
 
-    async def entries(self, prefix: str) -> list[tuple[str, MetaEntry]]:
-        """Entries with this prefix in key order, from one snapshot."""
+    async def entries(self, prefix: str, limit: int, after: str) -> list[tuple[str, MetaEntry]]:
+        """The first entries with this prefix above `after` in key order, from one snapshot."""
         # A range of keys instead of LIKE, whose wildcards a prefix may have; it uses the index.
         end = _end_of_prefix(prefix)
-        query = "SELECT key, value, revision FROM entries WHERE key >= ? "
-        query += "ORDER BY key" if end is None else "AND key < ? ORDER BY key"
-        bounds = (prefix,) if end is None else (prefix, end)
+        # One lower bound: SQLite seeks to one of two, and would then walk up to the other.
+        start, above = (after, ">") if after >= prefix else (prefix, ">=")
+        below, bounds = ("", ()) if end is None else ("AND key < ?", (end,))
+        query = (
+            f"SELECT key, value, revision FROM entries WHERE key {above} ? {below}"
+            " ORDER BY key LIMIT ?"
+        )
         rows = await self._retry_while_busy(
-            lambda: self._connection.execute_fetchall(query, bounds)
+            lambda: self._connection.execute_fetchall(query, (start, *bounds, limit))
         )
         return [(key, MetaEntry(value, revision)) for key, value, revision in rows]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from broker.meta import sqlite_steps
 from broker.meta.sqlite_steps import Write
 from broker.ports.meta import MetaError
+from broker.ports.meta_writes import split_write
 
 BUSY_S = 5.0
 PAGES_A_STEP = 1024
@@ -67,13 +68,12 @@ def change_offline(path: Path, puts: Mapping[str, bytes], deletes: Sequence[str]
 
     Durable on return. Raises MetaError, with nothing changed.
     """
-    write = Write(puts, deletes, {})
+    writes = [Write(some, gone, {}) for some, gone in split_write(puts, deletes)]
     with _as_meta_error(path), closing(_existing(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        sqlite_steps.apply(connection, [write])
-        if write.refused is not None:
-            raise write.refused
+        # In one transaction, although each is small: it takes effect as a whole.
+        sqlite_steps.apply_all(connection, writes)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

@@ -61,6 +61,13 @@ def apply(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
             _try(connection, write)
 
 
+def apply_all(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
+    """Apply all of the writes in one transaction, or raise and apply none."""
+    with _transaction(connection, "BEGIN IMMEDIATE"):
+        for write in writes:
+            write.revision = _apply(connection, write)
+
+
 def entry(connection: sqlite3.Connection, key: str) -> MetaEntry | None:
     """The newest entry of a key."""
     row = connection.execute(_ENTRY, (key,)).fetchone()

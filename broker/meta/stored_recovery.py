@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from broker.meta.large_values import LargeValues
 from broker.meta.recovery_records import (
     Head,
     SnapshotKeys,
@@ -29,10 +30,8 @@ from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.snapshot import Snapshot, SnapshotChange
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import Conflict, MetaEntry, MetaStore
+from broker.ports.meta_writes import SPLIT_KEYS, all_entries, split_write
 from broker.ports.recovery_store import Superseded
-
-KEYS_A_WRITE_MAX = 100
-"""Every driver takes as many keys in one transaction."""
 
 CLAIM_ATTEMPTS_MAX = 32
 T = TypeVar("T")
@@ -41,7 +40,7 @@ T = TypeVar("T")
 class StoredRecovery:
     """Implements `RecoveryStore` (`broker/ports/recovery_store.py`)."""
 
-    def __init__(self, store: MetaStore, *, keys_a_write_max: int = KEYS_A_WRITE_MAX) -> None:
+    def __init__(self, store: MetaStore, *, keys_a_write_max: int = SPLIT_KEYS) -> None:
         self._store = store
         assert keys_a_write_max > 1, "the head, and something else"
         self._keys_a_write_max = keys_a_write_max
@@ -59,7 +58,7 @@ class StoredRecovery:
             expect = {keys.head: 0 if entry is None else entry.revision}
             revision = await self._store.write({keys.head: encode_head(head)}, expect=expect)
             # Listed after the head is ours: no older claim can change these any more.
-            stored = await self._store.list(keys.prefix)
+            stored = [item async for item in all_entries(self._store, keys.prefix)]
             found = _Found(keys, stored, head, damage)
             claim = StoredClaim(self._store, keys, head, found, self._keys_a_write_max)
             claim.revision = revision
@@ -83,6 +82,7 @@ class StoredClaim:
         self.damage = tuple(found.damage)
         self.revision = 0
         self._unreadable = found.unreadable
+        self._values = found.values
         self._store = store
         self._keys = keys
         self._head = head
@@ -91,31 +91,32 @@ class StoredClaim:
     async def save(self, change: SnapshotChange) -> None:
         """See the port."""
         head = replace(self._head, checkpoint=change.checkpoint)
-        puts = list(_puts(self._keys, change).items())
-        renewed = {key for key, _ in puts}
-        # Damaged parts go with the first save: a replay of the log has restored what they had.
-        deletes = [key for key in self._unreadable if key not in renewed]
-        deletes += _deletes(self._keys, change)
+        values = _values(self._keys, change)
+        gone = _deletes(self._keys, change)
+        # Damaged records go with the first save: a replay of the log has restored what they had.
+        deletes = [key for key in self._unreadable if key not in values] + gone
+        puts, stale = self._values.replaced(values, gone)
+        deletes += stale
         try:
             self.revision = await self._write_all(puts, deletes, encode_head(head))
         except Conflict:
             self.revision = await self._written_before(encode_head(head))
         self._head = head
         self._unreadable = []
+        self._values.saved(values, gone)
 
     async def _write_all(
-        self, puts: list[tuple[str, bytes]], deletes: list[str], head: bytes
+        self, puts: Mapping[str, bytes], deletes: Sequence[str], head: bytes
     ) -> int:
         # Each partial write expects our head, so a newer claim stops it. The head comes last: a
         # crash in between leaves the old checkpoint, with objects that may be newer.
         expect = {self._keys.head: self.revision}
         size = self._keys_a_write_max - 1  # the last write has the head, too
-        while len(puts) + len(deletes) > size:
-            room = max(0, size - len(puts))
-            await self._store.write(dict(puts[:size]), deletes=deletes[:room], expect=expect)
-            puts, deletes = puts[size:], deletes[room:]
-        last = {**dict(puts), self._keys.head: head}
-        return await self._store.write(last, deletes=deletes, expect=expect)
+        writes = list(split_write(puts, deletes, keys_max=size)) or [({}, [])]
+        for some, gone in writes[:-1]:
+            await self._store.write(some, deletes=gone, expect=expect)
+        some, gone = writes[-1]
+        return await self._store.write({**some, self._keys.head: head}, deletes=gone, expect=expect)
 
     async def _written_before(self, head: bytes) -> int:
         """The head has changed: by our own earlier write (its answer was lost) or a newer claim."""
@@ -134,7 +135,8 @@ class _Found:
     ) -> None:
         self.damage = [damage] if damage else []
         self.unreadable: list[str] = []
-        values = {key: entry.value for key, entry in stored}
+        self.values = LargeValues(keys.parts)
+        values = self.values.joined({key: entry.value for key, entry in stored})
         nothing = ((), TimeTick(0))
         finished = self._read(values, keys.finished, decode_finished) or [nothing]
         producers = self._read(values, keys.producers, decode_producers) or [nothing]
@@ -175,7 +177,7 @@ def _head(keys: SnapshotKeys, entry: MetaEntry | None) -> tuple[Head, str]:
         return nothing, f"{keys.head}: {error}"
 
 
-def _puts(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
+def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
     puts = {keys.vchannels + each.name: encode_vchannel(each) for each in change.vchannels}
     puts |= {f"{keys.segments}{each.id}": encode_segment(each) for each in change.segments}
     if change.finished is not None:

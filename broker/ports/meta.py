@@ -2,7 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+WRITE_KEYS_MAX: Final = 100
+"""Different keys of one write: put, deleted and expected ones together. etcd takes 128."""
+
+WRITE_BYTES_MAX: Final = 1024 * 1024
+"""Of the keys and values of one write. etcd takes 1.5 MiB, with its own framing."""
+
+LIST_MAX: Final = 1000
+"""Entries of one list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +44,38 @@ class UnknownSchema(MetaError):
         self.store, self.found, self.known = store, found, known
 
 
+class WriteTooLarge(MetaError):
+    """The write has more keys, or more bytes, than every store takes."""
+
+    def __init__(self, keys: int, size: int) -> None:
+        super().__init__(
+            f"the write has {keys} keys and {size} bytes; a write may have {WRITE_KEYS_MAX} keys"
+            f" and {WRITE_BYTES_MAX} bytes: split it"
+        )
+        self.keys, self.size = keys, size
+
+
 class MetaStore(Protocol):
     """Every write is durable when the call returns. Calls may run concurrently.
 
     Keys are non-empty text, ordered by code point. A busy or missing store raises MetaError after a
     bounded wait. A cancelled write is applied completely or not at all.
+
+    One write has at most `WRITE_KEYS_MAX` keys and `WRITE_BYTES_MAX` bytes, one list at most
+    `LIST_MAX` entries. `broker/ports/meta_writes.py` splits larger work.
     """
 
     async def get(self, key: str) -> MetaEntry | None:
         """The newest entry of a key; None when it is absent. Raises MetaError."""
         ...
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
-        """A consistent snapshot of the entries whose key starts with `prefix`, in key order.
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
+        """The first `limit` entries whose key starts with `prefix` and is above `after`, by key.
 
-        Raises MetaError.
+        A consistent snapshot; fewer than `limit` are the last ones. `limit` is 1 to LIST_MAX. The
+        cost grows with the entries returned, not with those stored. Raises MetaError.
         """
         ...
 
@@ -64,7 +90,7 @@ class MetaStore(Protocol):
 
         `expect` maps keys to the revision they must have, 0 for absent; otherwise Conflict, for the
         first such key in key order. Revisions are never reused, not even by deleted keys. Deleting
-        an absent key is no error. Raises MetaError.
+        an absent key is no error. Raises WriteTooLarge before anything else, and MetaError.
         """
         ...
 

@@ -4,14 +4,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from broker.model.failure import Refusal, invalid_argument
 from broker.model.ids import MessageId, TimeTick
 from broker.model.named_cursor import WHOLE_TICK, ChannelPosition, NamedCursor
 from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta_writes import VALUE_BYTES_MAX, all_entries
 
 VERSION = 2
 ONE_TICK_VERSION = 1
 """Records of that version have one tick for all channels."""
 CURSOR_PREFIX = "cursor/"
+_POSITION_BYTES = 70
+"""Three numbers of 20 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,10 @@ class CursorRecords:
 
     async def list(self) -> Sequence[NamedCursor]:
         """All cursors, by name."""
-        entries = await self._store.list(CURSOR_PREFIX)
-        return [decode_cursor(key, entry.value) for key, entry in entries]
+        return [
+            decode_cursor(key, entry.value)
+            async for key, entry in all_entries(self._store, CURSOR_PREFIX)
+        ]
 
     async def save(self, before: RecordedCursor, cursor: NamedCursor) -> None:
         """Replace exactly `before`; Conflict when the record has changed."""
@@ -50,6 +56,17 @@ class CursorRecords:
         """Delete exactly `before`; Conflict when the record has changed."""
         key = CURSOR_PREFIX + name
         await self._store.write({}, deletes=[key], expect={key: before.revision})
+
+
+def record_refusal(cursor: NamedCursor) -> Refusal | None:
+    """Why this cursor is too large for the metadata store; None if it fits, wherever it moves."""
+    size = len(json.dumps(list(cursor.positions))) + _POSITION_BYTES * len(cursor.positions) + 2000
+    if size <= VALUE_BYTES_MAX:
+        return None
+    return invalid_argument(
+        f"the record of cursor {cursor.name!r} takes {size} bytes, at most {VALUE_BYTES_MAX} are"
+        " possible; use several cursors with fewer channels each"
+    ).refusal
 
 
 def encode_cursor(cursor: NamedCursor) -> bytes:

@@ -30,7 +30,7 @@ from broker.model.named_cursor import CursorView, NamedCursor
 from broker.ports.closed_ticks import ClosedTicks
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import MetaError, MetaStore
-from broker.timesync.cursor_records import CursorRecords, RecordedCursor
+from broker.timesync.cursor_records import CursorRecords, RecordedCursor, record_refusal
 from broker.timesync.messages import (
     CommitCursor,
     CursorMessage,
@@ -156,6 +156,7 @@ class Cursors(Actor[CursorMessage]):
         if before is None or len(after.channels) > len(before.channels):
             others = [it for it in await self._records.list() if it.name != after.name]
             _check(room_refusal(others, after))
+            _check(record_refusal(after))
         await self._records.save(recorded, after)
 
     async def _check_possible(self, positions: Positions) -> None:

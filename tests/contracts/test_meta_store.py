@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
-from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
+from broker.ports.meta import (
+    LIST_MAX,
+    WRITE_BYTES_MAX,
+    WRITE_KEYS_MAX,
+    Conflict,
+    MetaEntry,
+    MetaError,
+    MetaStore,
+    WriteTooLarge,
+)
+from broker.ports.meta_writes import all_entries
 
 Opener = Callable[[], Awaitable[MetaStore]]
 
@@ -43,7 +53,7 @@ async def store(open_store: Opener) -> MetaStore:
 
 async def test_an_absent_key_has_no_entry(store: MetaStore) -> None:
     assert await store.get("a") is None
-    assert await store.list("") == []
+    assert await store.list("", limit=1000) == []
 
 
 async def test_a_write_gives_the_revision_that_its_entries_have(store: MetaStore) -> None:
@@ -75,7 +85,7 @@ async def test_a_conflict_names_the_key_and_where_it_is_and_changes_nothing(
             {"a": b"2", "b": b"2"}, deletes=["z"], expect={"z": 99, "a": revision, "b": 7}
         )
     assert (caught.value.key, caught.value.expected, caught.value.actual) == ("b", 7, 0)
-    assert await store.list("") == [
+    assert await store.list("", limit=1000) == [
         ("a", MetaEntry(b"1", revision)),
         ("z", MetaEntry(b"1", revision)),
     ]
@@ -101,7 +111,7 @@ async def test_puts_and_deletes_are_one_step(store: MetaStore) -> None:
     revision = await store.write({"c": b"2"}, deletes=["a", "absent"])
     assert await store.get("a") is None
     assert await store.get("c") == MetaEntry(b"2", revision)
-    assert [key for key, _ in await store.list("")] == ["b", "c"]
+    assert [key for key, _ in await store.list("", limit=1000)] == ["b", "c"]
 
 
 async def test_a_key_written_again_never_has_an_old_revision(store: MetaStore) -> None:
@@ -116,13 +126,13 @@ async def test_a_key_written_again_never_has_an_old_revision(store: MetaStore) -
 async def test_a_prefix_lists_its_keys_in_order_and_no_others(store: MetaStore) -> None:
     keys = ["p/10", "p/2", "p/", "p", "q", "o\U0010ffff", "p/\U0010ffff", "p0", "P/1", "p/\ue000"]
     await store.write({key: key.encode() for key in keys})
-    listed = await store.list("p/")
+    listed = await store.list("p/", limit=1000)
     assert [key for key, _ in listed] == ["p/", "p/10", "p/2", "p/\ue000", "p/\U0010ffff"]
     assert all(entry.value == key.encode() for key, entry in listed)
-    assert [key for key, _ in await store.list("o\U0010ffff")] == ["o\U0010ffff"]
+    assert [key for key, _ in await store.list("o\U0010ffff", limit=1000)] == ["o\U0010ffff"]
     await store.write({"\ud7ff": b"", "\ud7ff1": b"", "\ue000": b""})
-    assert [key for key, _ in await store.list("\ud7ff")] == ["\ud7ff", "\ud7ff1"]
-    assert await store.list("\U0010ffff") == []
+    assert [key for key, _ in await store.list("\ud7ff", limit=1000)] == ["\ud7ff", "\ud7ff1"]
+    assert await store.list("\U0010ffff", limit=1000) == []
 
 
 async def test_of_many_who_compare_and_set_at_once_each_counts_once(store: MetaStore) -> None:
@@ -152,9 +162,72 @@ async def test_a_closed_store_says_so_and_may_be_closed_again(store: MetaStore) 
     with pytest.raises(MetaError, match="closed"):
         await store.get("a")
     with pytest.raises(MetaError, match="closed"):
-        await store.list("")
+        await store.list("", limit=1000)
     with pytest.raises(MetaError, match="closed"):
         await store.write({"a": b""})
+
+
+async def test_a_write_has_so_many_keys_and_no_more_whatever_it_does_with_them(
+    store: MetaStore,
+) -> None:
+    most = {f"k{number:02d}": b"" for number in range(WRITE_KEYS_MAX)}
+    revision = await store.write(most)
+    await store.write(most, deletes=list(most), expect=dict.fromkeys(most, revision))
+    for puts, deletes, expect in (
+        ({**most, "one": b""}, [], {}),
+        (most, ["one"], {}),
+        (most, [], {"one": 0}),
+        ({}, [*most, "one"], {}),
+    ):
+        with pytest.raises(WriteTooLarge, match=r"has 101 keys and \d+ bytes") as caught:
+            await store.write(puts, deletes=deletes, expect=expect)
+        assert caught.value.keys == 101
+    assert await store.get("one") is None
+    assert len(await store.list("", limit=LIST_MAX)) == WRITE_KEYS_MAX
+
+
+async def test_a_write_has_so_many_bytes_and_no_more_keys_included(store: MetaStore) -> None:
+    await store.write({"ä": bytes(WRITE_BYTES_MAX - 2)})
+    for puts in (
+        {"ä": bytes(WRITE_BYTES_MAX - 1)},
+        {"a": bytes(WRITE_BYTES_MAX // 2), "b": bytes(WRITE_BYTES_MAX // 2)},
+    ):
+        with pytest.raises(WriteTooLarge, match=f"may have 100 keys and {WRITE_BYTES_MAX} bytes"):
+            await store.write(puts)
+    assert [key for key, _ in await store.list("", limit=9)] == ["ä"]
+
+
+async def test_a_large_write_beside_others_does_not_harm_them(store: MetaStore) -> None:
+    refused: list[str] = []
+
+    async def put(key: str, size: int) -> None:
+        try:
+            await store.write({key: bytes(size)})
+        except WriteTooLarge:
+            refused.append(key)
+
+    async with anyio.create_task_group() as writers:
+        for number in range(8):
+            writers.start_soon(put, f"{number}", WRITE_BYTES_MAX if number == 3 else 1)
+    assert refused == ["3"]
+    assert len(await store.list("", limit=9)) == 7
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 7, 8, 100])
+async def test_pages_have_every_key_once_in_order(store: MetaStore, page: int) -> None:
+    keys = ["p/", *[f"p/{number}" for number in range(4)], "p/\ue000", "p/\U0010ffff"]
+    await store.write(dict.fromkeys([*keys, "o", "p", "p0", "q"], b""))
+    assert [key async for key, _ in all_entries(store, "p/", page=page)] == keys
+    assert [key for key, _ in await store.list("p/", limit=2, after="p/1")] == ["p/2", "p/3"]
+    assert [key for key, _ in await store.list("p/", limit=2, after="p/11")] == ["p/2", "p/3"]
+    assert [key for key, _ in await store.list("p/", limit=2, after="a")] == ["p/", "p/0"]
+    assert await store.list("p/", limit=2, after="q") == []
+
+
+@pytest.mark.parametrize("limit", [-1, 0, LIST_MAX + 1])
+async def test_a_list_has_a_limit(store: MetaStore, limit: int) -> None:
+    with pytest.raises(MetaError, match=f"a list of {limit} entries; the limit must be 1 to 1000"):
+        await store.list("", limit=limit)
 
 
 keys = st.text(st.sampled_from("ab/\x7f\ud7ff\ue000\U0010ffff"), min_size=1, max_size=4)
@@ -211,8 +284,10 @@ async def test_any_script_of_writes_ends_as_in_the_naive_store(
         else:
             assert expected
             assert puts == {} or revision == (await store.get(min(puts))).revision  # type: ignore[union-attr]
-        assert [key for key, _ in await store.list("")] == [key for key, _ in naive.listed("")]
-    assert [(key, entry.value) for key, entry in await store.list(prefix)] == [
+        assert [key for key, _ in await store.list("", limit=1000)] == [
+            key for key, _ in naive.listed("")
+        ]
+    assert [(key, entry.value) for key, entry in await store.list(prefix, limit=1000)] == [
         (key, entry.value) for key, entry in naive.listed(prefix)
     ]
     await store.close()

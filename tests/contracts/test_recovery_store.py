@@ -209,10 +209,10 @@ async def test_an_old_owner_in_the_middle_of_a_snapshot_overwrites_nothing(meta:
     meta.writes_left = None
     new = await store.claim(P, Term(2))
     await new.save(SECOND)
-    before = await meta.list("recovery/")
+    before = await meta.list("recovery/", limit=1000)
     with pytest.raises(Superseded):
         await old.save(FIRST)
-    assert await meta.list("recovery/") == before
+    assert await meta.list("recovery/", limit=1000) == before
 
 
 @pytest.mark.parametrize("value", [b"", b"torn", b"[]", b'{"version":2}', b'{"version":1}'])

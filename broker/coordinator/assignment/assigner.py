@@ -43,6 +43,7 @@ from broker.model.channel import Assignment, AssignmentVersion, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta_writes import all_entries
 
 WATCH_S = 1.0
 """After this a NextAssignment is answered None, so that the edge can check its client."""
@@ -100,7 +101,7 @@ class Assigner(Actor[AssignerMessage]):
         cluster = await found_cluster(self._store, self._pchannels)
         self._control_host = cluster.control_host
         # The owners of before: a start waits for them, so that the first node does not get all.
-        for key, entry in await self._store.list(PCHANNEL_PREFIX):
+        async for key, entry in all_entries(self._store, PCHANNEL_PREFIX):
             self._note_node(decode_pchannel(key, entry.value))
         self._streaming = await streaming_version(self._store)
         self._version = AssignmentVersion(await next_incarnation(self._store), 1)

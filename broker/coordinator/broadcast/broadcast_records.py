@@ -1,32 +1,92 @@
-"""The records of broadcasts in the metadata store: one line of JSON, then the message body."""
+"""The records of broadcasts in the metadata store: one line of JSON, then the message body.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+A body above BODY_INLINE_MAX is stored in parts beside its record: before the record, so that every
+record has its body, and until the record no longer needs it. A crash in between leaves parts that
+no record names; the next Broadcaster removes them.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from broker.coordinator.counters import count_up
 from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.coordinator.records import decode_number, encode_number
-from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
+from broker.core.cluster.broadcast_state import (
+    CAUSE_LENGTH_MAX,
+    BroadcastPhase,
+    BroadcastState,
+)
 from broker.core.cluster.forgotten_broadcasts import ForgottenIds
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.ports.meta import MetaStore
+from broker.ports.meta import MetaEntry, MetaError, MetaStore
+from broker.ports.meta_writes import (
+    SPLIT_BYTES,
+    SPLIT_KEYS,
+    VALUE_BYTES_MAX,
+    all_entries,
+    in_parts,
+    split_write,
+)
 
 TASK_PREFIX = "broadcast/task/"
 HORIZON_PREFIX = "broadcast/horizon/"
 FORGOTTEN_PREFIX = "broadcast/forgotten/"
 INCARNATION_KEY = "counter/broadcast"
 SEQUENCE_BITS = 32
+BODY_PREFIX: Final = "broadcast/body/"
+BODY_INLINE_MAX: Final = 256 * 1024
+DELETED_WITH_MAX: Final = 80
+"""Parts deleted in the write of a tombstone; of a larger body the next Broadcaster removes more."""
+_PLACE_BYTES: Final = 80
+_NO_PLACE_BYTES: Final = 12
+"""Of one vchannel's place and acknowledgement: at most, and at first."""
+_CAUSE_BYTES: Final = 12 * CAUSE_LENGTH_MAX
+"""A character takes up to 12 bytes in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedBroadcast:
-    """A broadcast and the revision of its record."""
+    """A broadcast and the revision of its record. `parts`: of its body, if stored in parts."""
 
     task: BroadcastState
     revision: int
+    parts: int = 0
+
+
+def record_problem(broadcast: Broadcast) -> str:
+    """Why the record of this broadcast cannot be stored; "" if it can, to its end."""
+    size = _size(broadcast, _PLACE_BYTES, _CAUSE_BYTES)
+    if size <= VALUE_BYTES_MAX:
+        return ""
+    return (
+        f"the record of the broadcast takes {size} bytes, at most {VALUE_BYTES_MAX} are possible;"
+        " name fewer vchannels and resource keys, or shorter ones"
+    )
+
+
+def _size(broadcast: Broadcast, place: int, cause: int) -> int:
+    """An upper bound of its record, with so many bytes for each vchannel's place, and a cause."""
+    texts = [*broadcast.vchannels, *[key.key for key in broadcast.keys], broadcast.request_key]
+    body = 0 if len(broadcast.body) > BODY_INLINE_MAX else len(broadcast.body)
+    return len(json.dumps(texts)) + (place + 20) * len(texts) + 1000 + cause + body
+
+
+def fitting_groups(tasks: Sequence[BroadcastState]) -> Iterator[Sequence[BroadcastState]]:
+    """Cut into groups that `create` can record with one write each; in order."""
+    start = size = 0
+    for number, task in enumerate(tasks):
+        more = _size(task.broadcast, _NO_PLACE_BYTES, 0)
+        full = number - start == SPLIT_KEYS or size + more > SPLIT_BYTES
+        if number > start and full:
+            yield tasks[start:number]
+            start, size = number, 0
+        size += more
+    if start < len(tasks):
+        yield tasks[start:]
 
 
 class BroadcastRecords:
@@ -43,32 +103,51 @@ class BroadcastRecords:
 
     async def load(self) -> Sequence[RecordedBroadcast]:
         """The records of all broadcasts."""
-        entries = await self._store.list(TASK_PREFIX)
-        return [
-            RecordedBroadcast(decode_task(key, entry.value), entry.revision)
-            for key, entry in entries
-        ]
+        found = []
+        async for key, entry in all_entries(self._store, TASK_PREFIX):
+            found.append(await self._recorded(key, entry))
+        return found
+
+    async def remove_bodies(self, but: Iterable[RecordedBroadcast]) -> None:
+        """Remove parts of bodies that a crash left, which none of all records, `but`, needs."""
+        needed = {key for it in but for key in _part_keys(it.task, it.parts)}
+        # Few at a time: these are large.
+        parts = all_entries(self._store, BODY_PREFIX, page=8)
+        for _, some in split_write({}, [key async for key, _ in parts if key not in needed]):
+            await self._store.write({}, deletes=some)
 
     async def read(self, name: str) -> RecordedBroadcast | None:
         """One record; None when it was deleted."""
         key = task_key(name)
         entry = await self._store.get(key)
-        return (
-            None
-            if entry is None
-            else RecordedBroadcast(decode_task(key, entry.value), entry.revision)
-        )
+        return None if entry is None else await self._recorded(key, entry)
 
-    async def create(self, tasks: Iterable[BroadcastState]) -> int:
-        """Create records, all or none; their revision. Conflict when one exists."""
-        puts = {task_key(task.name): encode_task(task) for task in tasks}
-        return await self._store.write(puts, expect=dict.fromkeys(puts, 0))
+    async def create(self, tasks: Sequence[BroadcastState]) -> Sequence[RecordedBroadcast]:
+        """Create the records of one of `fitting_groups`, all or none. Conflict when one exists."""
+        for task in tasks:
+            await self._write_body(task)
+        counts = [_parts_of(task) for task in tasks]
+        puts = {
+            task_key(task.name): encode_task(task, count)
+            for task, count in zip(tasks, counts, strict=True)
+        }
+        revision = await self._store.write(puts, expect=dict.fromkeys(puts, 0))
+        return [
+            RecordedBroadcast(task, revision, count)
+            for task, count in zip(tasks, counts, strict=True)
+        ]
 
     async def save(self, before: RecordedBroadcast, task: BroadcastState) -> RecordedBroadcast:
         """Replace exactly `before`; Conflict when another incarnation has changed the record."""
-        key = task_key(task.name)
-        revision = await self._store.write({key: encode_task(task)}, expect={key: before.revision})
-        return RecordedBroadcast(task, revision)
+        key, count = task_key(task.name), _parts_of(task)
+        # An earlier release has written it whole: such a record does not fit the store again.
+        if count and not before.parts:
+            await self._write_body(task)
+        gone = () if count else _part_keys(task, before.parts)[:DELETED_WITH_MAX]
+        revision = await self._store.write(
+            {key: encode_task(task, count)}, deletes=gone, expect={key: before.revision}
+        )
+        return RecordedBroadcast(task, revision, count)
 
     async def forgotten(self) -> dict[str, ForgottenIds]:
         """For each other cluster, the broadcasts whose records were deleted."""
@@ -76,9 +155,9 @@ class BroadcastRecords:
             key.removeprefix(HORIZON_PREFIX): ForgottenIds(
                 BroadcastId(decode_number(key, entry.value))
             )
-            for key, entry in await self._store.list(HORIZON_PREFIX)
+            async for key, entry in all_entries(self._store, HORIZON_PREFIX)
         }
-        for key, entry in await self._store.list(FORGOTTEN_PREFIX):
+        async for key, entry in all_entries(self._store, FORGOTTEN_PREFIX):
             ids = decode_fields(key, entry.value, lambda fields: list(map(int, fields["ids"])))
             origin = key.removeprefix(FORGOTTEN_PREFIX)
             known = found.get(origin, ForgottenIds())
@@ -88,14 +167,35 @@ class BroadcastRecords:
     async def forget(
         self, tasks: Iterable[BroadcastState], forgotten: Mapping[str, ForgottenIds]
     ) -> None:
-        """Delete the records; store which broadcasts of other clusters are forgotten."""
-        puts = {HORIZON_PREFIX + it: encode_number(ids.horizon) for it, ids in forgotten.items()}
-        puts |= {
-            FORGOTTEN_PREFIX + it: encode_fields({"ids": sorted(ids.ids)})
-            for it, ids in forgotten.items()
-        }
+        """Store which broadcasts of other clusters are forgotten, then delete the records.
+
+        After an error some records may be gone; a repeat deletes the rest.
+        """
+        # Before the records: with one deleted and its id lost, a copy would run again. The two of a
+        # cluster in one write: ids below a horizon that is not stored would be lost.
         # Without `expect`: one Broadcaster of the leader writes these, and LedStore fences.
-        await self._store.write(puts, deletes=[task_key(task.name) for task in tasks])
+        for origin, ids in forgotten.items():
+            horizon, newest = encode_number(ids.horizon), encode_fields({"ids": sorted(ids.ids)})
+            puts = {HORIZON_PREFIX + origin: horizon, FORGOTTEN_PREFIX + origin: newest}
+            await self._store.write(puts)
+        for _, gone in split_write({}, [task_key(task.name) for task in tasks]):
+            await self._store.write({}, deletes=gone)
+
+    async def _recorded(self, key: str, entry: MetaEntry) -> RecordedBroadcast:
+        task, count = decode_task(key, entry.value)
+        parts = [await self._store.get(it) for it in _part_keys(task, count)]
+        whole = b"".join([it.value for it in parts if it is not None])
+        if None in parts:
+            raise MetaError(f"{key}: {parts.count(None)} of {count} parts of its body are missing")
+        if count:
+            task = replace(task, broadcast=replace(task.broadcast, body=whole))
+        return RecordedBroadcast(task, entry.revision, count)
+
+    async def _write_body(self, task: BroadcastState) -> None:
+        """Store the body in parts if it is large; again has no effect: it never changes."""
+        parts = in_parts(task.broadcast.body) if _parts_of(task) else []
+        for key, part in zip(_part_keys(task, len(parts)), parts, strict=True):
+            await self._store.write({key: part})
 
 
 def task_key(name: str) -> str:
@@ -103,8 +203,21 @@ def task_key(name: str) -> str:
     return TASK_PREFIX + (f"{int(name):020d}" if name.isdigit() else name)
 
 
-def encode_task(task: BroadcastState) -> bytes:
-    """The record of one broadcast."""
+def _parts_of(task: BroadcastState) -> int:
+    body = task.broadcast.body
+    return len(in_parts(body)) if len(body) > BODY_INLINE_MAX else 0
+
+
+def _body_prefix(task: BroadcastState) -> str:
+    return BODY_PREFIX + task_key(task.name).removeprefix(TASK_PREFIX)
+
+
+def _part_keys(task: BroadcastState, count: int) -> Sequence[str]:
+    return [f"{_body_prefix(task)}/{number:04d}" for number in range(count)]
+
+
+def encode_task(task: BroadcastState, parts: int = 0) -> bytes:
+    """The record of one broadcast, whose body is stored in so many parts; 0: in the record."""
     broadcast = task.broadcast
     fields = {
         "id": task.id,
@@ -123,15 +236,21 @@ def encode_task(task: BroadcastState) -> bytes:
         "poison": task.poison,
         "skipped": task.skipped,
         "done_ms": task.done_ms,
+        **({"body_parts": parts} if parts else {}),
     }
     # Beside the JSON, not in it: base64 would make the body a third larger at each write.
-    return encode_fields(fields) + b"\n" + broadcast.body
+    return encode_fields(fields) + b"\n" + (b"" if parts else broadcast.body)
 
 
-def decode_task(key: str, value: bytes) -> BroadcastState:
-    """The broadcast; raises MetaError for a record this version cannot read."""
+def decode_task(key: str, value: bytes) -> tuple[BroadcastState, int]:
+    """The broadcast, and the number of parts that its body is to be read from.
+
+    Raises MetaError for a record this version cannot read.
+    """
     line, _, body = value.partition(b"\n")  # JSON on one line has no newline: it escapes them
-    return decode_fields(key, line, lambda fields: _task(fields, body))
+    return decode_fields(
+        key, line, lambda fields: (_task(fields, body), int(fields.get("body_parts", 0)))
+    )
 
 
 def _task(fields: dict[str, Any], body: bytes) -> BroadcastState:

@@ -6,12 +6,17 @@ locks back from the records before it reads its mailbox.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import assert_never
 
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope, NotRunning
-from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast
+from broker.coordinator.broadcast.broadcast_records import (
+    RecordedBroadcast,
+    fitting_groups,
+    record_problem,
+)
 from broker.coordinator.broadcast.broadcast_task import BroadcastTaskParts, task_spec
 from broker.coordinator.broadcast.key_waiters import KeyWaiters
 from broker.coordinator.broadcast.messages import (
@@ -39,7 +44,7 @@ from broker.coordinator.broadcast.pending_broadcasts import (
     under_way,
 )
 from broker.coordinator.broadcast.tombstones import Tombstones
-from broker.coordinator.broadcast.views import lock_views, quarantined, running_view, waiting_view
+from broker.coordinator.broadcast.views import broadcast_views, lock_views, quarantined
 from broker.core.cluster.broadcast_state import (
     BroadcastPhase,
     BroadcastState,
@@ -84,12 +89,15 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._context = context
         self._next_id = await self._parts.records.first_id()
         await self._tombstones.start(context.clock)
+        recorded = await self._parts.records.load()
+        await self._parts.records.remove_bodies(recorded)
         # By id, which is the order of admission: ListBroadcasts shows `_running` as it stands.
-        recorded = sorted(await self._parts.records.load(), key=lambda it: it.task.id)
-        for each in recorded:
+        for each in sorted(recorded, key=lambda it: it.task.id):
             self._restore(each)
         self._restore_order()
-        await self._restore_cut_lock()
+        # Unfinished appends: no hold is granted before they are complete.
+        cut_lock = context.tree.find(self._parts.cut_lock_path)
+        await cut_lock.ask(under_way(self._running.values()), deadline_s=START_S)
         context.every(self._limits.sweep_s, SweepBroadcasts())
         # By a message: starting thousands of tasks here could exceed this actor's start deadline.
         context.after(0.0, ResumeBroadcasts(tuple(self._running)))
@@ -136,15 +144,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 tasks = [it.task for it in running]
                 self._key_waits.ask(key, tasks, envelope, all_acked=all_acked)
             case ListBroadcasts():
-                by = self._parts.node_acks
-                waiting = [
-                    waiting_view(it.broadcast, node_acks=by) for it in self._waiting.values()
-                ]
-                views = [
-                    running_view(it.task, it.failures, it.last_error, node_acks=by)
-                    for it in running
-                ]
-                envelope.reply((*waiting, *views))
+                waiting, by = self._waiting.values(), self._parts.node_acks
+                envelope.reply(broadcast_views(waiting, running, node_acks=by))
             case ListLocks():
                 owners = {it.ticket: it.task.name for it in running}
                 envelope.reply(lock_views(self._locks, owners))
@@ -172,7 +173,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             first.callers = [*(it for it in first.callers if it.wanted()), caller]
 
     def _enqueue(self, broadcast: Broadcast, caller: Caller) -> None:
-        if self._refuses_more(caller):
+        if self._refuses(broadcast, caller):
             return
         ticket = self._locks.request(broadcast.keys)
         now_s = self._context.clock.monotonic_s()
@@ -195,21 +196,29 @@ class Broadcaster(Actor[BroadcasterMessage]):
             wanted = [ticket for ticket in tickets if self._still_wanted(ticket)]
             admitted = {ticket: self._waiting.pop(ticket) for ticket in wanted}
             tasks = [new_broadcast(self._take_id(), it.broadcast) for it in admitted.values()]
-            try:
-                # Before the first copy: a crash leaves no copy that no record explains.
-                revision = await self._parts.records.create(tasks) if tasks else 0
-            except Conflict:
-                raise  # another Broadcaster is at work: the next incarnation takes new ids
-            except MetaError as error:
-                # Nothing was recorded and nothing appended, so the callers may simply try again.
-                self._refuse(admitted, str(error))
-                continue
-            for (ticket, waiting), task in zip(admitted.items(), tasks, strict=True):
-                self._run(RecordedBroadcast(task, revision), ticket, waiting.callers)
-                self._running[task.name].since_s = waiting.since_s
-                self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
-            for task in tasks:
-                await self._start_task(task.name)
+            order = iter(admitted.items())
+            # Most often one group: of as many as the store takes in one write.
+            for group in fitting_groups(tasks):
+                await self._record(dict(islice(order, len(group))), group)
+
+    async def _record(
+        self, admitted: Mapping[LockTicket, WaitingBroadcast], tasks: Sequence[BroadcastState]
+    ) -> None:
+        try:
+            # Before the first copy: a crash leaves no copy that no record explains.
+            recorded = await self._parts.records.create(tasks)
+        except Conflict:
+            raise  # another Broadcaster is at work: the next incarnation takes new ids
+        except MetaError as error:
+            # Nothing was recorded and nothing appended, so the callers may simply try again.
+            self._refuse(admitted, str(error))
+            return
+        for (ticket, waiting), each in zip(admitted.items(), recorded, strict=True):
+            self._run(each, ticket, waiting.callers)
+            self._running[each.task.name].since_s = waiting.since_s
+            self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
+        for task in tasks:
+            await self._start_task(task.name)
 
     def _still_wanted(self, ticket: LockTicket) -> bool:
         if self._waiting[ticket].wanted:
@@ -239,8 +248,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._know_key(it.task)
 
     def _know_key(self, task: BroadcastState) -> None:
-        if task.broadcast.request_key:  # empty for a broadcast of another cluster
-            self._by_key[task.broadcast.request_key] = task.name
+        if key := task.broadcast.request_key:  # empty for a broadcast of another cluster
+            self._by_key[key] = task.name
 
     async def _start_task(self, name: str) -> None:
         spec = task_spec(name, self._parts, lambda: self._first_records.pop(name, None))
@@ -271,11 +280,6 @@ class Broadcaster(Actor[BroadcasterMessage]):
         ready = [it for it in self._running.values() if it.task.order_tick is not None]
         for running in sorted(ready, key=lambda it: it.task.order_tick or 0):
             self._join_order(running)
-
-    async def _restore_cut_lock(self) -> None:
-        """Report unfinished appends: no hold is granted before they are complete."""
-        cut_lock = self._context.tree.find(self._parts.cut_lock_path)
-        await cut_lock.ask(under_way(self._running.values()), deadline_s=START_S)
 
     # ---- progress and end ----------------------------------------------------------------------
 
@@ -343,18 +347,17 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     async def _copy(self, id: BroadcastId, origin: str, copied: Broadcast, caller: Caller) -> None:
         """A new broadcast of another cluster becomes a task without keys."""
-        if self._refuses_more(caller):
+        if self._refuses(copied, caller):
             return
-        task = new_broadcast(id, copied, origin)
         try:
-            revision = await self._parts.records.create([task])
+            (recorded,) = await self._parts.records.create([new_broadcast(id, copied, origin)])
         except Conflict:
             raise  # another Broadcaster is at work: the next incarnation reads its record
         except MetaError as error:
             caller.fail(Refused(StreamingCode.INNER, str(error)))
-            return
-        self._run(RecordedBroadcast(task, revision), None, [])
-        await self._start_task(task.name)
+        else:
+            self._run(recorded, None, [])
+            await self._start_task(recorded.task.name)
 
     def _leave_quarantine(self, name: str, caller: Caller, *, skip: bool) -> None:
         if name not in self._running:
@@ -377,9 +380,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
     # ---- limits --------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        for ticket in tuple(self._waiting):
-            if ticket in self._waiting:
-                self._still_wanted(ticket)
+        for ticket in [it for it in self._waiting if not self._waiting[it].wanted]:
+            self._drop_waiting(ticket)
         self._granted = [ticket for ticket in self._granted if ticket in self._waiting]
         self._key_waits.prune()
         for task in await self._tombstones.sweep(self._context.clock):
@@ -388,9 +390,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
     def _since_s(self, began_s: float) -> float:
         return self._context.clock.monotonic_s() - began_s
 
-    def _refuses_more(self, caller: Caller) -> bool:
-        full = len(self._waiting) + len(self._running) >= self._limits.unfinished_max
-        if full:
-            cause = f"{self._limits.unfinished_max} broadcasts are unfinished; try again later"
-            caller.fail(Refused(StreamingCode.INNER, cause))
-        return full
+    def _refuses(self, broadcast: Broadcast, caller: Caller) -> bool:
+        code, cause = StreamingCode.INVALID_ARGUMENT, record_problem(broadcast)
+        most = self._limits.unfinished_max
+        if len(self._waiting) + len(self._running) >= most:
+            code, cause = StreamingCode.INNER, f"{most} broadcasts are unfinished; try again later"
+        if cause:
+            caller.fail(Refused(code, cause))
+        return bool(cause)

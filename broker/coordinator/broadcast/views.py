@@ -1,8 +1,9 @@
 """Broadcasts and locks in the form that operators are shown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from broker.coordinator.broadcast.messages import BroadcastView, LockView
+from broker.coordinator.broadcast.pending_broadcasts import RunningBroadcast, WaitingBroadcast
 from broker.core.cluster.broadcast_state import BroadcastState
 from broker.core.cluster.resource_locks import LockTicket, ResourceLocks, locked_keys
 from broker.model.broadcast import Broadcast
@@ -16,7 +17,18 @@ def acked_by(broadcast: Broadcast, *, node_acks: bool) -> str:
     return "node" if node_acks else "consumer"
 
 
-def waiting_view(broadcast: Broadcast, *, node_acks: bool) -> BroadcastView:
+def broadcast_views(
+    waiting: Iterable[WaitingBroadcast], running: Iterable[RunningBroadcast], *, node_acks: bool
+) -> tuple[BroadcastView, ...]:
+    """All unfinished broadcasts, in the order of their requests."""
+    queued = [_waiting_view(it.broadcast, node_acks=node_acks) for it in waiting]
+    recorded = [
+        _running_view(it.task, it.failures, it.last_error, node_acks=node_acks) for it in running
+    ]
+    return (*queued, *recorded)
+
+
+def _waiting_view(broadcast: Broadcast, *, node_acks: bool) -> BroadcastView:
     """A broadcast that waits for its keys and has no id yet."""
     return BroadcastView(
         name="",
@@ -33,7 +45,7 @@ def waiting_view(broadcast: Broadcast, *, node_acks: bool) -> BroadcastView:
     )
 
 
-def running_view(
+def _running_view(
     task: BroadcastState, failures: int, last_error: str, *, node_acks: bool
 ) -> BroadcastView:
     """A broadcast with a record."""

@@ -42,6 +42,7 @@ from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId, PChannelName, VChannelName
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.meta_writes import all_entries
 
 
 class Catalog(Actor[CatalogMessage]):
@@ -167,5 +168,5 @@ class Catalog(Actor[CatalogMessage]):
         return decode_collection(key, entry.value), entry.revision
 
     async def _list(self) -> tuple[Collection, ...]:
-        entries = await self._store.list(COLLECTION_PREFIX)
-        return tuple(decode_collection(key, entry.value) for key, entry in entries)
+        found = all_entries(self._store, COLLECTION_PREFIX)
+        return tuple([decode_collection(key, entry.value) async for key, entry in found])

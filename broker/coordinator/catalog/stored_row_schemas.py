@@ -11,6 +11,7 @@ from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId
 from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta_writes import all_entries
 from broker.ports.row_schemas import CollectionShards, Shard
 
 
@@ -66,7 +67,7 @@ class StoredRowSchemas:
     async def _collections(self) -> list[Collection]:
         """All collections; only those that changed since the last call are decoded."""
         before, after = self._decoded, {}
-        for key, entry in await self._store.list(COLLECTION_PREFIX):
+        async for key, entry in all_entries(self._store, COLLECTION_PREFIX):
             known = before.get(key)
             if known is None or known[0] != entry.revision:
                 known = entry.revision, decode_collection(key, entry.value)

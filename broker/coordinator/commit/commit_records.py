@@ -9,9 +9,11 @@ from broker.core.txn.batch_commit import AppRecord, CommitAttempt, CommitState, 
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick, TxnId, VChannelName
 from broker.model.stage import BatchCommit, StagedTxn
-from broker.ports.meta import MetaStore
+from broker.ports.meta import MetaStore, WriteTooLarge
+from broker.ports.meta_writes import VALUE_BYTES_MAX, all_entries, split_write
 
 APP_PREFIX: Final = "commit/app/"
+CAUSE_LENGTH_MAX: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,24 @@ class CommitRecords:
 
     async def load(self) -> Sequence[RecordedApp]:
         """The records of all apps."""
-        entries = await self._store.list(APP_PREFIX)
-        return [RecordedApp(decode_app(key, it.value), it.revision) for key, it in entries]
+        return [
+            RecordedApp(decode_app(key, it.value), it.revision)
+            async for key, it in all_entries(self._store, APP_PREFIX)
+        ]
 
     async def read(self, app: str) -> RecordedApp | None:
         """The record of one app; None when there is none."""
         key = APP_PREFIX + app
         entry = await self._store.get(key)
         return None if entry is None else RecordedApp(decode_app(key, entry.value), entry.revision)
+
+    async def begin(self, before: RecordedApp, known: AppRecord) -> RecordedApp:
+        """Like `save`, for the first record of a commit. WriteTooLarge if it could not be stored
+        to its end: later records are not much larger."""
+        size = len(encode_app(known))
+        if size > VALUE_BYTES_MAX:
+            raise WriteTooLarge(1, size)
+        return await self.save(before, known)
 
     async def save(self, before: RecordedApp, known: AppRecord) -> RecordedApp:
         """Replace exactly `before`; Conflict when another incarnation has changed the record."""
@@ -46,9 +58,13 @@ class CommitRecords:
         return RecordedApp(known, revision)
 
     async def forget(self, apps: Sequence[RecordedApp]) -> None:
-        """Delete exactly these; Conflict when one of them has changed."""
+        """Delete exactly these; Conflict when one of them has changed.
+
+        Each is independent: after an error some may be gone already.
+        """
         expected = {APP_PREFIX + it.known.app: it.revision for it in apps}
-        await self._store.write({}, deletes=list(expected), expect=expected)
+        for _, gone in split_write({}, list(expected)):
+            await self._store.write({}, deletes=gone, expect={key: expected[key] for key in gone})
 
 
 def encode_app(known: AppRecord) -> bytes:
@@ -87,20 +103,31 @@ def _done(fields: Mapping[str, Any]) -> CommittedBatch:
 
 
 def _attempt_fields(attempt: CommitAttempt) -> Mapping[str, Any]:
-    refusal = attempt.refusal
+    refusal, txns = attempt.refusal, attempt.commit.txns
+    # Each name once: there may be thousands of transactions.
+    vchannels = list(dict.fromkeys([it.vchannel for it in txns]))
+    index = {name: number for number, name in enumerate(vchannels)}
+    cause = "" if refusal is None else refusal.cause[:CAUSE_LENGTH_MAX]
     return {
         "batch": attempt.commit.batch,
         "state": attempt.state.name,
-        "txns": [[it.vchannel, it.txn_id, it.part, it.attempt] for it in attempt.commit.txns],
+        "vchannels": vchannels,
+        "txns": [[index[it.vchannel], it.txn_id, it.part, it.attempt] for it in txns],
         "token": attempt.token,
-        "refusal": None if refusal is None else [refusal.code.name, refusal.cause],
+        "refusal": None if refusal is None else [refusal.code.name, cause],
     }
 
 
 def _attempt(app: str, fields: Mapping[str, Any]) -> CommitAttempt:
     """Votes are not stored: every transaction is asked again, and answers as before."""
+    names = fields.get("vchannels")  # absent in records of an older release
     txns = tuple(
-        StagedTxn(VChannelName(vchannel), TxnId(int(txn_id)), int(part), int(attempt))
+        StagedTxn(
+            VChannelName(vchannel if names is None else names[vchannel]),
+            TxnId(int(txn_id)),
+            int(part),
+            int(attempt),
+        )
         for vchannel, txn_id, part, attempt in fields["txns"]
     )
     commit = BatchCommit(app, int(fields["batch"]), txns)

@@ -35,10 +35,11 @@ from broker.core.txn.batch_commit import (
     expired_apps,
     started,
 )
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName
 from broker.model.stage import BatchCommit, BatchCommitted
-from broker.ports.meta import Conflict, MetaError
+from broker.ports.meta import Conflict, MetaError, WriteTooLarge
+from broker.ports.meta_writes import VALUE_BYTES_MAX
 
 START_S = 10.0
 log = structlog.get_logger(__name__)
@@ -174,9 +175,15 @@ class Committer(Actor[CommitterMessage]):
             # The token tells a task left over from an earlier attempt that this is not its own.
             known = started(recorded.known, commit, self._context.random.getrandbits(63))
             # Before any prepare is sent: see step 1 of the argument in batch_commit.
-            recorded = await self._parts.records.save(recorded, known)
+            recorded = await self._parts.records.begin(recorded, known)
         except Conflict:
             raise  # another Committer is at work: restart and read its records
+        except WriteTooLarge as error:
+            cause = f"batch {commit.batch} of {len(commit.txns)} staged transactions has a record"
+            cause += f" of {error.size} bytes, at most {VALUE_BYTES_MAX} are possible"
+            refused = invalid_argument(f"{cause}; nothing was committed: commit fewer at a time")
+            caller.fail(refused)
+            return
         except MetaError as error:
             caller.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
             return

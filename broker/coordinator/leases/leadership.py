@@ -51,9 +51,11 @@ class LedStore:
         """See MetaStore."""
         return await self._store.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
         """See MetaStore."""
-        return await self._store.list(prefix)
+        return await self._store.list(prefix, limit=limit, after=after)
 
     async def write(
         self,

@@ -37,6 +37,7 @@ from broker.core.cluster.node_leases import NodeMember, admit, expired, renewed
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta_writes import all_entries, split_write
 from broker.ports.nodes import NodeControl, NodeLease
 
 CHECKS_PER_LEASE = 20
@@ -79,7 +80,7 @@ class Registrar(Actor[RegistrarMessage]):
         await self._granted.inherit(context.clock.monotonic_s())
         # Recorded nodes may write until the longest lease granted to them ends: wait for that long.
         until_s = self._until_s()
-        for key, entry in await self._store.list(NODE_PREFIX):
+        async for key, entry in all_entries(self._store, NODE_PREFIX):
             member = replace(decode_member(key, entry.value), until_s=until_s)
             self._members[member.node] = member
             found = self._nodes.find(member.node)
@@ -226,7 +227,8 @@ class Registrar(Actor[RegistrarMessage]):
             self._nodes.drop(member.node)
         self._changed()
         try:
-            await self._store.write({}, deletes=[node_key(member.node) for member in gone])
+            for _, some in split_write({}, [node_key(member.node) for member in gone]):
+                await self._store.write({}, deletes=some)
         except MetaError as error:
             # Harmless: the next coordinator waits one lease for these nodes.
             log.warning("cannot delete the record of a lost node", error=str(error))

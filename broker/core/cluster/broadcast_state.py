@@ -39,6 +39,9 @@ TRANSITIONS: Mapping[tuple[BroadcastPhase, BroadcastStep], BroadcastPhase] = {
 """Every step there is. A recorded broadcast is never aborted: it completes, or waits in quarantine
 for an operator."""
 
+CAUSE_LENGTH_MAX = 2000
+"""Of a cause that is stored, so that a record which fits the store still fits it with the cause."""
+
 UNFINISHED = frozenset({BroadcastPhase.PENDING, BroadcastPhase.REPLICATED})
 
 
@@ -171,7 +174,7 @@ def with_ack(
 
 def poisoned(task: BroadcastState, cause: str) -> BroadcastState:
     """Its callback failed permanently: the broadcast goes into quarantine, an operator decides."""
-    return replace(task, poison=cause or "no cause given")
+    return replace(task, poison=cause[:CAUSE_LENGTH_MAX] or "no cause given")
 
 
 def retried(task: BroadcastState) -> BroadcastState:

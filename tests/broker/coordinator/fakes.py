@@ -38,9 +38,11 @@ class ShakyStore:
         await self._pass()
         return await self.inner.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
         await self._pass()
-        return await self.inner.list(prefix)
+        return await self.inner.list(prefix, limit=limit, after=after)
 
     async def write(
         self,

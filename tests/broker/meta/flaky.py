@@ -20,8 +20,10 @@ class Flaky:
     async def get(self, key: str) -> MetaEntry | None:
         return await self._store.get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
-        return await self._store.list(prefix)
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
+        return await self._store.list(prefix, limit=limit, after=after)
 
     async def write(
         self,

@@ -8,12 +8,13 @@ import pytest
 
 from actors import Ref, Request, System
 from actors.testing import VirtualClock, run_seeded
-from broker.core.time.named_cursor import CURSORS_MAX
+from broker.core.time.named_cursor import CHANNELS_MAX, CURSORS_MAX
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import MessageId, TimeTick
 from broker.model.named_cursor import ChannelPosition, CursorView, NamedCursor
 from broker.ports.meta import Conflict, MetaError
+from broker.ports.meta_writes import split_write
 from broker.timesync.cursor_records import CURSOR_PREFIX, decode_cursor, encode_cursor
 from broker.timesync.messages import (
     CommitCursor,
@@ -183,9 +184,25 @@ def test_there_is_room_for_so_many_cursors_and_no_more() -> None:
         at = {SHARDS[0]: ChannelPosition(tick)}
         others = [NamedCursor(str(it), at, 1) for it in range(CURSORS_MAX)]
         puts = {CURSOR_PREFIX + it.name: encode_cursor(it) for it in others}
-        await world.store.inner.write(puts)
+        for some, _ in split_write(puts):
+            await world.store.inner.write(some)
         assert await code_of(world.move(tick, SHARDS[0])) is StreamingCode.INNER
         assert (await world.move(tick, *SHARDS, name="5")).channels == SHARDS
+
+    play(test)
+
+
+def test_a_cursor_whose_record_fits_no_store_is_refused_before_anything_is_stored() -> None:
+    async def test(world: World) -> None:
+        tick = now_tick(world.clock)
+        shards = [f"{SHARDS[0]}{number:0210d}" for number in range(CHANNELS_MAX)]
+        with pytest.raises(
+            Refused, match=r"takes \d+ bytes, at most 983040 are possible"
+        ) as caught:
+            await world.move(tick, *shards)
+        assert caught.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+        assert await world.store.inner.list(CURSOR_PREFIX, limit=1) == []
+        assert len((await world.move(tick, *shards[: CHANNELS_MAX // 2])).channels) == 2048
 
     play(test)
 

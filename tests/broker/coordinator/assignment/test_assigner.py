@@ -97,7 +97,7 @@ def test_without_nodes_the_table_is_empty_and_nothing_is_recorded() -> None:
             table = await system.find(ASSIGNER).ask(NextAssignment(), deadline_s=WITHIN_S)
             assert table is not None
             assert table.nodes == ()
-            assert await store.list("pchannel/") == []
+            assert await store.list("pchannel/", limit=1000) == []
 
     seeded(1, scenario)
 

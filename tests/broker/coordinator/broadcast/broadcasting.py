@@ -18,7 +18,7 @@ from actors import (
     System,
 )
 from actors.testing import VirtualClock
-from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
+from broker.coordinator.broadcast.broadcast_records import BODY_PREFIX, BroadcastRecords
 from broker.coordinator.broadcast.broadcast_task import BroadcastTiming
 from broker.coordinator.broadcast.messages import ListLocks, LockView, StartBroadcast
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
@@ -33,6 +33,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import Appended
 from broker.ports.meta import MetaEntry, MetaError
+from broker.ports.meta_writes import all_entries
 
 ROOT = "/root/broadcaster"
 LOCKS = f"{ROOT}/locks"
@@ -100,9 +101,11 @@ class FaultyStore(MemoryMetaStore):
         await self.faults.before()
         return await super().get(key)
 
-    async def list(self, prefix: str) -> Sequence[tuple[str, MetaEntry]]:
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
         await self.faults.before()
-        return await super().list(prefix)
+        return await super().list(prefix, limit=limit, after=after)
 
     async def write(
         self,
@@ -207,6 +210,13 @@ class Cluster:
         """What the store has, without being a step."""
         records = await BroadcastRecords(_Reader(self.store)).load()
         return [it.task for it in records if not states or it.task.state in states]
+
+    async def bodies(self, *, restarted: bool) -> list[str]:
+        """Keys of parts of bodies that are left, without being a step."""
+        store = _Reader(self.store)
+        if restarted:  # as the next Broadcaster does when it starts
+            await BroadcastRecords(store).remove_bodies(await BroadcastRecords(store).load())
+        return [key async for key, _ in all_entries(store, BODY_PREFIX)]
 
 
 class _Reader(MemoryMetaStore):

@@ -4,6 +4,7 @@ P25 to P30 of the facts: everywhere in the end, one order for those that conflic
 effects as if once, and locks that are those of the unfinished.
 """
 
+from dataclasses import replace
 from itertools import combinations
 
 import anyio
@@ -13,6 +14,7 @@ from actors.testing import run_seeded
 from broker.core.cluster.broadcast_state import BroadcastPhase
 from broker.model.broadcast import Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId
+from broker.ports.meta_writes import PART_BYTES
 from tests.broker.coordinator.broadcast.broadcasting import (
     LOCKS,
     ROOT,
@@ -31,7 +33,11 @@ ASKED = {
     "one": broadcast("one", A),
     "two": broadcast("two", A, B, vchannels=V[1:]),
     "three": broadcast("three", B, vchannels=V[:2]),
-    "free": broadcast("free", ResourceKey.snapshot("s"), vchannels=V[2:]),
+    # Its body is stored in three parts.
+    "free": replace(
+        broadcast("free", ResourceKey.snapshot("s"), vchannels=V[2:]),
+        body=bytes(2 * PART_BYTES + 1),
+    ),
     "again": broadcast("again", A, vchannels=(V[2], V[0])),
 }
 CONFLICTS = [("one", "two"), ("two", "three"), ("one", "again"), ("two", "again")]
@@ -90,6 +96,7 @@ async def judge(cluster: Cluster, answers: dict[str, Broadcasted], faults: Fault
     judge_order(cluster, ids)
     if not faults.struck:
         assert all(len(set(it)) == len(it) for it in map(cluster.logs.on, V)), "no copy twice"
+    assert await cluster.bodies(restarted=bool(faults.struck)) == []
     assert await cluster.locks() == ()
     assert not await cluster.recorded(BroadcastPhase.PENDING)
 

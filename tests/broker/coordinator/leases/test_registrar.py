@@ -264,7 +264,7 @@ def test_a_recorded_node_that_is_not_heard_of_again_is_lost_after_one_lease() ->
             assert world.present() == [1]
             await clock.sleep(2 * LEASE_S)
             assert world.present() == []
-            assert await store.list("node/") == []
+            assert await store.list("node/", limit=1000) == []
 
     seeded(48, scenario)
 

@@ -27,7 +27,7 @@ LIMITS = NodeLimits(txns=TxnLimits(keepalive_default_ms=3_000), txn_finish_s=0.1
 async def saved(meta: MemoryMetaStore | Flaky) -> WalCheckpoint | None:
     """The checkpoint that a restart would find; nobody's claim is touched."""
     copy = MemoryMetaStore()
-    await copy.write({key: entry.value for key, entry in await meta.list("recovery/")})
+    await copy.write({key: entry.value for key, entry in await meta.list("recovery/", limit=1000)})
     return (await StoredRecovery(copy).claim(PCHANNEL, Term(99))).snapshot.checkpoint
 
 
@@ -169,10 +169,10 @@ def test_a_newer_owner_ends_this_one_and_its_snapshot_stays() -> None:
             await world.append(message("x"))
             await world.clock.sleep(11)
             newer = await StoredRecovery(meta).claim(PCHANNEL, Term(9))
-            before = await meta.list("recovery/")
+            before = await meta.list("recovery/", limit=1000)
             await world.append(message("y"))
             await world.clock.sleep(30)
-            assert await meta.list("recovery/") == before
+            assert await meta.list("recovery/", limit=1000) == before
             with pytest.raises(ActorError):
                 world.system.find(world.path("recovery"))
             assert newer.snapshot.checkpoint == (await world.offsets()).checkpoint
