@@ -35,9 +35,10 @@ from schemas.encoding.id_list import read_ids, with_ids
 from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto import data as data_messages
 from schemas.generated.milvus.proto import messages
+from schemas.properties.batch_header import insert_header, joined, split_header, with_deletes
 from schemas.properties.batch_mark import read_batch_mark
 from schemas.properties.broadcast_header import read_broadcast_header
-from schemas.properties.insert_header import assigned, read_insert_header
+from schemas.properties.insert_header import assigned, read_insert_header, with_rows
 from schemas.properties.keys import BATCH, BROADCAST, BadProperty
 from schemas.scan import stored_properties
 from schemas.stored import header_of, payload_of, size_of, stored_form, with_header
@@ -63,6 +64,8 @@ _SCHEMA_OF_CHANGE: Final = 0x0A
 _UPDATES: Final = 0x0A
 _SCHEMA_OF_UPDATES: Final = 0x2A
 _SCHEMA_VERSION: Final = 10
+_UNSAID: Final = Inserted(CollectionId(0), PartitionId(0), SegmentId(0), 0, 0, None)
+"""Of an insert without a header."""
 
 
 class StoredHeaders:
@@ -78,6 +81,16 @@ class StoredHeaders:
             name = MessageType(kind).name
             raise BadHeader(f"the header of {name} cannot be decoded: {error}") from None
 
+    def batch_effect(self, kind: int, properties: bytes) -> Inserted | Deleted:
+        try:
+            _, header = split_header(properties)
+            if kind == MessageType.DELETE:
+                return Deleted(CollectionId(_number(header, 1)), _number(header, 2))
+            return _insert_of(header, "batch") if header else _UNSAID
+        except (Malformed, ValueError) as error:
+            name = MessageType(kind).name
+            raise BadHeader(f"the header of a batch of {name} cannot be decoded: {error}") from None
+
     def stage(self, stored: bytes) -> StageName | None:
         try:
             return stage_of(stored)
@@ -86,6 +99,13 @@ class StoredHeaders:
 
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
         return with_header(stored, assigned(header_of(stored), segment_id, size_bytes))
+
+    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes:
+        others, header = split_header(properties)
+        if isinstance(rows, Deleted):
+            return joined(others, with_deletes(header, rows.collection_id, rows.rows))
+        header = header or insert_header(rows.collection_id, rows.partition_id)
+        return joined(others, with_rows(header, rows.rows, rows.size_bytes, rows.segment_id))
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
         field = _FLUSHED_FIELD.get(kind)
@@ -154,11 +174,15 @@ def _broadcast_mark(stored: bytes) -> SetMark | None:
 
 
 def _inserted(stored: bytes) -> Effect | None:
-    header = read_insert_header(header_of(stored))
+    return _insert_of(header_of(stored), "message")
+
+
+def _insert_of(encoded: bytes, what: str) -> Inserted:
+    header = read_insert_header(encoded)
     if len(header.partitions) != 1:
         raise BadHeader(
             f"an insert must name one partition, this one names {len(header.partitions)};"
-            " append one message for each partition"
+            f" append one {what} for each partition"
         )
     (part,) = header.partitions
     return Inserted(

@@ -131,6 +131,7 @@ def encode_vchannel(vchannel: VChannelSnapshot) -> bytes:
             "collection": vchannel.collection_id,
             "state": vchannel.state.name,
             "partitions": vchannel.partition_ids,
+            "default_partition": vchannel.default_partition_id,
             "schemas": [
                 [each.version, b64encode(each.schema).decode(), each.start_tick]
                 for each in vchannel.schemas
@@ -145,17 +146,21 @@ def decode_vchannel(value: bytes) -> VChannelSnapshot:
     """The vchannel; raises Unreadable."""
 
     def parse(fields: dict[str, Any]) -> VChannelSnapshot:
+        partitions = tuple(PartitionId(each) for each in fields["partitions"])
+        # Older versions did not save it. Partitions are saved in the order of their creation.
+        default = fields.get("default_partition", partitions[0] if partitions else None)
         return VChannelSnapshot(
             name=VChannelName(fields["name"]),
             collection_id=CollectionId(fields["collection"]),
             state=VChannelState[fields["state"]],
-            partition_ids=tuple(PartitionId(each) for each in fields["partitions"]),
+            partition_ids=partitions,
             schemas=tuple(
                 SchemaStart(version, b64decode(schema, validate=True), TimeTick(tick))
                 for version, schema, tick in fields["schemas"]
             ),
             created_tick=TimeTick(fields["created_tick"]),
             tick=TimeTick(fields["tick"]),
+            default_partition_id=None if default is None else PartitionId(default),
         )
 
     return _decode(value, parse)

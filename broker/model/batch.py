@@ -1,5 +1,6 @@
 """Batches of the native protocol: many payloads in one body, with shared properties stored once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate, pairwise
@@ -86,8 +87,8 @@ class BatchPart:
     """What a stored record of a batch holds beside its sizes and its body of payloads.
 
     `properties`: entries of field 3 of `milvus.proto.common.ImmutableMessage`, shared by all
-    messages. With a `codec` the body is compressed and the sizes are uncompressed ones; sizes of
-    Arrow rows estimate each row as text.
+    messages. A header among them (`_h`) is that of the whole batch. With a `codec` the body is
+    compressed and the sizes are uncompressed ones; sizes of Arrow rows estimate each row as text.
     """
 
     properties: bytes
@@ -112,6 +113,14 @@ class NewBatch(NewMessage):
     sizes: tuple[int, ...] = ()
     part: BatchPart = BatchPart(b"")
     durability: Durability = Durability.FSYNC
+
+
+def payload_bytes(sizes: Sequence[int], part: BatchPart) -> int:
+    """The uncompressed size of a batch without what its messages share.
+
+    It is the same before and after the log has written the shared header.
+    """
+    return sum(sizes) + len(part.keys.body) + len(part.own.body)
 
 
 def ticks_of(message: NewMessage) -> int:

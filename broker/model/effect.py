@@ -33,6 +33,11 @@ class CollectionCreated:
     schema: bytes
     schema_version: int
 
+    @property
+    def default_partition_id(self) -> PartitionId | None:
+        """The partition of rows that name none; None: there is none. Milvus lists it first."""
+        return self.partition_ids[0] if self.partition_ids else None
+
 
 @dataclass(frozen=True, slots=True)
 class CollectionDropped:
@@ -99,7 +104,8 @@ class AllFlushed:
 class Inserted:
     """Rows of one partition. `segment_id` 0: not assigned. `schema_version` None: unknown.
 
-    `size_bytes` 0: unknown; the log uses the message's size.
+    `size_bytes` 0: unknown; the log uses the message's size. Ids and `rows` are 0 for a batch
+    whose producer wrote no header: the log knows them.
     """
 
     collection_id: CollectionId
@@ -114,7 +120,8 @@ class Inserted:
 class Deleted:
     """`rows` primary keys were deleted by a message of `size_bytes`.
 
-    A message names no segment: `segment_id` is set by who knows the one that took it.
+    A message names no segment: `segment_id` is set by who knows the one that took it. As for
+    `Inserted`, zeros stand for a batch without a header.
     """
 
     collection_id: CollectionId

@@ -65,7 +65,10 @@ class SchemaStart:
 
 @dataclass(frozen=True, slots=True)
 class VChannelSnapshot:
-    """A vchannel with a collection. `schemas`: those that may still be needed, oldest first."""
+    """A vchannel with a collection. `schemas`: those that may still be needed, oldest first.
+
+    `default_partition_id`: of batches whose producer names no partition; None: there is none.
+    """
 
     name: VChannelName
     collection_id: CollectionId
@@ -74,6 +77,7 @@ class VChannelSnapshot:
     schemas: tuple[SchemaStart, ...]
     created_tick: TimeTick
     tick: TimeTick
+    default_partition_id: PartitionId | None = None
 
 
 @dataclass(frozen=True, slots=True)

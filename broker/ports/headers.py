@@ -7,7 +7,7 @@ call is pure and cheap enough for the write path (microseconds for an insert).
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.model.effect import Effect, SegmentCreated, SegmentFlushed
+from broker.model.effect import Deleted, Effect, Inserted, SegmentCreated, SegmentFlushed
 from broker.model.ids import SegmentId
 from broker.model.measured import SetMark
 from broker.model.stage import StageName
@@ -27,6 +27,13 @@ class Headers(Protocol):
         """
         ...
 
+    def batch_effect(self, kind: int, properties: bytes) -> Inserted | Deleted:
+        """What the header among a batch's shared properties says; zeros where it says nothing.
+
+        Raises BadHeader, also for an insert that does not name exactly one partition.
+        """
+        ...
+
     def stage(self, stored: bytes) -> StageName | None:
         """The stage of a begin of a transaction; None when it has none.
 
@@ -38,6 +45,13 @@ class Headers(Protocol):
         """The insert, assigned to this segment and otherwise unchanged; `effect` has decoded it.
 
         `size_bytes` is written where the producer gave no size.
+        """
+        ...
+
+    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes:
+        """A batch's shared properties with these rows in their header, otherwise unchanged.
+
+        What the producer's header says beyond them is kept. `batch_effect` has decoded it.
         """
         ...
 

@@ -10,6 +10,7 @@ from schemas.encoding.fields import copied, field, fields
 from schemas.encoding.varint import signed, varint
 
 _PARTITION: Final = 0x12
+_ROWS: Final = 0x10
 _SIZE: Final = 0x18
 _SEGMENT: Final = 0x22
 
@@ -59,6 +60,26 @@ def assigned(header: bytes, segment_id: int, size_bytes: int) -> bytes:
             parts.append(field(tag, _assigned(header[first:stop], segment_id, size_bytes)))
         else:
             parts.append(copied(header, tag, first, stop))
+    return b"".join(parts)
+
+
+def with_rows(header: bytes, rows: int, size_bytes: int, segment_id: int = 0) -> bytes:
+    """The header with these counts; with the segment too, unless 0. Raises Malformed."""
+    parts: list[bytes] = []
+    for tag, first, stop in fields(header, 0, len(header)):
+        if tag != _PARTITION:
+            parts.append(copied(header, tag, first, stop))
+            continue
+        replaced = (_ROWS, _SIZE, _SEGMENT) if segment_id else (_ROWS, _SIZE)
+        kept = [
+            copied(header, tag, start, end)
+            for tag, start, end in fields(header, first, stop)
+            if tag not in replaced
+        ]
+        counts = [b"\x10", varint(rows), b"\x18", varint(size_bytes)]
+        if segment_id:
+            counts.append(field(_SEGMENT, b"\x08" + varint(segment_id)))
+        parts.append(field(_PARTITION, b"".join(kept + counts)))
     return b"".join(parts)
 
 

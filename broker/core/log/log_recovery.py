@@ -10,12 +10,14 @@ newest message it includes; the effects of a transaction are collected again fro
 is never before the checkpoint's id.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from broker.core.log.numbered_producers import NumberedProducers, ProducerLimits
 from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, RecoveryObjects
 from broker.core.naming import is_control_channel
+from broker.core.segments.batch_rows import stored_rows
 from broker.core.segments.segment_table import DROPPED_MAX
 from broker.core.txn.finished_txns import FinishedTxns
 from broker.core.txn.txn_limits import TxnLimits
@@ -39,8 +41,17 @@ from broker.model.snapshot import (
     WalCheckpoint,
 )
 
-EffectOf = Callable[[int, bytes], Effect | str | None]
-"""Decodes the effect of a message from its type and stored form; a text is the error."""
+
+class EffectOf(Protocol):
+    """Decodes the effect of a message from its type and stored form; a text is the error.
+
+    `of_batch`: of a whole batch, from its shared properties; zeros where they say nothing.
+    """
+
+    def __call__(
+        self, kind: int, stored: bytes, *, of_batch: bool = False
+    ) -> Effect | str | None: ...
+
 
 _OURS = frozenset({MessageType.CREATE_SEGMENT, MessageType.FLUSH})
 """Written by the log itself, for collections only."""
@@ -204,27 +215,37 @@ class RecoveryState:
         wrong: list[str] = []
         if not self._concerns(record):
             return wrong
-        for message in record.messages():
-            effect = self._effect_of(record.kind, message.body)
+        for message_id, tick, effect in self._rows_in(record):
             if isinstance(effect, str):
-                wrong.append(f"message {message.id} cannot be read: {effect}")
+                wrong.append(f"message {message_id} cannot be read: {effect}")
             elif isinstance(effect, Deleted):
                 # Now, not at the commit: the writer may have created the next segment by then.
-                taking = self.objects.taking_deletes(VChannelName(record.vchannel), message.tick)
+                taking = self.objects.taking_deletes(VChannelName(record.vchannel), tick)
                 if taking:
                     _add_up(pending, replace(effect, segment_id=taking))
             elif isinstance(effect, Inserted):
                 _add_up(pending, effect)
         return wrong
 
+    def _rows_in(self, record: Record) -> Iterator[tuple[MessageId, TimeTick, Effect | str | None]]:
+        """The effects of a record of rows, each with its id and tick; a batch has one."""
+        if record.batch is None:
+            for message in record.messages():
+                yield message.id, message.tick, self._effect_of(record.kind, message.body)
+            return
+        effect = self._effect_of(record.kind, record.batch.properties, of_batch=True)
+        if isinstance(effect, Inserted | Deleted):
+            effect = stored_rows(effect, record.sizes, record.batch)
+        yield record.base_id, record.base_tick, effect
+
     def _concerns(self, record: Record) -> bool:
         """Whether the record may affect collections or segments of this pchannel.
 
         Copies on the control channel do not: they inform watchers of all collections. A FlushAll
-        covers the whole pchannel, whatever vchannel it names. Batches of the native protocol hold
-        payloads of programs, which no collection counts.
+        covers the whole pchannel, whatever vchannel it names. A batch holds rows, or payloads that
+        no collection counts.
         """
-        if record.batch is not None:
+        if record.batch is not None and record.kind not in BODY_TYPES:
             return False
         if record.kind == MessageType.FLUSH_ALL:
             return True

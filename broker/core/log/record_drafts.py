@@ -9,7 +9,7 @@ from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_assigner import InternalMessage
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_session import TxnSession, outcome_of
-from broker.model.batch import NewBatch
+from broker.model.batch import BatchPart, NewBatch
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import PREPARE_TXN, Appended, AppendedInTxn, MessageType, NewMessage
@@ -27,11 +27,15 @@ class WriterState:
 class RecordDraft:
     """A record before it has ids and ticks: indexes of its messages in the group, their bodies."""
 
-    __slots__ = ("batch", "bodies", "body_bytes", "indexes", "kind", "session", "vchannel")
+    __slots__ = (
+        *("batch", "bodies", "body_bytes", "indexes", "kind", "properties", "session", "vchannel"),
+    )
 
     def __init__(self, vchannel: str, kind: int, session: TxnSession | None = None) -> None:
         self.vchannel, self.kind, self.session = vchannel, kind, session
         self.batch: NewBatch | None = None
+        self.properties: bytes | None = None
+        """The shared properties of the batch with the header that the log wrote; None: as sent."""
         self.indexes: list[int] = []
         self.bodies: list[bytes] = []
         self.body_bytes = 0
@@ -111,8 +115,12 @@ def _record(draft: RecordDraft, tick: TimeTick, end: LogEnd) -> Record:
         sizes=tuple(map(len, draft.bodies)) if batch is None else batch.sizes,
         body=b"".join(draft.bodies) if batch is None else batch.body,
         txn=None if draft.session is None else draft.session.part(),
-        batch=None if batch is None else batch.part,
+        batch=None if batch is None else _part(batch, draft.properties),
     )
+
+
+def _part(batch: NewBatch, properties: bytes | None) -> BatchPart:
+    return batch.part if properties is None else replace(batch.part, properties=properties)
 
 
 def _answer(draft: RecordDraft, record: Record, outcomes: list[Appended | Refusal | None]) -> None:

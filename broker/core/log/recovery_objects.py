@@ -149,6 +149,7 @@ class _Step:
                 schemas=(first,),
                 created_tick=self._tick,
                 tick=self._tick,
+                default_partition_id=effect.default_partition_id,
             )
         )
 

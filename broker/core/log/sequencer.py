@@ -132,9 +132,9 @@ class _Group:
     def admit(self, index: int, message: NewMessage) -> None:
         """Check the message itself, then its collection, transaction and scope; then place it."""
         refusal = admission_refusal(message, self._first_tick, self._admission)
-        assigner = self._assigner
-        if refusal is None and assigner is not None and index in assigner.effects:
-            refusal = assigner.refusal(index, message)
+        # A batch may be a repeat, whose answer does not depend on the collection as it is now.
+        if refusal is None and not isinstance(message, NewBatch):
+            refusal = self._collection_refusal(index, message)
         if refusal is not None:
             self.outcomes[index] = refusal
         elif isinstance(message, NewBatch):
@@ -146,11 +146,17 @@ class _Group:
         else:
             self._place_with(message.vchannel, index, message, None)
 
+    def _collection_refusal(self, index: int, message: NewMessage) -> Refusal | None:
+        assigner = self._assigner
+        if assigner is None or index not in assigner.effects:
+            return None
+        return assigner.refusal(index, message)
+
     def _admit_batch(self, index: int, batch: NewBatch) -> None:
         """Give the batch a record of its own, unless it repeats one that is stored.
 
-        A repeat gets the first answer, whatever happened to its transaction since. A batch refused
-        by its transaction consumes no sequence numbers.
+        A repeat gets the first answer, whatever happened to its transaction or collection since,
+        and is not counted in a segment again. A refused batch consumes no sequence numbers.
         """
         numbered, session = batch.part.producer, None
         if numbered is not None:
@@ -161,6 +167,10 @@ class _Group:
             if earlier is not None:
                 self.outcomes[index] = earlier
                 return
+        refused = self._collection_refusal(index, batch)
+        if refused is not None:
+            self.outcomes[index] = refused
+            return
         if batch.txn is not None:
             refusal = self._transactions.admit(batch, self._latest_tick)
             if isinstance(refusal, Refusal):
@@ -172,6 +182,8 @@ class _Group:
             self._numbers.take(index, numbered, len(batch.sizes))
         draft = RecordDraft(batch.vchannel, batch.type, session)
         draft.batch = batch
+        if self._assigner is not None and index in self._assigner.effects:
+            draft.properties = self._placed(self._assigner, index, batch, session)
         draft.indexes.append(index)
         # Later messages must not join a record that lies before this batch.
         self._growing.pop(batch.vchannel, None)

@@ -9,12 +9,14 @@ the end of every transaction that holds it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from broker.core.naming import is_control_channel
+from broker.core.segments.batch_rows import rows_of_batch
 from broker.core.segments.segment_sealing import GrowingSegment
 from broker.core.segments.segment_table import NewSegment, SegmentTable
+from broker.model.batch import NewBatch
 from broker.model.effect import (
     ALL_PARTITIONS,
     AllFlushed,
@@ -65,6 +67,8 @@ class HeaderWriter(Protocol):
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes: ...
 
+    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes: ...
+
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes: ...
 
 
@@ -79,7 +83,10 @@ class InternalMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """A message in its stored form, and the CreateSegment that must come right before it."""
+    """A message in its stored form, and the CreateSegment that must come right before it.
+
+    `body`: of a batch its shared properties, since those hold the header.
+    """
 
     body: bytes
     before: InternalMessage | None = None
@@ -133,24 +140,25 @@ class SegmentAssigner:
 
     def refusal(self, index: int, message: NewMessage) -> Refusal | None:
         """Why this message of `effects` cannot be placed; changes nothing."""
-        effect = self.effects[index]
         if message.type in ROW_TYPES:
             if not (self._table.required or self._table.is_ours(message.vchannel)):
                 return None
+            effect = self._rows(index, message)
             return effect if isinstance(effect, Refusal) else self._rows_refusal(message, effect)
+        effect = self.effects[index]
         return effect if isinstance(effect, Refusal) else None
 
     def place(self, index: int, message: NewMessage, txn_id: TxnId | None) -> PlacedMessage:
         """Place a message of `effects`: update the table, return the form to store."""
-        effect = self.effects[index]
+        effect = self._rows(index, message)
         match effect:
             case None | Refusal():
-                return PlacedMessage(message.body)
+                return PlacedMessage(_stored(message))
             case Inserted() | Deleted():
                 # Where no collection is required, rows without one are stored as they are.
                 if message.vchannel in self._table.collections:
                     return self._place_rows(message, effect, txn_id)
-                return PlacedMessage(message.body)
+                return PlacedMessage(_stored(message))
             case _:
                 ids = self._change(message.vchannel, effect)
                 if ids is None:
@@ -159,6 +167,14 @@ class SegmentAssigner:
                 return PlacedMessage(self._headers.with_flushed(message.type, message.body, ids))
 
     # ---- rows -------------------------------------------------------------------------------
+
+    def _rows(self, index: int, message: NewMessage) -> DecodedEffect:
+        """The effect of a message; that of a batch depends on the collection of its vchannel."""
+        effect = self.effects[index]
+        if not isinstance(message, NewBatch) or not isinstance(effect, Inserted | Deleted):
+            return effect
+        collection = self._table.collections.get(message.vchannel)
+        return effect if collection is None else rows_of_batch(message, effect, collection)
 
     def _rows_refusal(self, message: NewMessage, effect: Effect | None) -> Refusal | None:
         assert isinstance(effect, Inserted | Deleted), effect
@@ -195,16 +211,21 @@ class SegmentAssigner:
     ) -> PlacedMessage:
         if isinstance(effect, Deleted):
             self._table.deleted_rows += effect.rows
+            is_batch = isinstance(message, NewBatch)
+            body = self._headers.with_rows(_stored(message), effect) if is_batch else message.body
             if not self._table.limits.delete_segments:
-                return PlacedMessage(message.body)
+                return PlacedMessage(body)
             rows, size_bytes = effect.rows, effect.size_bytes
             segment, created = self._room(message, ALL_PARTITIONS, rows, size_bytes)
             self._table.grow(segment, rows, size_bytes, self._tick, txn_id)
-            return PlacedMessage(message.body, created)
+            return PlacedMessage(body, created)
         self._table.inserted_rows += effect.rows
         size_bytes = effect.size_bytes or message.size
         segment, created = self._room(message, effect.partition_id, effect.rows, size_bytes)
         self._table.grow(segment, effect.rows, size_bytes, self._tick, txn_id)
+        if isinstance(message, NewBatch):
+            rows_there = replace(effect, segment_id=segment.id)
+            return PlacedMessage(self._headers.with_rows(_stored(message), rows_there), created)
         body = self._headers.with_segment(message.body, segment.id, size_bytes)
         return PlacedMessage(body, created)
 
@@ -244,7 +265,11 @@ class SegmentAssigner:
             return self._table.flush()
         if isinstance(effect, CollectionCreated):
             self._table.create_collection(
-                vchannel, effect.collection_id, effect.partition_ids, effect.schema_version
+                vchannel,
+                effect.collection_id,
+                effect.partition_ids,
+                effect.schema_version,
+                effect.default_partition_id,
             )
             return None
         collection = self._table.collections.get(vchannel)
@@ -309,6 +334,11 @@ def segment_assigner(
         if _concerns(table, message, known)
     }
     return SegmentAssigner(table, effects, headers, chances)
+
+
+def _stored(message: NewMessage) -> bytes:
+    """The part of its stored form that holds its header."""
+    return message.part.properties if isinstance(message, NewBatch) else message.body
 
 
 def _concerns(table: SegmentTable, message: NewMessage, known: set[str]) -> bool:

@@ -28,7 +28,8 @@ def recovered_segments(
     table = SegmentTable(limits, required=required)
     for each in vchannels:
         version = each.schemas[-1].version if each.schemas else 0
-        table.create_collection(each.name, each.collection_id, each.partition_ids, version)
+        default = each.default_partition_id
+        table.create_collection(each.name, each.collection_id, each.partition_ids, version, default)
     growing = {
         each.id: _segment(each)
         for each in sorted(segments, key=lambda it: it.id)

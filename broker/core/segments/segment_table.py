@@ -25,11 +25,15 @@ DROPPED_MAX = 4096
 
 @dataclass(slots=True)
 class CollectionSegments:
-    """One collection on one vchannel. `growing`: at most one segment for each partition."""
+    """One collection on one vchannel. `growing`: at most one segment for each partition.
+
+    `default_partition_id`: of batches that name no partition; None: they are refused.
+    """
 
     id: CollectionId
     partition_ids: set[PartitionId]
     schema_version: int
+    default_partition_id: PartitionId | None = None
     growing: dict[PartitionId, GrowingSegment] = field(default_factory=dict)
 
 
@@ -117,13 +121,14 @@ class SegmentTable:
         collection_id: CollectionId,
         partition_ids: Iterable[PartitionId],
         schema_version: int,
+        default_partition_id: PartitionId | None = None,
     ) -> None:
         """Add a collection; no change if the vchannel has one."""
         if vchannel not in self.collections:
             # A vchannel may be used again after a drop; its rows are accepted then.
             self._dropped.pop(vchannel, None)
             self.collections[vchannel] = CollectionSegments(
-                collection_id, set(partition_ids), schema_version
+                collection_id, set(partition_ids), schema_version, default_partition_id
             )
 
     def drop_collection(self, vchannel: str) -> tuple[SegmentId, ...]:

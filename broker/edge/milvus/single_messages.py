@@ -8,12 +8,14 @@ it. Rows become JSON.
 from itertools import accumulate, pairwise
 
 from broker.model.batch import Codec
-from broker.model.record import RecordSlice, RecordSliceInTxn
+from broker.model.message import MessageType
+from broker.model.record import Record, RecordSlice, RecordSliceInTxn
 from broker.model.txn import TxnPart
 from schemas.arrow.json_rows import rows_as_json
 from schemas.encoding.entries import write_entry
 from schemas.encoding.varint import varint
 from schemas.packing import unpack
+from schemas.properties.batch_header import Shares, delete_shares, insert_shares
 from schemas.properties.keys import ROW_KEY, TXN
 from schemas.properties.txn_context import TxnContext
 from schemas.scan import STORED_PAYLOAD, STORED_PROPERTY
@@ -39,11 +41,11 @@ def stored_of(part: RecordSlice) -> list[bytes]:
     assert batch is not None
     keys = batch.keys.split(len(record.sizes))
     own = batch.own.split(len(record.sizes))
-    properties = batch.properties + _of_txn(record.txn)
+    shares, in_txn = _shares(record, batch.properties), _of_txn(record.txn)
     messages: list[bytes] = []
     for index, payload in enumerate(payloads_of(part), part.first):
         # The own properties last: of two entries with one key protobuf takes the last.
-        stored = [properties, own[index]]
+        stored = [shares.of(index), in_txn, own[index]]
         # proto3 leaves an empty field out.
         if payload:
             stored = [STORED_PAYLOAD, varint(len(payload)), payload, *stored]
@@ -51,6 +53,15 @@ def stored_of(part: RecordSlice) -> list[bytes]:
             stored.append(write_entry(STORED_PROPERTY, ROW_KEY.key, ROW_KEY.encode(key)))
         messages.append(b"".join(stored))
     return messages
+
+
+def _shares(record: Record, properties: bytes) -> Shares:
+    """The properties of each message: a batch in a collection has one header for all its rows."""
+    if record.kind == MessageType.INSERT:
+        return insert_shares(properties, len(record.sizes))
+    if record.kind == MessageType.DELETE:
+        return delete_shares(properties, len(record.sizes))
+    return Shares(properties, properties, 0)
 
 
 def _consumed(part: RecordSlice, index: int, stored: bytes) -> bytes:

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import assert_never
 
-from broker.core.segments.segment_assigner import DecodedEffect, SegmentAssigner, segment_assigner
+from broker.core.segments.segment_assigner import (
+    ROW_TYPES,
+    DecodedEffect,
+    SegmentAssigner,
+    segment_assigner,
+)
 from broker.core.segments.segment_table import SegmentTable
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
@@ -47,13 +52,12 @@ class ChannelSegments:
 
     def _read(self, message: NewMessage) -> DecodedEffect:
         """The effect of a message. Refuses with UNRECOVERABLE: clients retry any other code."""
-        if isinstance(message, NewBatch):
-            return Refusal(
-                StreamingCode.UNRECOVERABLE,
-                "a batch carries no message headers, which rows of a collection need: append its"
-                " messages one by one, as Milvus does",
-            )
         try:
-            return self._headers.effect(message.type, message.body)
+            if not isinstance(message, NewBatch):
+                return self._headers.effect(message.type, message.body)
+            if message.type in ROW_TYPES:
+                return self._headers.batch_effect(message.type, message.part.properties)
         except BadHeader as error:
             return Refusal(StreamingCode.UNRECOVERABLE, str(error))
+        cause = f"messages of type {message.type} cannot be in a batch; append them one by one"
+        return Refusal(StreamingCode.UNRECOVERABLE, cause)

@@ -98,9 +98,9 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
 def effect_of(headers: Headers) -> EffectOf:
     """The port as a function that returns, not raises, why a header cannot be read."""
 
-    def read(kind: int, stored: bytes) -> Effect | str | None:
+    def read(kind: int, stored: bytes, *, of_batch: bool = False) -> Effect | str | None:
         try:
-            return headers.effect(kind, stored)
+            return (headers.batch_effect if of_batch else headers.effect)(kind, stored)
         except BadHeader as error:
             return str(error)
 

@@ -24,6 +24,7 @@ from broker.model.ids import CollectionId, PartitionId, SegmentId
 from broker.model.measured import SetMark
 from broker.model.message import MessageType
 from broker.ports.headers import BadHeader, Headers
+from schemas.batches import shared_properties
 from schemas.encoding.base64_text import base64_text
 from schemas.generated.milvus.proto import common, messages, msg, schema
 from schemas.properties.batch_mark import write_batch_mark
@@ -259,3 +260,70 @@ def test_a_commit_says_which_batch_it_is_of() -> None:
     assert (found.total, found.counts) == (3, {"p_0_7v0": 2, "p_1_7v1": 1})
     assert HEADERS.batch_mark(_stored(b"", b"a commit of its own")) is None
     assert HEADERS.batch_mark(_stored(b"", b"", **{BATCH.key: "nonsense"})) is None
+
+
+GOLDEN_BATCH = (
+    b"\x1a\x07\n\x02_t\x12\x012"
+    b"\x1a\x07\n\x02_v\x12\x011"
+    b"\x1a\x0e\n\x03_vc\x12\x07p_0_7v0"
+    b"\x1a\x1a\n\x02_h\x12\x14CAcSCggIEAMYKCICCAk="
+)
+"""An insert of 3 rows and 40 bytes into collection 7, partition 8, segment 9."""
+
+
+def _properties(header: bytes = b"") -> bytes:
+    """What the edge makes for a batch, whose header may be empty."""
+    values = {"_t": "2", "_v": "1", "_h": base64_text(header), "_vc": "p_0_7v0"}
+    return shared_properties(values.items())
+
+
+def test_a_batch_without_a_header_says_nothing_and_gets_one() -> None:
+    said = HEADERS.batch_effect(MessageType.INSERT, _properties())
+    assert said == Inserted(CollectionId(0), PartitionId(0), SegmentId(0), 0, 0, None)
+    rows = Inserted(COLLECTION, PARTITION, SEGMENT, 3, 40, None)
+    stored = HEADERS.with_rows(_properties(), rows)
+    assert stored == GOLDEN_BATCH
+    assert HEADERS.batch_effect(MessageType.INSERT, stored) == rows
+
+
+def test_a_batch_with_a_header_keeps_what_else_it_says() -> None:
+    header = messages.InsertMessageHeader(
+        collection_id=7,
+        partitions=[messages.PartitionSegmentAssignment(partition_id=8)],
+        schema_version=2,
+    )
+    sent = _properties(bytes(header))
+    said = HEADERS.batch_effect(MessageType.INSERT, sent)
+    assert said == Inserted(COLLECTION, PARTITION, SegmentId(0), 0, 0, 2)
+    rows = Inserted(COLLECTION, PARTITION, SEGMENT, 3, 40, 2)
+    assert HEADERS.batch_effect(MessageType.INSERT, HEADERS.with_rows(sent, rows)) == rows
+
+
+def test_a_batch_of_deletes_has_a_header_of_its_own_type() -> None:
+    said = HEADERS.batch_effect(MessageType.DELETE, _properties())
+    assert said == Deleted(CollectionId(0), 0)
+    stored = HEADERS.with_rows(_properties(), Deleted(COLLECTION, 3, 40))
+    assert messages.DeleteMessageHeader.parse(header_of(stored)) == messages.DeleteMessageHeader(
+        collection_id=7, rows=3
+    )
+    assert HEADERS.batch_effect(MessageType.DELETE, stored) == Deleted(COLLECTION, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "why"),
+    [
+        (MessageType.INSERT, b"\x08\x07", "names 0; append one batch for each partition"),
+        (
+            MessageType.INSERT,
+            bytes(messages.InsertMessageHeader(collection_id=7, partitions=[ROWS, ROWS])),
+            "names 2; append one batch for each partition",
+        ),
+        (MessageType.INSERT, b"\x08", "a batch of INSERT cannot be decoded"),
+        (MessageType.DELETE, b"\x08", "a batch of DELETE cannot be decoded"),
+    ],
+)
+def test_a_batch_whose_header_cannot_be_used_says_why(
+    kind: MessageType, header: bytes, why: str
+) -> None:
+    with pytest.raises(BadHeader, match=why):
+        HEADERS.batch_effect(kind, _properties(header))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from broker.codec.stored_headers import StoredHeaders
+from broker.model.batch import NewBatch
 from broker.model.effect import Effect
 from broker.model.ids import CollectionId, MessageId, PartitionId
 from broker.model.message import MessageType, NewMessage
@@ -60,6 +61,12 @@ def insert(
     return _message(MessageType.INSERT, bytes(header), txn=txn)
 
 
+def batch(messages: int = 2, size_bytes: int = 9, txn: TxnContext | None = None) -> NewBatch:
+    """A batch of programs, which know nothing of collections."""
+    sizes = (1,) * messages
+    return NewBatch(VCHANNEL, MessageType.INSERT, b"x" * messages, size_bytes, txn=txn, sizes=sizes)
+
+
 def delete(rows: int = 1, payload: bytes = b"keys", txn: TxnContext | None = None) -> NewMessage:
     header = messages.DeleteMessageHeader(collection_id=COLLECTION, rows=rows)
     return _message(MessageType.DELETE, bytes(header), payload, txn)
@@ -78,7 +85,9 @@ async def effects_in(world: World, from_id: int = 1) -> list[Effect]:
     at = MessageId(from_id)
     while at < opened.log.bounds().next_id:
         for record in await opened.log.read(at, 1 << 20):
-            for message in record.messages():
+            if record.batch is not None:
+                found.append(HEADERS.batch_effect(record.kind, record.batch.properties))
+            for message in () if record.batch else record.messages():
                 effect = HEADERS.effect(record.kind, message.body)
                 if effect is not None:
                     found.append(effect)

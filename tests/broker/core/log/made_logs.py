@@ -68,10 +68,10 @@ class Log:
     open: dict[int, TxnPart] = field(default_factory=dict)
     txn_vchannels: dict[int, str] = field(default_factory=dict)
 
-    def effect_of(self, _kind: int, body: bytes) -> Effect | str | None:
-        if body == b"nothing":
+    def effect_of(self, kind: int, stored: bytes, *, of_batch: bool = False) -> Effect | str | None:
+        if stored == b"nothing":
             return None
-        return self.effects[int(body)] if body.isdigit() else f"no header in {body!r}"
+        return self.effects[int(stored)] if stored.isdigit() else f"no header in {stored!r}"
 
     def add(self, vchannel: str, *effects: Effect, later: int = 1) -> Record:
         """One record of these, all of one type; an exclusive one ends what is open there first."""
@@ -80,7 +80,7 @@ class Log:
             for txn, name in list(self.txn_vchannels.items()):
                 if kind == MessageType.FLUSH_ALL or name == vchannel:
                     self.end(txn, MessageType.ROLLBACK_TXN)
-        return self.store(vchannel, kind, [self._body(each) for each in effects], later=later)
+        return self.store(vchannel, kind, [self.body_of(each) for each in effects], later=later)
 
     def begin(self, vchannel: str) -> int:
         self.tick += 1
@@ -94,7 +94,7 @@ class Log:
     def body(self, txn: int, *effects: Effect) -> None:
         part = self.open[txn]
         kind = KIND[type(effects[0])]
-        self.store(self.txn_vchannels[txn], kind, [self._body(each) for each in effects], part)
+        self.store(self.txn_vchannels[txn], kind, [self.body_of(each) for each in effects], part)
         bodies = part.bodies + len(effects)
         self.open[txn] = TxnPart(part.id, part.keepalive_ms, part.begin_id, bodies)
 
@@ -137,7 +137,7 @@ class Log:
         """What a node makes of it, from this snapshot on."""
         return RecoveryState(snapshot or Snapshot(), self.effect_of, LIMITS)
 
-    def _body(self, effect: Effect) -> bytes:
+    def body_of(self, effect: Effect) -> bytes:
         self.effects.append(effect)
         return b"%d" % (len(self.effects) - 1)
 

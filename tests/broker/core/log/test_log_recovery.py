@@ -21,7 +21,7 @@ from broker.model.effect import (
     SegmentFlushed,
     SegmentLevel,
 )
-from broker.model.ids import MessageId, PartitionId, SegmentId, TimeTick, VChannelName
+from broker.model.ids import CollectionId, MessageId, PartitionId, SegmentId, TimeTick, VChannelName
 from broker.model.message import MessageType
 from broker.model.producer_numbers import ProducedBatch
 from broker.model.snapshot import (
@@ -140,6 +140,10 @@ def collection(log: Log, vchannel: str = V[0]) -> SegmentId:
     return segment
 
 
+UNSAID = Inserted(CollectionId(0), PartitionId(0), SegmentId(0), 0, 0, None)
+"""What a batch says that was appended before its vchannel had a collection."""
+
+
 def observed(log: Log, state: RecoveryState | None = None, since: int = 0) -> list[str]:
     """What is wrong with the log from there on."""
     state = state or log.state()
@@ -181,7 +185,8 @@ def test_messages_that_say_nothing_and_batches_of_programs_change_no_collection(
     log.body(txn, rows(segment))
     log.store(V[0], MessageType.INSERT, [b"nothing"])
     log.store(V[0], MessageType.ALTER_COLLECTION, [b"nothing"])
-    log.store(V[0], MessageType.INSERT, [b"not read"], batch=BatchPart(b""))
+    log.store(V[0], MessageType.INSERT, [b"payload"], batch=BatchPart(log.body_of(UNSAID)))
+    log.store(V[0], MessageType.IMPORT, [b"payload"], batch=BatchPart(b"not read"))
     state = log.state()
     assert observed(log, state) == []
     assert state.objects.segments[segment].rows == 0

@@ -28,6 +28,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import CollectionId, SegmentId, TimeTick
 from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
 from broker.model.txn import TxnContext
+from tests.broker.core.segments.naive_reader import NaiveReader
 from tests.broker.core.segments.shard_log import (
     CREATED,
     LIMITS,
@@ -36,7 +37,6 @@ from tests.broker.core.segments.shard_log import (
     A,
     B,
     C,
-    NaiveReader,
     P,
     ShardLog,
     V,

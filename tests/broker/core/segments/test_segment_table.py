@@ -1,5 +1,8 @@
 """Whole lives of collections and segments, restarts among them, read by a naive reader."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,20 +10,25 @@ from broker.core.log.log_recovery import RecoveryState
 from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_sealing import SealReason
 from broker.core.segments.segment_table import SegmentTable
+from broker.model.batch import Codec, NewBatch
 from broker.model.effect import (
     AllFlushed,
     CollectionDropped,
     Deleted,
+    Inserted,
     ManuallyFlushed,
     PartitionCreated,
     PartitionDropped,
     SchemaChanged,
     Truncated,
 )
+from broker.model.failure import Refusal
 from broker.model.ids import SegmentId, TimeTick, TxnId
-from broker.model.message import AppendedInTxn, MessageType, NewMessage
+from broker.model.message import Appended, AppendedInTxn, MessageType, NewMessage
+from broker.model.producer_numbers import ProducerPart
 from broker.model.snapshot import Snapshot
 from broker.model.txn import TxnContext
+from tests.broker.core.segments.naive_reader import NaiveReader
 from tests.broker.core.segments.shard_log import (
     CREATED,
     LIMITS,
@@ -29,12 +37,24 @@ from tests.broker.core.segments.shard_log import (
     A,
     B,
     C,
-    NaiveReader,
+    Form,
     ShardLog,
     V,
     begin,
+    deletes_unsaid,
     rows,
+    unsaid,
 )
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch as its producer sends it."""
+
+    header: Inserted | Deleted
+    form: Form
+    numbered: bool
+
 
 PARTITIONS = st.sampled_from([A, A, B, MISSING])
 ROWS = st.builds(
@@ -64,11 +84,37 @@ PLAIN = st.tuples(st.just("plain"), st.sampled_from([0, 0, 0, 1]), EFFECTS)
 BEGIN = st.tuples(st.just("begin"), st.sampled_from([0, 0, 1]), st.none())
 END = st.tuples(st.just("end"), st.integers(0, 2), st.booleans())
 BETWEEN = st.sampled_from(["nothing", "nothing", "overdue", "pressure", "restart"])
-STEPS = st.one_of(PLAIN, PLAIN, PLAIN, IN_TXN, BEGIN, END)
+HEADERS = st.one_of(
+    st.just(unsaid()),
+    st.just(unsaid()),
+    st.just(deletes_unsaid()),
+    st.builds(
+        rows,
+        st.sampled_from([0, 2, 3]),
+        st.sampled_from([0, 10, 40, 101]),
+        PARTITIONS,
+        st.sampled_from([C[0], C[0], C[1]]),
+        st.sampled_from([None, 4, 5]),
+    ),
+    st.builds(Deleted, st.sampled_from(C), st.sampled_from([0, 2, 3])),
+)
+FORMS = st.builds(
+    Form,
+    sizes=st.sampled_from([(2, 3), (1,), (0, 0, 5), (1,) * 11, (99,), (60, 60)]),
+    codec=st.sampled_from([Codec.NONE, *Codec]),
+    keyed=st.booleans(),
+)
+BATCHES = st.builds(Sent, HEADERS, FORMS, st.booleans())
+BATCH = st.tuples(st.just("plain"), st.sampled_from([0, 0, 0, 1]), BATCHES)
+BATCH_IN_TXN = st.tuples(st.just("txn"), st.integers(0, 2), BATCHES)
+AGAIN = st.tuples(st.just("again"), st.integers(0, 3), st.none())
+STEPS = st.one_of(
+    *(PLAIN, PLAIN, PLAIN, IN_TXN, BEGIN, END, BATCH, BATCH, BATCH_IN_TXN, BATCH_IN_TXN, AGAIN)
+)
 LIVES = st.lists(st.tuples(st.lists(STEPS, max_size=8), BETWEEN), max_size=12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=300, deadline=None)
 @given(LIVES)
 def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
     life: list[tuple[list[tuple[str, int, object]], str]],
@@ -76,15 +122,10 @@ def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
     log = ShardLog()
     log.group(log.message(CREATED[0]), log.message(CREATED[1], V[1]))
     reader = NaiveReader(LIMITS)
-    txns: list[tuple[TxnContext, str]] = []
+    program = Program(log)
     for steps, between in life:
-        messages = [found for step in steps if (found := _message(log, txns, *step)) is not None]
-        result = log.group(*messages)
-        txns += [
-            (outcome.txn, message.vchannel)
-            for message, outcome in zip(messages, result.outcomes, strict=True)
-            if message.type == MessageType.BEGIN_TXN and isinstance(outcome, AppendedInTxn)
-        ]
+        messages = [found for step in steps if (found := program.message(*step)) is not None]
+        program.answered(messages, log.group(*messages).outcomes)
         _happen(log, between)
         reader.read(log)
         known = {it.id for it in log.shards.growing()} | set(log.shards.sealed)
@@ -98,20 +139,55 @@ def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
         assert log.shards.growing_bytes == sum(it.size_bytes for it in log.shards.growing())
 
 
-def _message(
-    log: ShardLog, txns: list[tuple[TxnContext, str]], what: str, number: int, detail: object
-) -> NewMessage | None:
-    if what == "plain":
-        return log.message(detail, V[number])  # type: ignore[arg-type]
-    if what == "begin":
-        return begin(V[number])
-    if number >= len(txns):
-        return None
-    txn, vchannel = txns[-1 - number]
-    if what == "txn":
-        return log.message(detail, vchannel, txn)  # type: ignore[arg-type]
-    kind = MessageType.COMMIT_TXN if detail else MessageType.ROLLBACK_TXN
-    return NewMessage(vchannel, kind, b"end", 3, txn=txn)
+class Program:
+    """Who appends: its transactions, and its numbered batches, some of them more than once."""
+
+    def __init__(self, log: ShardLog) -> None:
+        self._log = log
+        self._txns: list[tuple[TxnContext, str]] = []
+        self._numbered: list[NewBatch] = []
+        self._first: dict[ProducerPart, Appended] = {}
+
+    def message(self, what: str, number: int, detail: object) -> NewMessage | None:
+        if what == "plain":
+            return self._of(detail, V[number], None)
+        if what == "begin":
+            return begin(V[number])
+        if what == "again":
+            return self._numbered[-1 - number] if number < len(self._numbered) else None
+        if number >= len(self._txns):
+            return None
+        txn, vchannel = self._txns[-1 - number]
+        if what == "txn":
+            return self._of(detail, vchannel, txn)
+        kind = MessageType.COMMIT_TXN if detail else MessageType.ROLLBACK_TXN
+        return NewMessage(vchannel, kind, b"end", 3, txn=txn)
+
+    def answered(
+        self, messages: Sequence[NewMessage], outcomes: Sequence[Appended | Refusal]
+    ) -> None:
+        """Note which transactions began; a numbered batch that landed has one answer for ever."""
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if message.type == MessageType.BEGIN_TXN and isinstance(outcome, AppendedInTxn):
+                self._txns.append((outcome.txn, message.vchannel))
+            if not isinstance(message, NewBatch) or isinstance(outcome, Refusal):
+                continue
+            part = message.part.producer
+            if part is not None:
+                first = self._first.setdefault(part, outcome)
+                assert (first.id, first.tick) == (outcome.id, outcome.tick)
+
+    def _of(self, detail: object, vchannel: str, txn: TxnContext | None) -> NewMessage:
+        if not isinstance(detail, Sent):
+            return self._log.message(detail, vchannel, txn)  # type: ignore[arg-type]
+        producer = None
+        if detail.numbered:
+            runs = [it for it in self._log.producers.runs() if it.producer == vchannel]
+            producer = ProducerPart(vchannel, runs[-1].next_sequence if runs else 0)
+        batch = self._log.batch(detail.header, vchannel, txn, detail.form, producer)
+        if producer is not None:
+            self._numbered.append(batch)
+        return batch
 
 
 def _happen(log: ShardLog, between: str) -> None:
@@ -138,6 +214,7 @@ def _restart(log: ShardLog) -> None:
         if log.transactions.find(txn_id) is not None
     }
     objects = state.objects
+    log.producers = state.producers
     log.shards = recovered_segments(
         objects.vchannels.values(), objects.segments.values(), pending, LIMITS, required=False
     )
@@ -146,10 +223,11 @@ def _restart(log: ShardLog) -> None:
     assert log.shards.collections.keys() == before.collections.keys()
     for vchannel, it in log.shards.collections.items():
         known = before.collections[vchannel]
-        assert (it.id, it.partition_ids, it.schema_version) == (
+        assert (it.id, it.partition_ids, it.schema_version, it.default_partition_id) == (
             known.id,
             known.partition_ids,
             known.schema_version,
+            known.default_partition_id,
         )
 
 

@@ -3,14 +3,12 @@
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.core.segments.segment_sealing import MemoryShares, SegmentLimits
-from broker.model.batch import NewBatch
 from broker.model.effect import (
     CollectionCreated,
     CollectionDropped,
@@ -32,6 +30,7 @@ from tests.broker.node.rows_of_collections import (
     VCHANNEL,
     A,
     B,
+    batch,
     create_collection,
     delete,
     drop_collection,
@@ -146,20 +145,6 @@ def test_the_largest_batch_has_ticks_for_a_segment_each() -> None:
             assert await counts(world) == (1, BATCH_MESSAGES_MAX - 1)
 
     run_seeded(9, scenario)
-
-
-def test_a_batch_without_headers_is_refused_for_a_collection() -> None:
-    async def scenario() -> None:
-        async with running_node() as world:
-            await world.assign()
-            appended(await world.append(create_collection()))
-            batch = NewBatch(VCHANNEL, MessageType.INSERT, b"rows", 4, sizes=(2, 2))
-            (refused,) = await world.append(batch)
-            assert isinstance(refused, Refusal)
-            assert refused.code is StreamingCode.UNRECOVERABLE
-            appended(await world.append(replace(batch, vchannel=f"{PCHANNEL}_8v0")))
-
-    run_seeded(10, scenario)
 
 
 def test_a_collection_may_be_required() -> None:
@@ -340,6 +325,8 @@ def test_a_restart_loses_no_segment_makes_no_second_one_and_flushes_each_once(se
                         await say(world, manual_flush())
                     case 2:
                         await world.clock.sleep(rng.random() * 2)
+                    case 3 | 4 | 5:
+                        await say(world, batch(rng.randint(1, 3), rng.choice((5, 60))))
                     case _:
                         partition = rng.choice((A, B))
                         await say(
