@@ -107,6 +107,16 @@ class Context(Generic[M]):
         """Deliver `message` every `period_s` seconds; at most one waits in the mailbox."""
         return Timer(self.life, period_s, message, repeats=True)
 
+    def on_beat(
+        self, period_s: float, message: M, offset_s: float = 0.0, *, once: bool = False
+    ) -> Timer:
+        """As `every`, but at multiples of the period on the clock, plus `offset_s`.
+
+        All such timers of a System that are due together wake the process once. The first message
+        comes after at most 1.1 periods; `once`: only that one.
+        """
+        return Timer(self.life, period_s, message, repeats=not once, offset_s=offset_s)
+
     def watch(self, ref: Ref[Any]) -> None:
         """Deliver Terminated(path, term, reason) once, when the watched incarnation has ended.
 

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from actors.actor import Actor, Context, Tree
+from actors.beats import Beats
 from actors.clock import Alarm, Clock
 from actors.errors import PlannedRestart
 from actors.exit import Exit, ExitKind
@@ -36,6 +37,7 @@ class Ground:
     # A dict as an ordered set: a set of objects has another order in each run, and seeded tests
     # must repeat.
     running: "dict[Cell, None]"
+    beats: Beats
 
 
 class Cell:

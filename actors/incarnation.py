@@ -6,6 +6,7 @@ It guarantees that nobody waits for a dead actor. It never runs the actor's code
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from actors.beats import Beats
 from actors.clock import Alarm, Clock
 from actors.envelope import Envelope, Failure, Promise
 from actors.errors import ActorDied, ActorError, StaleTerm
@@ -26,17 +27,25 @@ class Incarnation:
     """Path and term, the mailbox, and everybody who waits for it."""
 
     __slots__ = (
-        "clock", "exit", "mailbox", "newest_term", "over", "path", "promises", "term", "timers",
-        "watchers", "watching",
+        "beats", "clock", "exit", "mailbox", "newest_term", "over", "path", "promises", "term",
+        "timers", "watchers", "watching",
     )  # fmt: skip
 
     def __init__(
-        self, path: str, term: int, mailbox: MailboxSpec, clock: Clock, newest: Callable[[], int]
+        self,
+        path: str,
+        term: int,
+        mailbox: MailboxSpec,
+        clock: Clock,
+        newest: Callable[[], int],
+        beats: Beats | None = None,
     ) -> None:
+        """`beats`: those of the System; None for an incarnation apart from any."""
         self.path = path
         self.term = term
         self.mailbox = Mailbox(mailbox)
         self.clock = clock
+        self.beats = beats or Beats(clock)
         self.newest_term = newest
         self.exit: Exit | None = None
         self.over = False

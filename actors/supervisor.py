@@ -350,7 +350,8 @@ async def launch(slot: Slot, ground: Ground, ended: Callable[[Slot, Cell], None]
         actor, mailbox, stop_deadline_s = Supervisor(slot, ground), COMMANDS, None
     else:
         actor, mailbox, stop_deadline_s = spec.build(), spec.mailbox, spec.stop_deadline_s
-    life = Incarnation(slot.path, slot.term, mailbox, ground.clock, lambda: slot.term)
+    clock, beats = ground.clock, ground.beats
+    life = Incarnation(slot.path, slot.term, mailbox, clock, lambda: slot.term, beats)
     cell = Cell(life, actor, ground, stop_deadline_s, lambda cell: ended(slot, cell))
     slot.cell = cell
     ground.spawn(cell)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import anyio
 from anyio.abc import TaskGroup
 
+from actors.beats import Beats
 from actors.cell import Cell, Ground
 from actors.clock import Clock, SystemClock, deadline
 from actors.errors import ActorDied, NoSuchActor, NotRunning
@@ -42,7 +43,9 @@ class System:
         self._root = Slot(spec, "")
         self._clock: Clock = clock or SystemClock()
         self._stop_deadline_s = stop_deadline_s
-        self._ground = Ground(self._clock, random or Random(), self, self._spawn, {})
+        self._ground = Ground(
+            self._clock, random or Random(), self, self._spawn, {}, Beats(self._clock)
+        )
         self._outer: TaskGroup
         self._cells: TaskGroup
         self._exit: Exit | None = None

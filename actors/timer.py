@@ -13,15 +13,23 @@ class Timer:
     A periodic timer never has more than one message in the mailbox; it skips periods instead.
     """
 
-    __slots__ = ("_alarm", "_delay_s", "_envelope", "_life", "_message", "_repeats")
+    __slots__ = ("_alarm", "_delay_s", "_envelope", "_life", "_message", "_offset_s", "_repeats")
 
     def __init__(
-        self, life: Incarnation, delay_s: float, message: object, *, repeats: bool
+        self,
+        life: Incarnation,
+        delay_s: float,
+        message: object,
+        *,
+        repeats: bool,
+        offset_s: float | None = None,
     ) -> None:
+        """`offset_s`: the timer keeps to the beats of this offset; None: to its own start."""
         self._life = life
         self._delay_s = delay_s
         self._message = message
         self._repeats = repeats
+        self._offset_s = offset_s
         self._envelope: Envelope[Any] | None = None
         self._alarm: Alarm | None = None
         # Nobody would cancel a timer that is set after the end.
@@ -38,7 +46,11 @@ class Timer:
             self._life.mailbox.withdraw(self._envelope)
 
     def _arm(self) -> None:
-        self._alarm = self._life.clock.call_later(self._delay_s, self._beat)
+        if self._offset_s is None:
+            self._alarm = self._life.clock.call_later(self._delay_s, self._beat)
+        else:
+            beats = self._life.beats
+            self._alarm = beats.call_at_next(self._delay_s, self._offset_s, self._beat)
 
     def _beat(self) -> None:
         mailbox = self._life.mailbox

@@ -4,7 +4,6 @@
     ├─ controller                      opens and closes `log`
     └─ log (rest_for_one)              one assignment; all restart with the Appender
        ├─ appender                     the single writer; its actor term is the pchannel's term
-       ├─ time_tick                    asks for a tick every 200 ms
        ├─ scanners (one_for_one)       one for each consumer
        ├─ transactions (one_for_one)   one for each open transaction
        ├─ txn_monitor                  starts those and reports progress to them
@@ -27,7 +26,6 @@ from broker.core.log.delivery import Selection
 from broker.model.channel import PChannel
 from broker.model.ids import PChannelName
 from broker.node.append.appender import Appender
-from broker.node.append.time_tick import TimeTickHeartbeat
 from broker.node.channel_terms import ChannelTerms
 from broker.node.recovery.recovery import Recovery
 from broker.node.scanner import Scanner
@@ -67,12 +65,6 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
         # Failed starts are retried without limit: a full disk may last for hours.
         patient=True,
     )
-    time_tick = ChildSpec(
-        name="time_tick",
-        build=lambda: TimeTickHeartbeat(name, node),
-        # Only timers come here, so the next one makes up for one that was shed.
-        mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED),
-    )
     scanners = SupervisorSpec(name=SCANNERS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000)
     transactions = SupervisorSpec(
         name=TRANSACTIONS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000
@@ -96,7 +88,7 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
         name=LOG,
         strategy=Strategy.REST_FOR_ONE,
         # In this order: whatever stands behind the Appender restarts with it, at its new term.
-        children=(appender, time_tick, scanners, transactions, txn_monitor, recovery),
+        children=(appender, scanners, transactions, txn_monitor, recovery),
         restarts_max=LOG_RESTARTS_MAX,
         backoff=Backoff(first_s=0.05, max_s=5.0),
     )

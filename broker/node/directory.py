@@ -59,6 +59,7 @@ from broker.node.directory_messages import (
     OpenScanner,
     PauseConsumption,
     RemoveChannel,
+    ShowClosedTicks,
 )
 from broker.node.scanner_messages import ScannerMessage
 from broker.node.state.channel_events import (
@@ -157,7 +158,8 @@ class Directory(Actor[_Message]):
         }
 
     def _answer(
-        self, question: Locate | FindScanner | CollectStatus | Describe | LatestMvcc
+        self,
+        question: Locate | FindScanner | CollectStatus | Describe | ShowClosedTicks | LatestMvcc,
     ) -> object:
         match question:
             case Locate(name, term, writes):
@@ -171,6 +173,11 @@ class Directory(Actor[_Message]):
                 return self._status()
             case Describe(names):
                 return tuple([self._describe(name) for name in names])
+            case ShowClosedTicks(names):
+                # Not by `_describe`: this is asked five times a second.
+                found_ones = [self._find(name, None) for name in names]
+                serving = [it for it in found_ones if isinstance(it, OpenChannel)]
+                return {it.channel.name: it.tail.closed.tick for it in serving}
             case LatestMvcc(vchannel):
                 found = self._find(pchannel_of(vchannel), None)
                 return found if isinstance(found, Refusal) else found.mvcc.of(vchannel)

@@ -1,6 +1,6 @@
 """What the edge, the coordinator and Membership ask of the Directory of a node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -176,6 +176,13 @@ class Describe(Request[tuple[ChannelOffsets | Refusal, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowClosedTicks(Request[Mapping[PChannelName, TimeTick]]):
+    """The closed ticks of those of `names` that serve here."""
+
+    names: tuple[PChannelName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LatestMvcc(Request[TimeTick | Refusal]):
     """A closed tick that no durable data of the vchannel exceeds.
 
@@ -211,6 +218,7 @@ DirectoryMessage = (
     | RemoveChannel
     | CollectStatus
     | Describe
+    | ShowClosedTicks
     | LatestMvcc
     | PauseConsumption
     | Drain

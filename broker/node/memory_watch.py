@@ -32,7 +32,7 @@ class MemoryWatch(Actor[LookAtMemory]):
     async def started(self, context: Context[LookAtMemory]) -> None:
         """Check every `memory_look_s`."""
         self._context = context
-        context.every(self._node.limits.memory_look_s, LookAtMemory())
+        context.on_beat(self._node.limits.memory_look_s, LookAtMemory())
 
     async def receive(self, batch: Sequence[Envelope[LookAtMemory]]) -> None:
         """Check once, however many timers are due. Free on a node without collections."""

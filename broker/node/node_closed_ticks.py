@@ -6,10 +6,9 @@ A pchannel that does not serve here is left out.
 from collections.abc import Callable, Mapping, Sequence
 
 from actors import ActorError, Ref
-from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
-from broker.node.directory_messages import Describe, DirectoryMessage
+from broker.node.directory_messages import DirectoryMessage, ShowClosedTicks
 
 DEADLINE_S = 2.0
 
@@ -20,14 +19,13 @@ class LocalClosedTicks:
     def __init__(
         self, names: Sequence[PChannelName], directory: Callable[[], Ref[DirectoryMessage]]
     ) -> None:
-        self._question = Describe(tuple(names))
+        self._question = ShowClosedTicks(tuple(names))
         self._directory = directory
 
     async def closed_ticks(self) -> Mapping[PChannelName, TimeTick]:
         try:
-            described = await self._directory().ask(self._question, deadline_s=DEADLINE_S)
+            return await self._directory().ask(self._question, deadline_s=DEADLINE_S)
         except ActorError as error:
             raise Refused(
                 StreamingCode.INNER, f"the node does not report closed ticks: {error}"
             ) from error
-        return {it.name: it.closed_tick for it in described if isinstance(it, ChannelOffsets)}

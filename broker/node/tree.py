@@ -3,10 +3,12 @@
 node (one_for_one)
 ├─ channels (one_for_one)      channel[name], added by the Directory at the first assignment
 ├─ directory                   beside the channels: its death closes none of them
+├─ time_tick                   asks the Appenders for a tick every 200 ms
 └─ memory_watch                seals segments of collections while memory is short
 """
 
 from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
+from broker.node.append.time_tick import TimeTickHeartbeat
 from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
 from broker.node.memory_watch import MemoryWatch
@@ -24,6 +26,12 @@ def node_spec(node: NodeRuntime) -> SupervisorSpec:
                 name="directory",
                 build=lambda: Directory(node),
                 mailbox=MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=64),
+            ),
+            ChildSpec(
+                name="time_tick",
+                build=lambda: TimeTickHeartbeat(node),
+                # Only timers come here, so the next one makes up for one that was shed.
+                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
             ChildSpec(
                 name="memory_watch",

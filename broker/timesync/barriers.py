@@ -32,7 +32,7 @@ from broker.timesync.messages import (
 )
 from broker.timesync.watchers import Watchers
 
-SWEEP_S = 0.25
+SWEEP_S = 0.2
 LEASE_S_MIN, LEASE_S_MAX = 0.5, 3600.0
 INTERVAL_MS_MAX = 3_600_000
 NAME_LENGTH_MAX = 255
@@ -71,7 +71,7 @@ class Barriers(Actor[BarrierMessage]):
 
     async def started(self, context: Context[BarrierMessage]) -> None:
         self._context = context
-        context.every(SWEEP_S, SweepBarriers())
+        context.on_beat(SWEEP_S, SweepBarriers())
 
     async def receive(self, batch: Sequence[Caller]) -> None:
         for envelope in batch:

@@ -54,7 +54,7 @@ class CursorWatch(Actor[LookAtCursors]):
 
     async def started(self, context: Context[LookAtCursors]) -> None:
         context.self.tell(LookAtCursors())
-        context.every(LOOK_S, LookAtCursors())
+        context.on_beat(LOOK_S, LookAtCursors())
 
     async def receive(self, batch: Sequence[Envelope[LookAtCursors]]) -> None:
         """Look once, however many timers have fired."""

@@ -31,7 +31,7 @@ class TickProducer(Actor[TickProducerMessage]):
     async def started(self, context: Context[TickProducerMessage]) -> None:
         self._context = context
         context.self.tell(Poll())
-        context.every(self._poll_s, Poll())
+        context.on_beat(self._poll_s, Poll())
 
     async def receive(self, batch: Sequence[Envelope[TickProducerMessage]]) -> None:
         """Poll once, however many timers have fired."""

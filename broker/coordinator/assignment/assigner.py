@@ -49,7 +49,7 @@ WATCH_S = 1.0
 """After this a NextAssignment is answered None, so that the edge can check its client."""
 
 NO_GRACE = StartupGrace()
-WATCH_CHECK_S = 0.25
+WATCH_CHECK_S = 0.2
 ROUNDING_S = 0.01
 """Added to a timer, so that rounding does not make it fire early."""
 WATCHES_MAX = 4096
@@ -106,7 +106,7 @@ class Assigner(Actor[AssignerMessage]):
         self._streaming = await streaming_version(self._store)
         self._version = AssignmentVersion(await next_incarnation(self._store), 1)
         self._published = self._assignment()
-        context.every(WATCH_CHECK_S, ExpireWatches())
+        context.on_beat(WATCH_CHECK_S, ExpireWatches())
 
     async def receive(self, batch: Sequence[Envelope[AssignerMessage]]) -> None:
         """Apply changes first: one version must never stand for two tables."""

@@ -98,7 +98,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         # Unfinished appends: no hold is granted before they are complete.
         cut_lock = context.tree.find(self._parts.cut_lock_path)
         await cut_lock.ask(under_way(self._running.values()), deadline_s=START_S)
-        context.every(self._limits.sweep_s, SweepBroadcasts())
+        context.on_beat(self._limits.sweep_s, SweepBroadcasts())
         # By a message: starting thousands of tasks here could exceed this actor's start deadline.
         context.after(0.0, ResumeBroadcasts(tuple(self._running)))
 

@@ -89,7 +89,7 @@ class Registrar(Actor[RegistrarMessage]):
             if found is None or found.address != member.address:
                 self._nodes.put(self._proxy_of(member))
         self._changed()
-        context.every(self._lease_s / CHECKS_PER_LEASE, CheckLeases())
+        context.on_beat(self._lease_s / CHECKS_PER_LEASE, CheckLeases())
 
     async def receive(self, batch: Sequence[Envelope[RegistrarMessage]]) -> None:
         """Renew first: a lease must not expire behind other messages in the mailbox."""

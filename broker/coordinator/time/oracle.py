@@ -23,7 +23,7 @@ from broker.core.time import tso
 from broker.model.failure import Refused, StreamingCode
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
 
-LOOK_AHEAD_S = 0.5
+LOOK_AHEAD_S = 0.4
 """Several checks in the half window in which the bound falls due."""
 
 WAITING_MAX = 1024
@@ -50,7 +50,7 @@ class Oracle(Actor[OracleMessage]):
         self._window: Ref[WindowMessage] = context.tree.find(self._window_path)
         grant = await self._window.ask(OpenWindow(), deadline_s=START_DEADLINE_S)
         self._hybrid = tso.started(grant.saved_ms, grant.bound_ms)
-        context.every(LOOK_AHEAD_S, LookAhead())
+        context.on_beat(LOOK_AHEAD_S, LookAhead())
 
     async def receive(self, batch: Sequence[Envelope[OracleMessage]]) -> None:
         for envelope in batch:

@@ -23,6 +23,8 @@ class TickWindow(Actor[WindowMessage]):
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
+        self._saved: tuple[int, int] | None = None
+        """The bound that this incarnation stored, and its revision; None: read it first."""
 
     async def started(self, context: Context[WindowMessage]) -> None:
         self._clock = context.clock
@@ -55,17 +57,26 @@ class TickWindow(Actor[WindowMessage]):
         """Extend the bound to `wanted_ms`, or open a new window when the holder lost its own."""
 
         async def attempt() -> WindowGranted:
-            entry = await self._store.get(TICK_BOUND_KEY)
-            saved_ms = decode_number(TICK_BOUND_KEY, entry.value) if entry else 0
-            revision = entry.revision if entry else 0
+            # The common case: nobody else has written since, so there is nothing to read. If
+            # somebody has, the write is refused, and the next attempt reads.
+            saved_ms, revision = self._saved or await self._read()
+            self._saved = None
             bound_ms = wanted_ms
             if saved_ms != held_ms:
                 bound_ms = max(wanted_ms, tso.first_bound(saved_ms, self._clock.wall_ms()))
             # The window is handed out only after its bound is durable: a restarted oracle starts
             # above the stored bound, so it cannot repeat a tick of this window.
-            await self._store.write(
+            written = await self._store.write(
                 {TICK_BOUND_KEY: encode_number(bound_ms)}, expect={TICK_BOUND_KEY: revision}
             )
+            self._saved = bound_ms, written
             return WindowGranted(saved_ms, bound_ms)
 
         return await retry_conflicts(TICK_BOUND_KEY, attempt)
+
+    async def _read(self) -> tuple[int, int]:
+        """The stored bound and its revision; zeros for none."""
+        entry = await self._store.get(TICK_BOUND_KEY)
+        if entry is None:
+            return 0, 0
+        return decode_number(TICK_BOUND_KEY, entry.value), entry.revision

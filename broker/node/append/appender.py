@@ -14,6 +14,7 @@ Next: broker/node/state/tail.py
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from actors import Actor, Context, Envelope, PlannedRestart
@@ -161,10 +162,12 @@ class Appender(Actor[_Message]):
             await self._commit(group, closes=closes and number == len(groups))
         if groups:
             return
-        # No appends, but rollbacks of expired transactions or Flushes may wait for a record.
+        # Rollbacks of expired transactions or Flushes may wait for a record.
         due = self._known.transactions.rollbacks_due(()) or self._segments.table.flushable()
-        if closes or due:
+        if due or (closes and (self._tick_due or self._admission.closed is not None)):
             await self._commit([], closes=closes)
+        elif closes:
+            await self._close_idle()
 
     async def stopped(self) -> None:
         """Close the log, which waits for a running write."""
@@ -239,7 +242,7 @@ class Appender(Actor[_Message]):
         if self._access is AccessMode.READ_ONLY:
             return
         self._context.every(self._limits.seal_check_s, SealOverdue())
-        self._context.every(self._limits.retention_period_s, Truncate())
+        self._context.on_beat(self._limits.retention_period_s, Truncate())
 
     async def _commit(self, group: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         """Sequence, store, publish and acknowledge one group; close a tick with it or alone."""
@@ -338,6 +341,11 @@ class Appender(Actor[_Message]):
         self._mvcc.stored(records)
         self._tail.push(records, closed, now_s)
         self._segments.release(ended)
+
+    async def _close_idle(self) -> None:
+        with suppress(Refused):
+            self._announce(await self._permit.take(1, TimeTick(0)))
+            self._meter.ticks_allocated += 1
 
     def _announce(self, tick: TimeTick) -> None:
         """Close a tick in memory only."""

@@ -20,6 +20,7 @@ from broker.model.ids import PChannelName
 from broker.model.record import Record
 from broker.model.snapshot import SnapshotChange
 from broker.node.recovery.replay import READ_BYTES, Replay, begin, warn_inconsistent
+from broker.node.state.beat_phase import beat_offset_s
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.meta import MetaError
@@ -117,7 +118,8 @@ class Recovery(Actor[RecoveryMessage]):
         return self._change is not None
 
     async def _look(self) -> None:
-        delay_s = self._limits.snapshot_look_s
+        look_s = self._limits.snapshot_look_s
+        delay_s: float | None = None
         try:
             replay = self._replay or await self._claim_snapshot()
             if replay is not None:
@@ -125,9 +127,14 @@ class Recovery(Actor[RecoveryMessage]):
                     delay_s = 0.0
                 elif self._change is None and self._is_due(replay):
                     await self._save()
+                    delay_s = look_s  # the least time between two snapshots
         except WalError as error:  # the channel is closing or reopening
             notes.debug("%s: cannot follow the log now: %s", self._name, error)
-        self._context.after(delay_s, FOLLOW_LOG)
+        if delay_s is None:
+            offset_s = beat_offset_s(self._name, self._limits.tick_interval_s)
+            self._context.on_beat(look_s, FOLLOW_LOG, offset_s, once=True)
+        else:
+            self._context.after(delay_s, FOLLOW_LOG)
 
     async def _claim_snapshot(self) -> Replay | None:
         """Claim the snapshot and start where it ends; None when that is not possible yet."""

@@ -66,6 +66,11 @@ class Tail:
         return self._window.next_id
 
     @property
+    def waiting(self) -> int:
+        """How many Scanners wait for more."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
     def size_bytes(self) -> int:
         """Memory held, overheads included."""
         return self._window.size_bytes
@@ -78,7 +83,9 @@ class Tail:
         """Publish a durable group, and wake the Scanners it concerns."""
         self._window.push(records, now_s)
         self.closed = closed
-        self._evict(now_s)
+        self._evict_old(now_s)
+        self._window.evict_beyond(self._limits.tail_bytes_max)
+        self._memory.make_room()
         names = {record.vchannel for record in records}
         self.named.add(names)
         if "" in names:  # a record of the whole pchannel, such as a tick
@@ -90,7 +97,7 @@ class Tail:
     def close(self, closed: ClosedTick, now_s: float) -> None:
         """Close a tick that no record carries, and wake all Scanners."""
         self.closed = closed
-        self._evict(now_s)
+        self._evict_old(now_s)
         self.wake_all()
 
     def wait(self, vchannel: str, scanner: Ref[ScannerMessage]) -> None:
@@ -108,10 +115,8 @@ class Tail:
         if self._window in self._memory.windows:
             self._memory.windows.remove(self._window)
 
-    def _evict(self, now_s: float) -> None:
+    def _evict_old(self, now_s: float) -> None:
         self._window.evict_old(now_s - self._limits.tail_age_s)
-        self._window.evict_beyond(self._limits.tail_bytes_max)
-        self._memory.make_room()
 
     def _wake(self, scanners: dict[Ref[ScannerMessage], None]) -> None:
         for scanner in scanners:

@@ -20,6 +20,16 @@ AGE_S_MAX = 0.01
 newest closed tick is."""
 
 
+class _Refill:
+    """A request to the oracle under way. `refusal`: set before `done` when it failed."""
+
+    __slots__ = ("done", "refusal")
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.refusal: Refusal | None = None
+
+
 class TickCache:
     """Shared by the Appenders of one node, on one event loop."""
 
@@ -28,9 +38,8 @@ class TickCache:
         self._next = 0
         self._left = 0
         self._reserved_s = 0.0
-        self._drops = self._failures = 0
-        self._refusal: Refusal | None = None
-        self._refilling = anyio.Lock()
+        self._drops = 0
+        self._refilling: _Refill | None = None
 
     async def take(self, count: int, now_s: float, above: TimeTick = TimeTick(0)) -> TimeTick:
         """The first of `count` contiguous ticks, greater than all given out before.
@@ -41,18 +50,16 @@ class TickCache:
         assert 1 <= count <= RESERVE_COUNT_MAX, count
         if self._has(count, now_s, above):  # the usual case: no lock and no await
             return self._given(count)
-        failures = self._failures
-        async with self._refilling:
-            # A refill failed while this caller waited for the lock. Without this, callers would
-            # wait for the timeout of the oracle one after the other.
-            if self._refusal is not None and failures != self._failures:
-                raise Refused(self._refusal.code, self._refusal.cause)
-            if not self._has(count, now_s, above):
+        while True:
+            if self._refilling is None:
                 await self._refill(max(count, RESERVED_COUNT), now_s)
-            # `drop` was called while the oracle answered: those ticks may be too small.
-            while not self._left:
-                await self._refill(max(count, RESERVED_COUNT), now_s)
-            return self._given(count)
+                # Else `drop` was called while the oracle answered: those ticks may be too small.
+                if self._left:
+                    return self._given(count)
+            else:
+                await self._refilled(self._refilling)
+                if self._has(count, now_s, above):
+                    return self._given(count)
 
     def passed(self, tick: TimeTick) -> bool:
         """Whether every tick given out from now on is above this one, as far as is known here."""
@@ -77,14 +84,27 @@ class TickCache:
         self._left -= count
         return first
 
+    async def _refilled(self, refill: "_Refill") -> None:
+        """Wait for the request of another caller; all that wait for it continue at once."""
+        await refill.done.wait()
+        # Else the callers would wait for the timeout of the oracle one after the other.
+        if refill.refusal is not None:
+            raise Refused(refill.refusal.code, refill.refusal.cause)
+
     async def _refill(self, count: int, now_s: float) -> None:
-        drops = self._drops
+        refill = self._refilling = _Refill()
         try:
-            reserved = await self._source.reserve(count)
+            await self._reserve(count, now_s)
         except Refused as error:
-            self._failures += 1
-            self._refusal = error.refusal
+            refill.refusal = error.refusal
             raise
+        finally:
+            self._refilling = None
+            refill.done.set()
+
+    async def _reserve(self, count: int, now_s: float) -> None:
+        drops = self._drops
+        reserved = await self._source.reserve(count)
         if reserved.first < self._next:
             cause = f"the oracle went backwards, from tick {self._next} to {reserved.first}"
             raise Refused(StreamingCode.INNER, cause)

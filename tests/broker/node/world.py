@@ -51,8 +51,10 @@ class OracleFake:
         self.next = 1
         self.origin_ms = 0
         self.broken = False
+        self.reservations = 0
 
     async def reserve(self, count: int) -> TickRange:
+        self.reservations += 1
         await asyncio.sleep(self._pause_s())
         if self.broken:
             raise Refused(StreamingCode.INNER, "the oracle is away")
@@ -170,6 +172,8 @@ class World:
         return opened
 
     def path(self, actor: str, name: PChannelName = PCHANNEL) -> str:
+        if actor == "time_tick":  # one for all pchannels
+            return "/root/node/time_tick"
         return f"/root/node/channels/{name}/log/{actor}"
 
 

@@ -210,7 +210,7 @@ def test_tombstones_that_cannot_be_removed_stay_and_are_removed_later() -> None:
         faults.system, faults.at = cluster.system, frozenset({1})
         await anyio.sleep(10.5)
         assert (await cluster.broadcast(broadcast("k", A))).id == done.id
-        await anyio.sleep(10.0)
+        await anyio.sleep(11.0)
         assert await cluster.recorded() == []
 
     run(scenario, limits=limits)

@@ -138,6 +138,9 @@ def test_the_largest_batch_has_ticks_for_a_segment_each() -> None:
         limits = NodeLimits(segments=SegmentLimits(segment_bytes=1000))
         async with running_node(limits=limits) as world:
             await world.assign()
+            # Until the actors beside the Appender have asked it what they need to start: any
+            # request would flush some of the sealed segments. Then between two ticks.
+            await world.clock.sleep(1.1)
             appended(await world.append(create_collection()))
             rows = [insert(size_bytes=70)] * BATCH_MESSAGES_MAX
             refused = [it for it in await world.append(*rows) if isinstance(it, Refusal)]
