@@ -1,12 +1,12 @@
 """Batches of the native protocol: many payloads in one body, with shared properties stored once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate, pairwise
 
 from broker.model.message import NewMessage
 from broker.model.producer_numbers import ProducerPart
+from broker.value import value
 
 
 class Codec(IntEnum):
@@ -26,7 +26,7 @@ class Durability(IntEnum):
     MEMORY = 2
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BatchKeys:
     """The keys of a batch: `sizes[i]` is 0 if message i has none, else the key's length + 1."""
 
@@ -55,7 +55,7 @@ class BatchKeys:
 NO_KEYS = BatchKeys()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OwnProperties:
     """What each message of a batch has beside the shared properties: `sizes[i]` bytes of `body`.
 
@@ -82,7 +82,7 @@ class OwnProperties:
 NOTHING_OWN = OwnProperties()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BatchPart:
     """What a stored record of a batch holds beside its sizes and its body of payloads.
 
@@ -103,7 +103,7 @@ class BatchPart:
         return len(self.keys.body) + len(self.properties) + len(self.own.body)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewBatch(NewMessage):
     """Messages to append as one record, all or none.
 

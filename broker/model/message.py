@@ -1,12 +1,12 @@
 """Message types and their meaning for a log, and messages as they are appended and delivered."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from broker.model.ids import MessageId, SegmentId, Term, TimeTick
 from broker.model.stage import StageName
 from broker.model.txn import TxnContext
+from broker.value import value
 
 
 class MessageType(IntEnum):
@@ -120,7 +120,7 @@ EXCLUSIVE_TYPES = ALL_PCHANNEL_TYPES | {
 """They end every open transaction in their scope: their vchannel, or the whole pchannel."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewMessage:
     """One message to append.
 
@@ -143,7 +143,7 @@ class NewMessage:
     stage: StageName | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Appended:
     """Where one message was appended; it is as durable as was asked for."""
 
@@ -152,21 +152,21 @@ class Appended:
     last_confirmed_id: MessageId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendedInTxn(Appended):
     """The same for a message of a transaction; for a begin, `txn` is the new transaction."""
 
     txn: TxnContext
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendedFlush(Appended):
     """The same for a message that flushed these segments."""
 
     segment_ids: tuple[SegmentId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delivered:
     """One message delivered to a reader."""
 
@@ -177,7 +177,7 @@ class Delivered:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeliveredInTxn(Delivered):
     """A begin or a body of a transaction: tick and last confirmed id are those of its commit.
 
@@ -187,7 +187,7 @@ class DeliveredInTxn(Delivered):
     begins: TxnContext | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ClosedTick:
     """Every message with a tick <= `tick` was delivered, and none will follow.
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import Appended
+from broker.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProducerPart:
     """The producer of a stored record; message i has the number `sequence + i`."""
 
@@ -15,7 +16,7 @@ class ProducerPart:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProducedBatch:
     """Where `count` messages of a producer, numbered from `sequence`, were stored.
 

@@ -1,16 +1,16 @@
 """A record: the unit that a log stores, messages of one vchannel and one type."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from broker.model.batch import BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.measured import RecordHead
 from broker.model.message import Delivered, MessageType
 from broker.model.txn import TxnPart
+from broker.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """`len(sizes)` messages with contiguous ids and ticks; atomic with respect to crashes.
 
@@ -79,7 +79,7 @@ class Record:
             start = end
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordSlice:
     """The messages [first, end) of a record, delivered in one piece."""
 
@@ -96,7 +96,7 @@ class RecordSlice:
         return TimeTick(self.record.base_tick + self.end - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordSliceInTxn(RecordSlice):
     """Messages of a committed transaction: all have the commit's tick and last confirmed id."""
 

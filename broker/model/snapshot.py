@@ -18,6 +18,7 @@ from broker.model.ids import (
 )
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
+from broker.value import value
 
 
 class VChannelState(Enum):
@@ -42,7 +43,7 @@ class TxnEnd(Enum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WalCheckpoint:
     """The snapshot includes everything up to `tick`; all the rest is at `id` or later.
 

@@ -9,11 +9,12 @@ from broker.model.batch import Durability
 from broker.model.failure import Refusal
 from broker.model.ids import SegmentId, TimeTick
 from broker.model.message import Appended, NewMessage
+from broker.value import value
 
 AppendOutcome = Appended | Refusal
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendBatch(Request[tuple[AppendOutcome, ...]]):
     """Append messages that take `ticks` ticks; answered with one outcome each, in order.
 

@@ -1,14 +1,14 @@
 """Where a log continues, and the time tick that closes what it holds so far."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import ClosedTick, MessageType
 from broker.model.record import Record
+from broker.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogEnd:
     """Where the log continues. `open_txn_id`: the begin of the oldest open transaction."""
 

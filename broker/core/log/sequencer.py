@@ -16,7 +16,6 @@ Next: broker/wal/segmented/log.py
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from broker.core.log.admission import AdmissionPolicy, admission_refusal, covers_pchannel
 from broker.core.log.log_end import LogEnd
@@ -42,9 +41,10 @@ from broker.model.message import (
     NewMessage,
 )
 from broker.model.record import Record
+from broker.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Sequenced:
     """`outcomes[i]` is that of `messages[i]`; Appended ones hold once `records` are durable."""
 

@@ -20,6 +20,7 @@ from google_crc32c import value as crc32c
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.ports.wal import Corrupt, UnknownFormat
+from broker.value import value
 
 HEADER_BYTES = 4096
 VERSION = 1
@@ -119,7 +120,7 @@ class SegmentHeader:
         return cls(channel, name, salt, link, TimeTick(tick), Term(last))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogSegment:
     """The durable part of a segment: bytes [HEADER_BYTES, end), ids [base_id, next_id)."""
 
@@ -139,7 +140,7 @@ class LogSegment:
         return self.end - HEADER_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogView:
     """An immutable view of the durable log. The writer replaces it; readers keep theirs."""
 

@@ -8,7 +8,7 @@ Next: broker/wal/segmented/record_format.py
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
@@ -234,7 +234,7 @@ class Writer:
         grown = LogSegment(active.name, active.salt, end, last.next_id, last.last_tick, last.term)
         with self._view_lock:  # `drop_segments` may replace the view on another thread
             now = self.view
-            self.view = replace(now, active=grown)
+            self.view = LogView(now.sealed, now.sealed_bytes, grown, now.removed_tick)
         self.statistics.groups += 1
         self.statistics.records += len(records)
         self.statistics.written_bytes += end - active.end
