@@ -14,6 +14,7 @@ from broker.app.process_errors import CannotStart
 from broker.app.storage import metadata
 from broker.config import Settings
 from broker.coordinator.assignment.founding import found_cluster
+from broker.coordinator.catalog.collection_records import ensure_indexes
 from broker.coordinator.leases.leadership import LedStore, lead
 from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
@@ -75,7 +76,11 @@ async def _founded(
     reported = False
     while True:
         try:
-            return cluster, await lead(store)
+            led = await lead(store)
+            # Here, not in the catalog alone: nodes look collections up by their ids, too, and an
+            # actor has a deadline to start.
+            await ensure_indexes(led)
+            return cluster, led
         except Refused as refused:
             raise CannotStart(refused.refusal.cause) from refused
         except MetaError as error:

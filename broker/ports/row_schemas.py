@@ -3,8 +3,8 @@
 Implemented by `broker/coordinator/catalog/stored_row_schemas.py` over the metadata store.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 from broker.model.collection import RowSchema
@@ -19,25 +19,33 @@ class Shard:
     rows: bool
 
 
+class NoShard(Enum):
+    """A vchannel that is of no collection.
+
+    DROPPED: it was, or its name has the id of one that was. That stays so: ids are not used again.
+    """
+
+    OTHER = auto()
+    DROPPED = auto()
+
+
 @dataclass(frozen=True, slots=True)
-class CollectionShards:
-    """The vchannels of all collections at one moment. `given`: ids that were given out by then."""
+class CatalogVersion:
+    """`revision` grows with each creation and drop by any process, `drops` with each drop."""
 
-    shards: Mapping[str, Shard] = field(default_factory=dict)
-    live: frozenset[CollectionId] = frozenset()
-    given: range = range(0)
-
-    def was_dropped(self, collection: CollectionId) -> bool:
-        """Whether there was a collection of this id that is gone."""
-        return collection in self.given and collection not in self.live
+    revision: int
+    drops: int
 
 
 class RowSchemas(Protocol):
-    """Called seldom: callers cache the answers."""
+    """Callers cache the answers. The cost does not grow with the number of collections.
+
+    Every call raises Refused(INNER) if the store does not answer.
+    """
 
     @property
     def changes(self) -> int:
-        """Grows with each `note_change`: what was read before may be outdated."""
+        """Grows with each `note_change`: `version` is to be read again. Not a call of the store."""
         ...
 
     def note_change(self) -> None:
@@ -45,14 +53,19 @@ class RowSchemas(Protocol):
         ...
 
     async def newest(self, collection: CollectionId) -> RowSchema | None:
-        """The stored schema; None if the collection has none or does not exist.
-
-        Raises Refused(INNER) if the store does not answer.
-        """
+        """The stored schema; None if the collection has none or does not exist."""
         ...
 
-    async def shards(self) -> CollectionShards:
-        """The vchannels of all collections now. Raises Refused(INNER)."""
+    async def name_of(self, collection: CollectionId) -> str | None:
+        """The name of the collection; None if it does not exist."""
+        ...
+
+    async def version(self) -> CatalogVersion:
+        """The version now: answers read after it are at least as new."""
+        ...
+
+    async def shard(self, vchannel: str) -> Shard | NoShard:
+        """What collection a vchannel is of. Newer than a `version` that was read before."""
         ...
 
 
@@ -67,5 +80,11 @@ class NoRowSchemas:
     async def newest(self, collection: CollectionId) -> RowSchema | None:
         return None
 
-    async def shards(self) -> CollectionShards:
-        return CollectionShards()
+    async def name_of(self, collection: CollectionId) -> str | None:
+        return None
+
+    async def version(self) -> CatalogVersion:
+        return CatalogVersion(0, 0)
+
+    async def shard(self, vchannel: str) -> Shard | NoShard:
+        return NoShard.OTHER

@@ -1,18 +1,20 @@
 """Where all named cursors are, for metrics: read from their records now and then."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import Final
 
 import structlog
 
 from actors import Actor, Context, Envelope
+from broker.core.naming import collection_id_of
 from broker.core.time import tso
 from broker.model.failure import Refused
-from broker.model.ids import TimeTick
+from broker.model.ids import CollectionId, TimeTick
 from broker.model.named_cursor import NamedCursor
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.row_schemas import RowSchemas
+from broker.ports.row_schemas import CatalogVersion, RowSchemas
 from broker.timesync.cursor_records import CursorRecords
 
 log = structlog.get_logger(__name__)
@@ -51,6 +53,8 @@ class CursorWatch(Actor[LookAtCursors]):
         self._records = CursorRecords(store)
         self._collections = collections
         self._places = places
+        self._names: dict[CollectionId, str] = {}
+        self._version: CatalogVersion | None = None
 
     async def started(self, context: Context[LookAtCursors]) -> None:
         context.self.tell(LookAtCursors())
@@ -59,14 +63,33 @@ class CursorWatch(Actor[LookAtCursors]):
     async def receive(self, batch: Sequence[Envelope[LookAtCursors]]) -> None:
         """Look once, however many timers have fired."""
         try:
-            cursors = await self._records.list()
-            shards = (await self._collections.shards()).shards if cursors else {}
+            cursors = [furthest_behind(it) for it in await self._records.list()]
+            names = await self._names_of([channel for it in cursors for channel in it.positions])
         except (MetaError, Refused) as error:
             log.warning("cannot read the cursors for the metrics", error=str(error))
             return
-        names = {vchannel: shard.collection for vchannel, shard in shards.items()}
         found = [it for cursor in cursors for it in places_of(cursor, names)]
         self._places.seen = sorted(found, key=lambda it: it.tick)[:PLACES_MAX]
+
+    async def _names_of(self, channels: Sequence[str]) -> Mapping[str, str]:
+        """The collections by channel. Names are read again when the catalog has changed."""
+        if not channels:
+            return {}
+        version = await self._collections.version()
+        if version != self._version:
+            self._names, self._version = {}, version
+        ids = {channel: collection_id_of(channel) for channel in channels}
+        for id in {id for id in ids.values() if id is not None} - self._names.keys():
+            self._names[id] = await self._collections.name_of(id) or NO_COLLECTION
+        return {channel: self._names[id] for channel, id in ids.items() if id is not None}
+
+
+def furthest_behind(cursor: NamedCursor) -> NamedCursor:
+    """The cursor with its PLACES_MAX slowest channels: no other one can be shown."""
+    if len(cursor.positions) <= PLACES_MAX:
+        return cursor
+    slowest = nsmallest(PLACES_MAX, cursor.positions.items(), key=lambda it: it[1].closed)
+    return replace(cursor, positions=dict(slowest))
 
 
 def places_of(cursor: NamedCursor, names: Mapping[str, str]) -> list[CursorPlace]:

@@ -24,7 +24,7 @@ from broker.coordinator.assignment.messages import (
     NodesChanged,
     UpdatePolicy,
 )
-from broker.coordinator.catalog.messages import CatalogMessage, ListCollections
+from broker.coordinator.catalog.messages import CatalogMessage, ListCollections, all_collections
 from broker.core.cluster.assignment import PChannelMeta
 from broker.core.cluster.balance import (
     BalanceRules,
@@ -37,6 +37,7 @@ from broker.core.cluster.balance import (
 )
 from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelTicks, PChannelState
+from broker.model.collection import Collection
 from broker.model.failure import Refused
 from broker.model.ids import CollectionId, PChannelName, TimeTick
 from broker.ports.nodes import NodeControl
@@ -137,7 +138,11 @@ class Balancer(Actor[BalancerMessage]):
         """
         known = await self._assigner.ask(ListPChannels(), deadline_s=ASK_S)
         catalog: Ref[CatalogMessage] = self._context.tree.find(self._catalog_path)
-        collections = await catalog.ask(ListCollections(), deadline_s=ASK_S)
+
+        async def ask(page: ListCollections) -> tuple[Collection, ...]:
+            return await catalog.ask(page, deadline_s=ASK_S)
+
+        collections = await all_collections(ask)
         vchannels = [(pchannel_of(it), each.id) for each in collections for it in each.vchannels]
         rested, layout = await self._layout(known, vchannels)
         # Also in a round without moves: the choice of a node for a lost channel needs the loads.

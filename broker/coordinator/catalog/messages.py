@@ -1,11 +1,16 @@
 """The messages of the Catalog. Requests that fail raise Refused."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from actors import Request
 from broker.core.name_lookup import FoundName
 from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Refused, StreamingCode
+
+PAGE: Final = 200
+"""Collections of one list: an actor answers nobody else meanwhile."""
 
 
 class NameTaken(Refused):
@@ -42,7 +47,10 @@ class FindName(Request[FoundName]):
 
 @dataclass(frozen=True, slots=True)
 class ListCollections(Request[tuple[Collection, ...]]):
-    """All collections, by name."""
+    """The first `limit` collections by name, after `after`. `all_collections` asks for all."""
+
+    after: str = ""
+    limit: int = PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +78,15 @@ class ChangeSchema(Request[Collection | None]):
 CatalogMessage = (
     CreateCollection | GetCollection | FindName | ListCollections | DropCollection | ChangeSchema
 )
+
+
+async def all_collections(
+    ask: Callable[[ListCollections], Awaitable[tuple[Collection, ...]]],
+) -> list[Collection]:
+    """All collections by name, asked for page by page: other requests go in between."""
+    found: list[Collection] = []
+    while True:
+        page = await ask(ListCollections(found[-1].name if found else ""))
+        found += page
+        if len(page) < PAGE:
+            return found

@@ -1,29 +1,24 @@
 """What nodes in any process need to know of collections, read from the metadata store."""
 
-from broker.coordinator.records import (
-    COLLECTION_ID_KEY,
-    COLLECTION_PREFIX,
-    FIRST_COLLECTION_ID,
-    decode_collection,
-    decode_number,
-)
-from broker.model.collection import Collection, RowSchema
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from broker.coordinator.catalog.collection_records import CollectionRecords
+from broker.core.naming import collection_id_of
+from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.meta_writes import all_entries
-from broker.ports.row_schemas import CollectionShards, Shard
+from broker.ports.row_schemas import CatalogVersion, NoShard, Shard
+
+T = TypeVar("T")
 
 
 class StoredRowSchemas:
-    """RowSchemas (`broker/ports/row_schemas.py`).
-
-    Records are keyed by name, so one lookup reads all collections; nobody looks up per batch.
-    """
+    """RowSchemas (`broker/ports/row_schemas.py`): a few reads each, however many collections."""
 
     def __init__(self, store: MetaStore) -> None:
-        self._store = store
-        self._decoded: dict[str, tuple[int, Collection]] = {}
+        self._records = CollectionRecords(store)
         self._changes = 0
 
     @property
@@ -37,40 +32,31 @@ class StoredRowSchemas:
 
     async def newest(self, collection: CollectionId) -> RowSchema | None:
         """See RowSchemas."""
-        try:
-            for found in await self._collections():
-                if found.id == collection:
-                    return found.schema
-        except MetaError as error:
-            raise Refused(StreamingCode.INNER, str(error)) from error
-        return None
+        found = await _read(self._records.by_id(collection))
+        return None if found is None else found.schema
 
-    async def shards(self) -> CollectionShards:
+    async def name_of(self, collection: CollectionId) -> str | None:
         """See RowSchemas."""
-        try:
-            # Before the collections: one that is created in between must not look like dropped.
-            counter = await self._store.get(COLLECTION_ID_KEY)
-            number = FIRST_COLLECTION_ID
-            if counter is not None:
-                number = decode_number(COLLECTION_ID_KEY, counter.value)
-            found = await self._collections()
-        except MetaError as error:
-            raise Refused(StreamingCode.INNER, str(error)) from error
-        shards = {
-            str(vchannel): Shard(each.name, each.schema is not None)
-            for each in found
-            for vchannel in each.vchannels
-        }
-        live = frozenset([each.id for each in found])
-        return CollectionShards(shards, live, range(FIRST_COLLECTION_ID, number))
+        return await _read(self._records.name_of(collection))
 
-    async def _collections(self) -> list[Collection]:
-        """All collections; only those that changed since the last call are decoded."""
-        before, after = self._decoded, {}
-        async for key, entry in all_entries(self._store, COLLECTION_PREFIX):
-            known = before.get(key)
-            if known is None or known[0] != entry.revision:
-                known = entry.revision, decode_collection(key, entry.value)
-            after[key] = known
-        self._decoded = after
-        return [collection for _, collection in after.values()]
+    async def version(self) -> CatalogVersion:
+        """See RowSchemas."""
+        loads = await _read(self._records.loads())
+        return CatalogVersion(loads.revision, loads.drops)
+
+    async def shard(self, vchannel: str) -> Shard | NoShard:
+        """See RowSchemas."""
+        found = await _read(self._records.by_vchannel(vchannel))
+        if found is not None:
+            return Shard(found.name, found.schema is not None)
+        id = collection_id_of(vchannel)
+        if id is not None and await _read(self._records.was_dropped(id)):
+            return NoShard.DROPPED
+        return NoShard.OTHER
+
+
+async def _read(call: Awaitable[T]) -> T:
+    try:
+        return await call
+    except MetaError as error:
+        raise Refused(StreamingCode.INNER, str(error)) from error

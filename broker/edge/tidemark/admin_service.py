@@ -15,7 +15,7 @@ from broker.coordinator.assignment.messages import (
     PauseConsumers,
     RaiseStreaming,
 )
-from broker.coordinator.catalog.messages import ListCollections
+from broker.coordinator.catalog.messages import all_collections
 from broker.core.cluster.actor_kinds import PAUSED
 from broker.core.cluster.assignment import PChannelMeta
 from broker.core.naming import pchannel_of
@@ -185,7 +185,7 @@ class AdminService:
 
     async def _vchannels(self) -> dict[PChannelName, list[str]]:
         by_pchannel: dict[PChannelName, list[str]] = defaultdict(list)
-        for collection in await self._proxies.catalog.ask(ListCollections()):
+        for collection in await all_collections(self._proxies.catalog.ask):
             for vchannel in collection.vchannels:
                 by_pchannel[pchannel_of(vchannel)].append(vchannel)
         return by_pchannel

@@ -10,8 +10,8 @@ from broker.coordinator.catalog.messages import (
     DropCollection,
     FindName,
     GetCollection,
-    ListCollections,
     NameTaken,
+    all_collections,
 )
 from broker.core.name_lookup import NameKind
 from broker.edge.rpc.arrow_library import require_arrow
@@ -88,7 +88,7 @@ class CollectionsService:
 
     async def list(self, _: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
         """All collections, sorted by name."""
-        found = await self._catalog.ask(ListCollections())
+        found = await all_collections(self._catalog.ask)
         return v1.ListCollectionsResponse(collections=[_encoded(entry) for entry in found])
 
     async def drop(self, request: v1.DropCollectionRequest) -> v1.DropCollectionResponse:

@@ -3,32 +3,53 @@
 A collection with a schema takes rows only, because those who read rows would never see a message.
 A vchannel whose collection was dropped takes neither, because nobody would look for them there.
 
-No append waits for the metadata store except the first on a vchannel. What was read is read again
-at most once every `REFRESH_S`; at once after a change made by this process. So a
-collection that another process dropped may take appends for that long.
+No append waits for the metadata store except the first on a vchannel. Whether collections were
+created or dropped is read at most once every `REFRESH_S`, with one read; at once after a change
+made by this process. So a collection that another process dropped may take appends for that long.
 
 Whether a collection has a schema is decided when it is created, and ids are never used again: an
-outdated answer is about drops only.
+outdated answer about one is about drops only, and so are only looked at again when there were some.
 """
 
 from asyncio import get_running_loop
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from broker.core.naming import collection_id_of
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.ports.row_schemas import CollectionShards, RowSchemas, Shard
+from broker.ports.row_schemas import CatalogVersion, NoShard, RowSchemas, Shard
 
 REFRESH_S: Final = 1.0
 REFRESH_WAIT_S: Final = 0.05
 """An append waits no longer for a refresh, so that a metadata store that hangs stops none."""
-OTHERS_MAX: Final = 65_536
+KNOWN_MAX: Final = 16_384
+"""Vchannels that are remembered; those remembered first are forgotten first."""
 
 
 class Dropped(Refusal):
     """The collection of the vchannel was dropped."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was read of a vchannel, at least as new as `version`; tried again from `due_s` on."""
+
+    shard: Shard | NoShard
+    version: CatalogVersion
+    due_s: float = 0.0
+
+    def outdated(self, now: CatalogVersion) -> bool:
+        match self.shard:
+            case Shard():
+                return self.version.drops < now.drops
+            case NoShard.OTHER:
+                return self.version.revision < now.revision
+            case NoShard.DROPPED:
+                return False
 
 
 class ShardAdmission:
@@ -37,11 +58,12 @@ class ShardAdmission:
     def __init__(self, schemas: RowSchemas, now_s: Callable[[], float] | None = None) -> None:
         self._schemas = schemas
         self._now_s = now_s or get_running_loop().time
-        self._known = CollectionShards()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._version = CatalogVersion(-1, -1)
+        self._own = CatalogVersion(-1, -1)
+        """The version after the last change by this process: nothing older may be relied on."""
         self._changes = -1
         self._due_s = 0.0
-        self._others: set[str] = set()
-        """Vchannels that were of no collection when they were first appended to."""
 
     async def refusal(self, vchannel: str, *, rows: bool, raw: bool = False) -> Refusal | None:
         """Why the vchannel takes no rows, or no messages; None if it does.
@@ -49,49 +71,73 @@ class ShardAdmission:
         `raw`: it may have been dropped. INNER when the metadata store does not answer for a
         vchannel that is new to this server.
         """
-        shard = self._known.shards.get(vchannel)
-        outdated = self._changes != self._schemas.changes
         try:
-            if outdated or (shard is None and vchannel not in self._others):
-                await self._read()
+            if self._changes != self._schemas.changes:
+                await self._read_own_change()
             elif self._now_s() >= self._due_s:
-                await self._refresh()
+                await self._refresh_version()
+            known = self._known.get(vchannel)
+            if known is None or known.outdated(self._own):
+                known = await self._look_up(vchannel)
+            elif known.outdated(self._version) and self._now_s() >= known.due_s:
+                known = await self._refreshed(vchannel, known)
         except Refused as error:
             return error.refusal
-        return self._judged(vchannel, rows=rows, raw=raw)
+        return _judged(vchannel, known.shard, rows=rows, raw=raw)
 
-    def _judged(self, vchannel: str, *, rows: bool, raw: bool) -> Refusal | None:
-        shard = self._known.shards.get(vchannel)
-        if shard is not None:
-            return _rows_only(vchannel, shard) if shard.rows and not rows else None
-        if len(self._others) >= OTHERS_MAX:
-            self._others.clear()
-        self._others.add(vchannel)
-        collection = collection_id_of(vchannel)
-        if raw or collection is None or not self._known.was_dropped(collection):
-            return None
-        cause = (
-            f"collection {collection} of vchannel {vchannel!r} was dropped;"
-            " look up the vchannels of the collection by its name"
-        )
-        return Dropped(StreamingCode.INVALID_ARGUMENT, cause)
+    async def _read_own_change(self) -> None:
+        # Before the read: a change during it makes another read necessary.
+        changes = self._schemas.changes
+        self._own = self._version = await self._schemas.version()
+        self._changes = changes
+        self._due_s = self._now_s() + REFRESH_S
 
-    async def _refresh(self) -> None:
-        """Read again what may be outdated; keep it when the store does not answer in time."""
+    async def _refresh_version(self) -> None:
+        """Read it again; keep it when the store does not answer in time."""
         # Before the read: other streams continue with what is known.
         self._due_s = self._now_s() + REFRESH_S
         with anyio.move_on_after(REFRESH_WAIT_S):
             try:
-                await self._read()
+                self._version = await self._schemas.version()
             except Refused:
                 return
 
-    async def _read(self) -> None:
-        # Before the read: a change during it makes another read necessary.
-        changes = self._schemas.changes
-        self._known = await self._schemas.shards()
-        self._changes = changes
-        self._due_s = self._now_s() + REFRESH_S
+    async def _refreshed(self, vchannel: str, known: _Known) -> _Known:
+        """Look again; keep what is known when the store does not answer in time."""
+        known.due_s = self._now_s() + REFRESH_S
+        with anyio.move_on_after(REFRESH_WAIT_S):
+            try:
+                return await self._look_up(vchannel)
+            except Refused:
+                pass
+        return known
+
+    async def _look_up(self, vchannel: str) -> _Known:
+        # The version from before the read: a change during it makes another read necessary.
+        version = self._version
+        known = _Known(await self._schemas.shard(vchannel), version)
+        self._known[vchannel] = known
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        return known
+
+
+def _judged(vchannel: str, shard: Shard | NoShard, *, rows: bool, raw: bool) -> Refusal | None:
+    match shard:
+        case Shard():
+            return _rows_only(vchannel, shard) if shard.rows and not rows else None
+        case NoShard.OTHER:
+            return None
+        case NoShard.DROPPED:
+            return None if raw else _dropped(vchannel)
+
+
+def _dropped(vchannel: str) -> Dropped:
+    cause = (
+        f"collection {collection_id_of(vchannel)} of vchannel {vchannel!r} was dropped;"
+        " look up the vchannels of the collection by its name"
+    )
+    return Dropped(StreamingCode.INVALID_ARGUMENT, cause)
 
 
 def _rows_only(vchannel: str, shard: Shard) -> Refusal:

@@ -34,6 +34,8 @@ POINT = RestorePoint(TimeTick(7000 << 18), 9000, {NAME: Term(12)}, "new")
 KEPT = (
     "recovery/",
     "collection/",
+    "collection-id/",
+    "collection-loads",
     "cursor/",
     "broadcast/",
     "commit/",

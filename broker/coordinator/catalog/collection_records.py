@@ -1,0 +1,237 @@
+"""The records of collections, found by name, by id and by vchannel with a few reads each.
+
+Beside the record of a collection, at its name, stand its name at its id, and for all collections
+one record of loads: the vchannels of each pchannel, and how many collections were dropped. All are
+written together. `ensure_indexes` makes them for a store of a release that had records only.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from broker.coordinator.json_records import decode_fields, encode_fields
+from broker.coordinator.records import (
+    COLLECTION_ID_KEY,
+    COLLECTION_PREFIX,
+    FIRST_COLLECTION_ID,
+    collection_key,
+    decode_collection,
+    decode_number,
+    encode_collection,
+    encode_number,
+)
+from broker.core.naming import collection_id_of, pchannel_of
+from broker.model.collection import Collection
+from broker.model.failure import invalid_argument
+from broker.model.ids import CollectionId, PChannelName
+from broker.ports.compare_and_set import retry_conflicts
+from broker.ports.meta import MetaEntry, MetaStore
+from broker.ports.meta_writes import SPLIT_KEYS, VALUE_BYTES_MAX, all_entries, split_write
+
+ID_PREFIX: Final = "collection-id/"
+LOADS_KEY: Final = "collection-loads"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCollection:
+    """A collection and the revision of its record."""
+
+    collection: Collection
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The vchannels of each pchannel, all drops so far, and the revision: of the last change."""
+
+    vchannels: Mapping[PChannelName, int] = field(default_factory=dict)
+    drops: int = 0
+    revision: int = 0
+
+    def added(self, collection: Collection, sign: int = 1) -> "Loads":
+        """With the vchannels of one more collection; `sign` -1: without those of a dropped one."""
+        counts = Counter(self.vchannels)
+        for vchannel in collection.vchannels:
+            counts[pchannel_of(vchannel)] += sign
+        # Without those at 0 or below: an older release may have dropped some without counting.
+        return Loads(+counts, self.drops + (sign < 0), self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class NextId:
+    """The id of the next collection, and the revision of the counter."""
+
+    id: CollectionId
+    revision: int
+
+
+class CollectionRecords:
+    """The records of one store. A call that raises MetaError has changed nothing."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+
+    async def by_name(self, name: str) -> RecordedCollection | None:
+        """The collection of this name; one read."""
+        key = collection_key(name)
+        entry = await self._store.get(key)
+        if entry is None:
+            return None
+        return RecordedCollection(decode_collection(key, entry.value), entry.revision)
+
+    async def name_of(self, id: CollectionId) -> str | None:
+        """The name of the collection with this id; one read. None if there is none."""
+        key = id_key(id)
+        entry = await self._store.get(key)
+        return None if entry is None else decode_fields(key, entry.value, _name)
+
+    async def by_id(self, id: CollectionId) -> Collection | None:
+        """The collection with this id; two reads."""
+        name = await self.name_of(id)
+        found = None if name is None else await self.by_name(name)
+        # Between the reads it may have been dropped, and its name given to another one.
+        return found.collection if found is not None and found.collection.id == id else None
+
+    async def by_vchannel(self, vchannel: str) -> Collection | None:
+        """The collection that this is a vchannel of; two reads, because the name has the id."""
+        id = collection_id_of(vchannel)
+        found = None if id is None else await self.by_id(id)
+        return found if found is not None and vchannel in found.vchannels else None
+
+    async def was_dropped(self, id: CollectionId) -> bool:
+        """Whether there was a collection of this id that is gone."""
+        if await self.by_id(id) is not None or id < FIRST_COLLECTION_ID:
+            return False
+        if id >= (await self.next_id()).id:
+            return False
+        # Again: it may have been created between the two reads.
+        return await self.by_id(id) is None
+
+    async def page(self, after: str, limit: int) -> Sequence[Collection]:
+        """The first `limit` collections by name, after this one."""
+        from_key = collection_key(after) if after else ""
+        entries = await self._store.list(COLLECTION_PREFIX, limit=limit, after=from_key)
+        return [decode_collection(key, entry.value) for key, entry in entries]
+
+    async def next_id(self) -> NextId:
+        """The id that the next collection gets."""
+        entry = await self._store.get(COLLECTION_ID_KEY)
+        if entry is None:
+            return NextId(CollectionId(FIRST_COLLECTION_ID), 0)
+        # The counter, not the largest id: the id of a dropped collection is not used again.
+        return NextId(CollectionId(decode_number(COLLECTION_ID_KEY, entry.value)), entry.revision)
+
+    async def loads(self) -> Loads:
+        """The loads of all pchannels; one read."""
+        entry = await self._store.get(LOADS_KEY)
+        return Loads() if entry is None else _decode_loads(entry)
+
+    async def create(self, collection: Collection, counter: NextId, loads: Loads) -> None:
+        """Add a collection with the id of `counter`.
+
+        Conflict when the name is taken, or the counter or the loads have changed. Refused when the
+        record is too large.
+        """
+        key = collection_key(collection.name)
+        # The counter and the loads also make two creations conflict: the second is placed anew, by
+        # loads that count the first.
+        await self._store.write(
+            {
+                key: _encoded(collection),
+                id_key(collection.id): encode_fields({"name": collection.name}),
+                COLLECTION_ID_KEY: encode_number(collection.id + 1),
+                LOADS_KEY: _encode_loads(loads.added(collection)),
+            },
+            expect={key: 0, COLLECTION_ID_KEY: counter.revision, LOADS_KEY: loads.revision},
+        )
+
+    async def change(self, before: RecordedCollection, after: Collection) -> None:
+        """Replace exactly `before`, with the same name and id; Conflict, Refused as in `create`."""
+        key = collection_key(after.name)
+        await self._store.write({key: _encoded(after)}, expect={key: before.revision})
+
+    async def drop(self, before: RecordedCollection, loads: Loads) -> None:
+        """Delete exactly `before`; Conflict when it or the loads have changed."""
+        collection = before.collection
+        key = collection_key(collection.name)
+        await self._store.write(
+            {LOADS_KEY: _encode_loads(loads.added(collection, -1))},
+            deletes=[key, id_key(collection.id)],
+            expect={key: before.revision, LOADS_KEY: loads.revision},
+        )
+
+
+def id_key(id: CollectionId) -> str:
+    """The key at which the name of a collection stands."""
+    return f"{ID_PREFIX}{id}"
+
+
+async def ensure_indexes(store: MetaStore) -> bool:
+    """Make the names at ids, and the loads, of a store that has none or outdated ones.
+
+    For the only writer of collections; False: there was nothing to do, at the cost of two reads.
+    After a crash the next call begins again: the loads are written last. MetaError.
+    """
+
+    async def attempt() -> bool:
+        loads, counter = await store.get(LOADS_KEY), await store.get(COLLECTION_ID_KEY)
+        # Each creation writes both. A release without indexes, or a restore, writes the counter
+        # alone, which then has the newer revision.
+        if counter is None or (loads is not None and loads.revision >= counter.revision):
+            return False
+        counted = Loads(drops=0 if loads is None else _decode_loads(loads).drops + 1)
+        names: dict[str, bytes] = {}
+        stale = {key async for key, _ in all_entries(store, ID_PREFIX)}
+        async for key, entry in all_entries(store, COLLECTION_PREFIX, page=SPLIT_KEYS):
+            collection = decode_collection(key, entry.value)
+            counted = counted.added(collection)
+            names[id_key(collection.id)] = encode_fields({"name": collection.name})
+            if len(names) == SPLIT_KEYS:
+                await store.write(names)
+                stale.difference_update(names)
+                names = {}
+        stale.difference_update(names)
+        for some, gone in split_write(names, sorted(stale)):
+            await store.write(some, deletes=gone)
+        await store.write(
+            {LOADS_KEY: _encode_loads(counted)},
+            expect={
+                LOADS_KEY: 0 if loads is None else loads.revision,
+                COLLECTION_ID_KEY: counter.revision,
+            },
+        )
+        log.info("collections indexed", vchannels=sum(counted.vchannels.values()))
+        return True
+
+    return await retry_conflicts(LOADS_KEY, attempt)
+
+
+def _encoded(collection: Collection) -> bytes:
+    value = encode_collection(collection)
+    if len(value) > VALUE_BYTES_MAX:
+        raise invalid_argument(
+            f"the record of collection '{collection.name}' takes {len(value)} bytes, at most"
+            f" {VALUE_BYTES_MAX} are possible; use fewer columns, or shorter names and metadata"
+        )
+    return value
+
+
+def _name(fields: Mapping[str, Any]) -> str:
+    return str(fields["name"])
+
+
+def _encode_loads(loads: Loads) -> bytes:
+    return encode_fields({"vchannels": dict(loads.vchannels), "drops": loads.drops})
+
+
+def _decode_loads(entry: MetaEntry) -> Loads:
+    def parse(fields: dict[str, Any]) -> Loads:
+        counts = {PChannelName(name): int(it) for name, it in fields["vchannels"].items()}
+        return Loads(counts, int(fields["drops"]), entry.revision)
+
+    return decode_fields(LOADS_KEY, entry.value, parse)
