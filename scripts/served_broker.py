@@ -57,3 +57,5 @@ def served_broker(
         yield ServedBroker(process.pid, ready, fields["listen"], fields.get("http", ""))
     finally:
         stop(process)
+        if process.stdout is not None:
+            process.stdout.close()

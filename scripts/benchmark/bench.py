@@ -65,7 +65,12 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
             if stops:
                 console.print("interrupted: the tables show what was measured until now")
                 break
-            _measure(subject, servers.missing)
+            try:
+                _measure(subject, servers.missing)
+            except Exception:
+                if not stops:
+                    raise
+                continue  # the signal went to the servers, too
             _tell(console, number, subject.series)
         missing = dict(servers.missing)
     field_of = [it.series for it in subjects]

@@ -19,6 +19,7 @@ from benchmark.load.pace import Pace
 from benchmark.measures.batches import Batches
 from benchmark.measures.channels import PCHANNELS, Channels
 from benchmark.measures.command_line import CommandLine
+from benchmark.measures.grpc_go_clients import GoClients
 from benchmark.measures.idle import Idle
 from benchmark.measures.latency import Latency
 from benchmark.measures.milvus_protocol import MilvusProtocol
@@ -99,10 +100,12 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
         if name in servers.there:
             yield from _nats(servers.there[name], setting, amount)
     milvus, batches = MilvusProtocol(ours.address), Batches(ours.address)
+    go = GoClients(ours.address)
     yield from _latencies(ours, amount)
-    yield from _frames(ours, milvus, amount)
+    yield from _frames(ours, milvus, go, amount)
     yield from _appends(ours, batches, amount)
-    yield from _reads(ours, milvus, batches, amount)
+    yield from _frame_reads(ours, milvus, go, amount)
+    yield from _reads(ours, batches, amount)
     yield from _properties(ours, amount)
     yield from _transactions(ours, amount)
     yield from _channels(ours, amount)
@@ -155,9 +158,11 @@ def _ours(
     return Subject(Series(name, kind, synced), _looped(run), server)
 
 
-def _frames(server: Server, milvus: MilvusProtocol, amount: Amount) -> Iterator[Subject]:
-    append = partial(milvus.append, amount.messages)
-    yield _ours(server, FRAMES, names.PRODUCE, append)
+def _frames(
+    server: Server, milvus: MilvusProtocol, go: GoClients, amount: Amount
+) -> Iterator[Subject]:
+    for name, run in ((names.PRODUCE, milvus.append), (names.PRODUCE_GO, go.produce)):
+        yield _ours(server, FRAMES, name, partial(run, amount.messages))
     for size in TXN_SIZES:
         name = f"Tidemark Produce, 10 % in txns of {size}"
         mixed = partial(milvus.append_mixed, size, amount.messages)
@@ -181,14 +186,15 @@ def _appends(server: Server, batches: Batches, amount: Amount) -> Iterator[Subje
     yield Subject(series, _looped(rows), server)
 
 
-def _reads(
-    server: Server, milvus: MilvusProtocol, batches: Batches, amount: Amount
+def _frame_reads(
+    server: Server, milvus: MilvusProtocol, go: GoClients, amount: Amount
 ) -> Iterator[Subject]:
-    for name, run in (
-        (names.CONSUME, milvus.read),
-        (names.CATCHING_UP, batches.read),
-        (names.LIVE, batches.tail),
-    ):
+    for name, run in ((names.CONSUME, milvus.read), (names.CONSUME_GO, go.consume)):
+        yield _ours(server, "read", name, partial(run, amount.messages))
+
+
+def _reads(server: Server, batches: Batches, amount: Amount) -> Iterator[Subject]:
+    for name, run in ((names.CATCHING_UP, batches.read), (names.LIVE, batches.tail)):
         yield _ours(server, "read", name, partial(run, amount.messages))
     command_line = CommandLine(server.address, batches)
     for form in ("raw", "json"):
