@@ -182,6 +182,13 @@ class Settings(BaseSettings):
     retention_ms: NotNegative = 0
     """Milliseconds that messages are kept; segments with only older ones are removed. 0: keep
     everything."""
+    hold_bytes_max: NotNegative = 1024 * MIB
+    """Bytes of each pchannel that a named cursor holds back from retention; one that needs more is
+    passed: it loses what retention removes. 0: cursors hold back nothing."""
+    hold_s_max: Positive = 7 * 86_400
+    """Seconds after its last commit in which a named cursor holds back anything."""
+    retention_check_s: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds between two checks for segments that retention may remove."""
     snapshot_period_s: Annotated[float, Field(gt=0)] = 10.0
     """Seconds between two snapshots of a pchannel, from which a restart recovers."""
     snapshot_records: Positive = 100

@@ -5,8 +5,11 @@ from broker.core.cluster.balance import BalanceRules
 from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.model.retention.policy import (
+    HoldLimits,
+    Retention,
+)
 from broker.node.state.node_limits import NodeLimits
-from broker.ports.wal import Retention
 from broker.timesync.timing import TimesyncTiming
 from broker.transport import ListenerLimits
 
@@ -39,12 +42,19 @@ def node_limits(settings: Settings) -> NodeLimits:
         ),
         require_collection=settings.require_collection,
         retention=retention(settings),
+        hold_bytes_max=settings.hold_bytes_max,
+        retention_period_s=settings.retention_check_s,
     )
 
 
 def retention(settings: Settings) -> Retention:
     """How much of each log is kept."""
     return Retention(settings.retention_bytes, settings.retention_ms)
+
+
+def hold_limits(settings: Settings) -> HoldLimits:
+    """How much retention keeps for a named cursor."""
+    return HoldLimits(settings.hold_bytes_max, settings.hold_s_max)
 
 
 def balance_rules(settings: Settings) -> BalanceRules:

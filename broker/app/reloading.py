@@ -12,7 +12,15 @@ from broker.app.running_process import Broker
 from broker.config import Settings
 from broker.config_file import BadConfig
 
-LIVE = ("log_level", "log_format", "retention_bytes", "retention_ms", "connections_max")
+LIVE = (
+    "log_level",
+    "log_format",
+    "retention_bytes",
+    "retention_ms",
+    "hold_bytes_max",
+    "hold_s_max",
+    "connections_max",
+)
 """The settings that change without a restart."""
 
 Load = Callable[[Mapping[str, str]], Settings]

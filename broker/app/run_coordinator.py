@@ -12,11 +12,16 @@ from dataclasses import replace
 import anyio
 
 from actors import ActorError, SupervisorSpec, System
-from broker.app.actor_lookup import ASSIGNER, ORACLE, REGISTRAR, ROOT, ActorLookup
+from broker.app.actor_lookup import ASSIGNER, CURSORS, ORACLE, REGISTRAR, ROOT, ActorLookup
 from broker.app.advertised import local_host
 from broker.app.broadcast_callbacks import NONE
 from broker.app.led_cluster import LedCluster, led_cluster
-from broker.app.limits_from_settings import balance_rules, edge_limits, timesync_timing
+from broker.app.limits_from_settings import (
+    balance_rules,
+    edge_limits,
+    hold_limits,
+    timesync_timing,
+)
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
 from broker.app.running_process import (
@@ -53,6 +58,7 @@ from broker.ports.nodes import NodeControl
 from broker.remote.calls import Calls
 from broker.remote.node_process import Fleet, fleet_tree
 from broker.remote.remote_node import RemoteNode
+from broker.timesync.holds.ledger import HoldRule
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damage_registry import DamageRegistry
 
@@ -92,6 +98,7 @@ class _CoordinatorParts:
         self._offsets = ClusterOffsets(self._nodes, cluster.pchannels)
         self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
+        self._hold_rule = HoldRule(hold_limits(settings))
         self._fleet = Fleet(
             NODE_COMMAND,
             as_environment(self._node_settings()),
@@ -133,6 +140,8 @@ class _CoordinatorParts:
             timing,
             StoredRowSchemas(cluster.store),
             self._figures.cursors,
+            self._hold_rule,
+            self._figures.held,
         )
         children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
         return SupervisorSpec("root", children=children)
@@ -141,7 +150,7 @@ class _CoordinatorParts:
         """See ProcessParts."""
         proxy, settings = self.lookup.proxy, self._settings
         proxies = ClusterProxies(
-            proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), address=self.address
+            proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), proxy(CURSORS), address=self.address
         )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),
@@ -167,6 +176,7 @@ class _CoordinatorParts:
     def adopt(self, settings: Settings) -> None:
         """Pass them on to the nodes that this process starts: those that run, and later ones."""
         self._settings = settings
+        self._hold_rule.now = hold_limits(settings)
         self._fleet.change_settings(as_environment(self._node_settings()))
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:

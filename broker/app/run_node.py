@@ -43,6 +43,7 @@ from broker.ports.meta import MetaError
 from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
+from broker.remote.remote_holds import RemoteHolds
 from broker.wal.damage_registry import DamageRegistry
 
 CLUSTER_WAIT_S_MAX = 30.0
@@ -149,7 +150,7 @@ class _NodeParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._identity),
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
-            process_view(system, self._settings, self._damages, readiness, self._runtime.meters),
+            process_view(system, self._settings, self._damages, readiness, self._runtime),
             edge_limits(self._settings),
             node_role(lambda: self._join.coordinator or self._settings.coordinator),
         )
@@ -166,7 +167,7 @@ class _NodeParts:
 
     def adopt(self, settings: Settings) -> None:
         """See ProcessParts."""
-        self._runtime.retention.now = retention(settings)
+        self._runtime.retention.adopt(retention(settings), settings.hold_bytes_max)
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
@@ -189,7 +190,10 @@ class _NodeParts:
         wal = segmented_wal(self._settings, folder, self._damages)
         ticks = RemoteTicks(self._calls, random.Random())
         observer = ReportingObserver(self.lookup.find, CHANNEL_REPORTS)
-        ports = node_ports(self._store, self._node_id, wal, ticks, observer)
+        ports = replace(
+            node_ports(self._store, self._node_id, wal, ticks, observer),
+            holds=RemoteHolds(self._calls),
+        )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 
     def _membership(self) -> ChildSpec:

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from actors import SupervisorSpec, System
-from broker.app.actor_lookup import ASSIGNER, DIRECTORY, ORACLE, ROOT, ActorLookup
+from broker.app.actor_lookup import ASSIGNER, CURSORS, DIRECTORY, ORACLE, ROOT, ActorLookup
 from broker.app.broadcast_callbacks import NONE
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import (
     edge_limits,
+    hold_limits,
     node_limits,
     retention,
     timesync_timing,
@@ -49,6 +50,8 @@ from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.nodes import NodeControl
+from broker.timesync.holds.asked_holds import AskedHolds
+from broker.timesync.holds.ledger import HoldRule
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damage_registry import DamageRegistry
 from broker.wal.watched import WatchedWal
@@ -86,6 +89,7 @@ class _BrokerParts:
         self._wal = WatchedWal(segmented_wal(settings, folder, self._damages))
         self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
+        self._hold_rule = HoldRule(hold_limits(settings))
         self._runtime = self._node_runtime()
         # This node gets no lease, which would tell it that consumption is paused.
         self._runtime.pause.on |= paused
@@ -115,6 +119,8 @@ class _BrokerParts:
             timesync_timing(settings),
             StoredRowSchemas(store),
             self._figures.cursors,
+            self._hold_rule,
+            self._figures.held,
         )
         children = (
             coordinator_tree(coordinator, ROOT),
@@ -134,7 +140,7 @@ class _BrokerParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),
             proxies,
-            process_view(system, self._settings, self._damages, readiness, self._runtime.meters),
+            process_view(system, self._settings, self._damages, readiness, self._runtime),
             edge_limits(self._settings),
         )
 
@@ -148,7 +154,8 @@ class _BrokerParts:
 
     def adopt(self, settings: Settings) -> None:
         """See ProcessParts."""
-        self._runtime.retention.now = retention(settings)
+        self._hold_rule.now = hold_limits(settings)
+        self._runtime.retention.adopt(retention(settings), settings.hold_bytes_max)
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
@@ -168,7 +175,10 @@ class _BrokerParts:
     def _node_runtime(self) -> NodeRuntime:
         ticks = OracleTicks(self.lookup.find, ORACLE)
         observer = AssignerNotifier(self.lookup.find, ASSIGNER)
-        ports = node_ports(self._cluster.store, self._node_id, self._wal, ticks, observer)
+        ports = replace(
+            node_ports(self._cluster.store, self._node_id, self._wal, ticks, observer),
+            holds=AskedHolds(self.lookup.find, CURSORS),
+        )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 
     def _node(self) -> LocalNode:

@@ -27,7 +27,7 @@ from broker.edge.tidemark.process_view import ProcessView
 from broker.metrics.view import Sources
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
-from broker.node.state.channel_meters import Meters
+from broker.node.state.node_runtime import NodeRuntime
 from broker.wal.damage_registry import DamageRegistry
 
 OPEN_S_MAX = 600.0
@@ -185,16 +185,17 @@ def process_view(
     settings: Settings,
     damages: DamageRegistry,
     readiness: Readiness,
-    meters: Meters | None = None,
+    node: NodeRuntime | None = None,
 ) -> ProcessView:
-    """What operators may see of this process, and do to it; `meters` of its node, if any."""
+    """What operators may see of this process, and do to it; `node`: its own, if any."""
     return ProcessView(
         tree=system,
         chaos_allowed=settings.allow_chaos,
         damages=damages.found,
         damages_unlisted=lambda: damages.unnamed,
         reasons_against=readiness.reasons_against,
-        traffic=meters.traffic.all if meters else tuple,
+        warnings=node.retention.warnings if node else tuple,
+        traffic=node.meters.traffic.all if node else tuple,
     )
 
 

@@ -92,11 +92,19 @@ class OutOfRange(TidemarkError):
 
     `requested_id` below `first_id`: retention removed messages that the reader has not seen; then
     start at "all" or at a time to read what is left. `after_tick`: the position it started from, if
-    that was a tick; ids of removed messages are not known then.
+    that was a tick; ids of removed messages are not known then. `why`: of a reader of a cursor that
+    retention has passed, the limit that the cursor exceeded.
     """
 
     def __init__(
-        self, channel: str, requested_id: int, first_id: int, next_id: int, *, after_tick: int = -1
+        self,
+        channel: str,
+        requested_id: int,
+        first_id: int,
+        next_id: int,
+        *,
+        after_tick: int = -1,
+        why: str = "",
     ) -> None:
         held = f"which holds [{first_id}, {next_id})"
         if after_tick >= 0:
@@ -107,23 +115,29 @@ class OutOfRange(TidemarkError):
         else:
             lost = f"; [{requested_id}, {first_id}) was removed" if requested_id < first_id else ""
             text = f"id {requested_id} is outside of the log, {held}{lost}"
-        super().__init__(f"{channel}: {text}")
+        super().__init__(f"{channel}: {text}{f'; {why}' if why else ''}")
         self.after_tick = after_tick
+        self.why = why
         self.channel = channel
         self.requested_id = requested_id
         self.first_id = first_id
         self.next_id = next_id
 
-    def __reduce__(self) -> tuple[object, tuple[str, int, int, int, int]]:
+    def because(self, why: str) -> "OutOfRange":
+        """The same error with its cause."""
         ids = (self.requested_id, self.first_id, self.next_id)
-        return _out_of_range, (self.channel, *ids, self.after_tick)
+        return OutOfRange(self.channel, *ids, after_tick=self.after_tick, why=why)
+
+    def __reduce__(self) -> tuple[object, tuple[str, int, int, int, int, str]]:
+        ids = (self.requested_id, self.first_id, self.next_id)
+        return _out_of_range, (self.channel, *ids, self.after_tick, self.why)
 
 
 def _out_of_range(
-    channel: str, requested_id: int, first_id: int, next_id: int, tick: int
+    channel: str, requested_id: int, first_id: int, next_id: int, tick: int, why: str
 ) -> OutOfRange:
     """An OutOfRange from its pickled form, which has no names."""
-    return OutOfRange(channel, requested_id, first_id, next_id, after_tick=tick)
+    return OutOfRange(channel, requested_id, first_id, next_id, after_tick=tick, why=why)
 
 
 class BadCommit(TidemarkError):

@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.core.time import tso
 from broker.metrics.process_figures import ProcessFigures
+from broker.metrics.retention_figures import RETENTION_METRICS
 from broker.metrics.table import BROKER_METRICS, Metric, Read, Sample
 from broker.metrics.view import View
 from broker.metrics.wal_figures import WAL_METRICS
@@ -77,4 +78,10 @@ PROCESS_METRICS: Final = (
     ),
 )  # fmt: skip
 
-METRICS: Final = (*BROKER_METRICS, *CURSOR_METRICS, *WAL_METRICS, *PROCESS_METRICS)
+METRICS: Final = (
+    *BROKER_METRICS,
+    *CURSOR_METRICS,
+    *RETENTION_METRICS,
+    *WAL_METRICS,
+    *PROCESS_METRICS,
+)

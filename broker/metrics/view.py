@@ -18,6 +18,7 @@ from broker.model.ids import TICK_LOGICAL_BITS
 from broker.node.state.channel_meters import ChannelMeter, Meters
 from broker.node.state.open_channels import OpenChannel, OpenChannels
 from broker.timesync.cursor_places import CursorPlaces
+from broker.timesync.holds.ledger import HeldFigures
 
 Extra = Mapping[str, int | float | str]
 KINDS_MAX = 100
@@ -26,10 +27,11 @@ KINDS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFigures:
-    """What the parts of a coordinator count, and where they have seen the cursors."""
+    """What the parts of a coordinator count, and where they have seen the cursors and holders."""
 
     broadcasts: BroadcastMeters = field(default_factory=BroadcastMeters)
     cursors: CursorPlaces = field(default_factory=CursorPlaces)
+    held: HeldFigures = field(default_factory=HeldFigures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,17 @@ class ChannelPosition:
 
 @dataclass(frozen=True, slots=True)
 class NamedCursor:
-    """The positions of the channels; `epoch` differs after each reset and for each new cursor."""
+    """The positions of the channels; `epoch` differs after each reset and for each new cursor.
+
+    `holds`: retention keeps what it needs, within limits.
+    """
 
     name: str
     positions: Mapping[str, ChannelPosition]
     moved_ms: int
     """When it last changed, in Unix milliseconds."""
     epoch: int = 0
+    holds: bool = True
 
     @property
     def tick(self) -> TimeTick:
@@ -73,7 +77,9 @@ class CursorView:
     `tick`: processed up to it on all channels. `lag_ms`: the age of that tick. `closed_tick`:
     closed on all its channels, 0 while that of one is unknown. `behind_ms`: the distance from the
     cursor to that; 0 if the cursor has reached it. For a cursor at the beginning of the log both
-    count from when it was made. `lags`: of each channel, if they were measured.
+    count from when it was made. `lags`: of each channel, if they were measured. `held_bytes`: what
+    retention keeps for it alone or with others. `passed`: of each pchannel of which retention has
+    removed messages that it still needed, why.
     """
 
     name: str
@@ -87,6 +93,9 @@ class CursorView:
     positions: Mapping[str, ChannelPosition] = field(default_factory=dict)
     closed_ticks: Mapping[str, TimeTick] = field(default_factory=dict)
     lags: Mapping[str, ChannelLag] = field(default_factory=dict)
+    holds: bool = True
+    held_bytes: int = 0
+    passed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows_behind(self) -> int:

@@ -7,7 +7,7 @@ from broker.core.segments.segment_sealing import SealReason
 from broker.core.txn.txn_view import TxnView
 from broker.model.batch import Durability
 from broker.model.failure import Refusal
-from broker.model.ids import SegmentId, TimeTick
+from broker.model.ids import MessageId, SegmentId, TimeTick
 from broker.model.message import Appended, NewMessage
 from broker.value import value
 
@@ -48,6 +48,13 @@ class SealSegments:
 
 
 @dataclass(frozen=True, slots=True)
+class Truncate:
+    """Drop the segments below this id that retention allows to drop."""
+
+    before_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTxns(Request[tuple[TxnView, ...]]):
     """Every open transaction, oldest first."""
 
@@ -72,4 +79,4 @@ class ResumeTxns:
 
 
 TxnRequest = ShowTxns | ExpireTxns | FinishTxns | ResumeTxns
-AppenderMessage = AppendBatch | CloseTick | SealOverdue | SealSegments | TxnRequest
+AppenderMessage = AppendBatch | CloseTick | SealOverdue | SealSegments | Truncate | TxnRequest

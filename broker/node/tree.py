@@ -4,6 +4,7 @@ node (one_for_one)
 ├─ channels (one_for_one)      channel[name], added by the Directory at the first assignment
 ├─ directory                   beside the channels: its death closes none of them
 ├─ time_tick                   asks the Appenders for a tick every 200 ms
+├─ truncation                  removes what retention allows and nobody holds
 └─ memory_watch                seals segments of collections while memory is short
 """
 
@@ -13,6 +14,7 @@ from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
 from broker.node.memory_watch import MemoryWatch
 from broker.node.state.node_runtime import NodeRuntime
+from broker.node.truncation import Truncation
 
 
 def node_spec(node: NodeRuntime) -> SupervisorSpec:
@@ -31,6 +33,11 @@ def node_spec(node: NodeRuntime) -> SupervisorSpec:
                 name="time_tick",
                 build=lambda: TimeTickHeartbeat(node),
                 # Only timers come here, so the next one makes up for one that was shed.
+                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
+            ),
+            ChildSpec(
+                name="truncation",
+                build=lambda: Truncation(node),
                 mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
             ChildSpec(

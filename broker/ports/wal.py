@@ -6,6 +6,10 @@ from typing import Protocol
 
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
+from broker.model.retention.policy import (
+    Retention,
+    SealedSegment,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +25,6 @@ class LogBounds:
     last_term: Term
     size_bytes: int
     removed_tick: TimeTick = TimeTick(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """Segments older than `age_ms_max`, or beyond `bytes_max` in all, are removed. 0: no limit."""
-
-    bytes_max: int = 0
-    age_ms_max: int = 0
 
 
 class WalError(Exception):
@@ -92,6 +88,10 @@ class Log(Protocol):
 
     def bounds(self) -> LogBounds:
         """The durable bounds; never blocks, no I/O."""
+        ...
+
+    def segments(self) -> Sequence[SealedSegment]:
+        """Those that can be removed, oldest first; never blocks, no I/O."""
         ...
 
     def append(

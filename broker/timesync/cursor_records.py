@@ -77,6 +77,7 @@ def encode_cursor(cursor: NamedCursor) -> bytes:
         "epoch": cursor.epoch,
         "positions": {name: _encoded(at) for name, at in cursor.positions.items()},
         "moved_ms": cursor.moved_ms,
+        **({} if cursor.holds else {"holds": False}),
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -99,6 +100,7 @@ def decode_cursor(key: str, value: bytes) -> NamedCursor:
             positions=positions,
             moved_ms=int(fields["moved_ms"]),
             epoch=int(fields.get("epoch", 0)),
+            holds=bool(fields.get("holds", True)),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error

@@ -1,15 +1,24 @@
 """Named cursors: how far each of some readers, anywhere, has processed its channels.
 
+What they still need holds back retention, within limits: the owners of pchannels ask here first.
+
 Closed ticks seen before are remembered, so that most moves are one write, and a poll that fails
 does not refuse what is already known to be closed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
 from actors import Actor, Context, Envelope
 from broker.core.time import tso
+from broker.core.time.cursor_holds import (
+    from_what_is_left,
+    lost_on,
+    passed_refusal,
+    passed_text,
+    removed_refusal,
+)
 from broker.core.time.named_cursor import (
     Positions,
     channels_refusal,
@@ -27,31 +36,55 @@ from broker.core.time.named_cursor import (
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import CursorView, NamedCursor
+from broker.model.retention.holders import (
+    HeldBack,
+    Hold,
+    HolderKind,
+)
 from broker.ports.closed_ticks import ClosedTicks
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import MetaError, MetaStore
 from broker.timesync.cursor_records import CursorRecords, RecordedCursor, record_refusal
+from broker.timesync.holds.ledger import HeldFigures, HoldLedger, HoldRule
 from broker.timesync.messages import (
+    AllowRemovals,
     CommitCursor,
     CursorMessage,
     DropCursor,
+    FindHolds,
     GetCursor,
+    HoldMessage,
     ListCursors,
     MoveCursor,
     OpenCursor,
     ResetCursor,
+    ShowHeldBack,
 )
 
-Answer = CursorView | tuple[CursorView, ...] | None
+Answer = (
+    CursorView
+    | tuple[CursorView, ...]
+    | Mapping[PChannelName, Sequence[Hold]]
+    | Mapping[PChannelName, HeldBack]
+    | Collection[PChannelName]
+    | None
+)
 
 
 class Cursors(Actor[CursorMessage]):
     """A change is durable when it is answered."""
 
     def __init__(
-        self, store: MetaStore, source: ClosedTicks, pchannels: Sequence[PChannelName]
+        self,
+        store: MetaStore,
+        source: ClosedTicks,
+        pchannels: Sequence[PChannelName],
+        rule: HoldRule,
+        figures: HeldFigures,
     ) -> None:
         self._records = CursorRecords(store)
+        self._ledger = HoldLedger(store, rule, self._wall_ms)
+        self._figures = figures
         self._source = source
         self._pchannels = frozenset(pchannels)
         self._closed: dict[PChannelName, TimeTick] = {}
@@ -63,7 +96,9 @@ class Cursors(Actor[CursorMessage]):
     async def receive(self, batch: Sequence[Envelope[CursorMessage]]) -> None:
         for envelope in batch:
             try:
-                envelope.reply(await self._answer(envelope.message))
+                answer = await self._answer(envelope.message)
+                await self._note(envelope.message)
+                envelope.reply(answer)
             except Refused as error:
                 envelope.fail(error)
             except MetaError as error:
@@ -72,24 +107,52 @@ class Cursors(Actor[CursorMessage]):
     async def _answer(self, message: CursorMessage) -> Answer:
         match message:
             case MoveCursor(name, channels, tick):
-                return self._view(await self._move(name, channels, tick))
-            case OpenCursor(name, positions):
-                return self._view(await self._set(name, positions, reset=False))
+                return await self._view(await self._move(name, channels, tick))
+            case OpenCursor():
+                return await self._view(await self._set(message))
             case CommitCursor(name, epoch, positions):
-                return self._view(await self._commit(name, epoch, positions))
-            case ResetCursor(name, positions):
-                return self._view(await self._set(name, positions, reset=True))
+                return await self._view(await self._commit(name, epoch, positions))
+            case ResetCursor():
+                return await self._view(await self._set(message))
             case GetCursor(name):
                 found, _ = await self._found(name)
                 await self._refresh_closed()
-                return self._view(found)
+                return await self._view(found)
             case ListCursors():
                 cursors = await self._records.list()
                 await self._refresh_closed()
-                return tuple([self._view(it) for it in cursors])
+                return tuple([await self._view(it) for it in cursors])
             case DropCursor(name):
                 await self._drop(name)
                 return None
+            case request:
+                return await self._answer_owner(request)
+
+    async def _note(self, message: CursorMessage) -> None:
+        """For the metrics: who holds and who was passed, where that may have changed."""
+        match message:
+            case FindHolds() | GetCursor() | ListCursors() | ShowHeldBack():
+                return
+            case AllowRemovals():
+                pass
+            case changed:
+                # A cursor that was passed may have moved on; others hold until the next report.
+                if not self._figures.names(changed.name):
+                    return
+        try:
+            self._figures.seen = await self._ledger.held_back(await self._records.list())
+        except MetaError:
+            pass  # the change itself is stored; the next one shows it
+
+    async def _answer_owner(self, message: HoldMessage) -> Answer:
+        cursors = await self._records.list()
+        match message:
+            case FindHolds(starts):
+                return await self._ledger.holds(starts, cursors)
+            case AllowRemovals(removals):
+                return await self._ledger.allow(removals, cursors)
+            case ShowHeldBack():
+                return await self._ledger.held_back(cursors)
             case _:
                 assert_never(message)
 
@@ -111,20 +174,28 @@ class Cursors(Actor[CursorMessage]):
 
         return await retry_conflicts(f"cursor {name!r}", attempt)
 
-    async def _set(self, name: str, positions: Positions, *, reset: bool) -> NamedCursor:
+    async def _set(self, wanted: OpenCursor | ResetCursor) -> NamedCursor:
+        name, positions = wanted.name, wanted.positions
         _check(name_refusal(name))
         _check(channels_refusal(tuple(positions), self._pchannels))
         if not positions:
             raise invalid_argument(f"cursor {name!r} needs at least one channel; name a target")
         await self._check_possible(positions)
+        starts = await self._ledger.starts()
+        positions = from_what_is_left(positions, starts)
 
         async def attempt() -> NamedCursor:
             recorded = await self._records.read(name)
-            if recorded.cursor is not None and not reset:
-                return recorded.cursor
+            before = recorded.cursor
+            if before is not None and isinstance(wanted, OpenCursor):
+                return before
+            _check(removed_refusal(name, positions, starts))
             # A reader from before must not undo the reset, nor commit to a cursor made again.
-            epoch = self._next_epoch(recorded.cursor.epoch if recorded.cursor else 0)
-            after = NamedCursor(name, positions, self._clock.wall_ms(), epoch)
+            epoch = self._next_epoch(before.epoch if before else 0)
+            holds = wanted.holds
+            if holds is None:
+                holds = before is None or before.holds
+            after = NamedCursor(name, positions, self._clock.wall_ms(), epoch, holds)
             await self._save(recorded, after)
             return after
 
@@ -137,11 +208,21 @@ class Cursors(Actor[CursorMessage]):
             before, recorded = await self._found(name)
             _check(commit_refusal(before, positions, epoch))
             after = committed(before, positions, self._clock.wall_ms())
+            await self._check_not_passed(after)
             if after != before:
                 await self._records.save(recorded, after)
             return after
 
         return await retry_conflicts(f"cursor {name!r}", attempt)
+
+    async def _check_not_passed(self, cursor: NamedCursor) -> None:
+        """Refuse a commit that leaves the cursor behind what retention has removed."""
+        starts = await self._ledger.starts()
+        for pchannel in lost_on(cursor, starts):
+            passed = await self._ledger.passed(HolderKind.CURSOR, cursor.name, pchannel)
+            # One that never held anything was promised nothing: its reads are refused alone.
+            if passed is not None:
+                _check(passed_refusal(cursor, pchannel, starts[pchannel], passed))
 
     def _next_epoch(self, before: int = 0) -> int:
         # By the clock, since nothing is left of a cursor that was dropped.
@@ -196,8 +277,18 @@ class Cursors(Actor[CursorMessage]):
         for name, tick in seen.items():
             self._closed[name] = max(tick, self._closed.get(name, tick))
 
-    def _view(self, cursor: NamedCursor) -> CursorView:
-        return view(cursor, self._closed, self._clock.wall_ms())
+    def _wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    async def _view(self, cursor: NamedCursor) -> CursorView:
+        found = view(cursor, self._closed, self._clock.wall_ms())
+        starts = await self._ledger.starts()
+        lost: dict[str, str] = {}
+        for pchannel in lost_on(cursor, starts):
+            passed = await self._ledger.passed(HolderKind.CURSOR, cursor.name, pchannel)
+            lost[pchannel] = passed_text(starts[pchannel], passed)
+        held = self._ledger.held_by(HolderKind.CURSOR, cursor.name)
+        return replace(found, holds=cursor.holds, held_bytes=held, passed=lost)
 
 
 def _check(refusal: Refusal | None) -> None:

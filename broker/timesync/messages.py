@@ -1,12 +1,18 @@
 """The messages of the barriers, the TickProducer and the Cursors. Failed requests raise Refused."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from actors import Request
 from broker.model.barrier import BarrierKind, BarrierView
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.named_cursor import ChannelPosition, CursorView
+from broker.model.retention.holders import (
+    HeldBack,
+    Hold,
+    Removal,
+)
+from broker.model.retention.policy import LogStart
 
 CLUSTER_BARRIER = "cluster"
 """The soft barrier whose peers are the pchannels; no one else may join it."""
@@ -159,11 +165,13 @@ class OpenCursor(Request[CursorView]):
     """The cursor of this name as it is, or a new one at these positions. Durable when answered.
 
     Refused: INVALID_ARGUMENT for a bad name or position; CHANNEL_NOT_EXIST for an unknown pchannel;
-    INNER when there are too many cursors.
+    INNER when there are too many cursors; UNRECOVERABLE for a position behind which retention has
+    removed messages. `holds`: whether a new one holds back retention.
     """
 
     name: str
     positions: Mapping[str, ChannelPosition]
+    holds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +180,8 @@ class CommitCursor(Request[CursorView]):
 
     `epoch`: the cursor's when the reader was started. Durable when answered. Refused:
     INVALID_REQUEST_SEQ when the cursor was reset or made again since; CHANNEL_NOT_EXIST when it was
-    dropped; INVALID_ARGUMENT for a channel it does not have, or a tick from the future.
+    dropped; INVALID_ARGUMENT for a channel it does not have, or a tick from the future;
+    UNRECOVERABLE when retention has passed the cursor, and these positions lie behind, too.
     """
 
     name: str
@@ -185,11 +194,12 @@ class ResetCursor(Request[CursorView]):
     """Set the cursor to exactly these positions, forward or back, and make it if there is none.
 
     Readers that were started from it before can no longer commit. Durable when answered. Refused as
-    OpenCursor.
+    OpenCursor. `holds` None: as before.
     """
 
     name: str
     positions: Mapping[str, ChannelPosition]
+    holds: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +221,33 @@ class DropCursor(Request[None]):
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class FindHolds(Request[Mapping[PChannelName, Sequence[Hold]]]):
+    """The holds on these pchannels, whose logs begin there; see `Holds.of`."""
+
+    starts: Mapping[PChannelName, LogStart]
+
+
+@dataclass(frozen=True, slots=True)
+class AllowRemovals(Request[Collection[PChannelName]]):
+    """Record what retention will remove; see `Holds.allow`."""
+
+    removals: Mapping[PChannelName, Removal]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowHeldBack(Request[Mapping[PChannelName, HeldBack]]):
+    """Who holds back how much of each pchannel, and who was passed; only those with any."""
+
+
+HoldMessage = FindHolds | AllowRemovals | ShowHeldBack
 CursorMessage = (
-    MoveCursor | OpenCursor | CommitCursor | ResetCursor | GetCursor | ListCursors | DropCursor
+    MoveCursor
+    | OpenCursor
+    | CommitCursor
+    | ResetCursor
+    | GetCursor
+    | ListCursors
+    | DropCursor
+    | HoldMessage
 )

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.model.ids import PChannelName
+from broker.model.retention.policy import HoldLimits
 from broker.ports.closed_ticks import ClosedTicks
 from broker.ports.meta import MetaStore
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.timesync.cursor_places import CursorPlaces, CursorWatch
 from broker.timesync.cursors import Cursors
 from broker.timesync.hard_barrier import HardBarrier
+from broker.timesync.holds.ledger import HeldFigures, HoldRule
 from broker.timesync.soft_barrier import SoftBarrier
 from broker.timesync.tick_producer import TickProducer
 from broker.timesync.timing import TimesyncTiming
@@ -44,6 +46,8 @@ class TimesyncParts:
     timing: TimesyncTiming = field(default_factory=TimesyncTiming)
     collections: RowSchemas = field(default_factory=NoRowSchemas)
     places: CursorPlaces = field(default_factory=CursorPlaces)
+    holds: HoldRule = field(default_factory=lambda: HoldRule(HoldLimits()))
+    held: HeldFigures = field(default_factory=HeldFigures)
 
 
 def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
@@ -58,7 +62,9 @@ def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
             ChildSpec(HARD_BARRIER, HardBarrier, mailbox),
             ChildSpec(
                 CURSORS,
-                lambda: Cursors(parts.store, parts.source, parts.pchannels),
+                lambda: Cursors(
+                    parts.store, parts.source, parts.pchannels, parts.holds, parts.held
+                ),
                 MailboxSpec(bound=1024),
             ),
             ChildSpec(

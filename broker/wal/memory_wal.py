@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice
+from typing import NamedTuple
 
+from broker.core.log.removal import expired
 from broker.model.ids import (
     FIRST_MESSAGE_ID,
     TICK_LOGICAL_BITS,
@@ -18,12 +20,12 @@ from broker.model.ids import (
     TimeTick,
 )
 from broker.model.record import Record
+from broker.model.retention.policy import Retention
 from broker.ports.wal import (
     Fenced,
     LogBounds,
     LogClosed,
     OutOfRange,
-    Retention,
     WalError,
     WriterFailed,
 )
@@ -56,6 +58,14 @@ async def no_pause() -> None:
     """The default: an append takes no time."""
 
 
+class MemorySegment(NamedTuple):
+    """A sealed segment."""
+
+    next_id: MessageId
+    last_tick: TimeTick
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class _Stored:
     """One channel: its records in order, and where its segments begin. The last takes appends."""
@@ -67,7 +77,7 @@ class _Stored:
     last_term: Term = Term(0)
     records: list[Record] = field(default_factory=list)
     size_bytes: int = 0
-    sealed: list[tuple[MessageId, TimeTick, int]] = field(default_factory=list)
+    sealed: list[MemorySegment] = field(default_factory=list)
     active_bytes: int = 0
     active_tick: TimeTick = TimeTick(0)
     removed_tick: TimeTick = TimeTick(0)
@@ -87,7 +97,7 @@ class _Stored:
     def seal(self) -> None:
         """Start a new segment, unless the active one is empty."""
         if self.active_bytes:
-            self.sealed.append((self.next_id, self.last_tick, self.active_bytes))
+            self.sealed.append(MemorySegment(self.next_id, self.last_tick, self.active_bytes))
         self.active_bytes = 0
 
     def drop_segment(self) -> None:
@@ -160,6 +170,9 @@ class MemoryLog:
     def bounds(self) -> LogBounds:
         return self._bounds
 
+    def segments(self) -> Sequence[MemorySegment]:
+        return tuple(self._stored.sealed)
+
     async def append(
         self, records: Sequence[Record], when_written: Callable[[], None] | None = None
     ) -> None:
@@ -223,11 +236,10 @@ class MemoryLog:
             raise Fenced(self._channel, self._term, stored.term)
         if 0 < retention.age_ms_max < now_ms - (stored.active_tick >> TICK_LOGICAL_BITS):
             stored.seal()
-        while stored.sealed:
-            next_id, last_tick, _ = stored.sealed[0]
-            too_old = 0 < retention.age_ms_max < now_ms - (last_tick >> TICK_LOGICAL_BITS)
-            too_big = 0 < retention.bytes_max < stored.size_bytes
-            if next_id > before_id or not (too_old or too_big):
+        sealed = self.segments()
+        allowed = expired(sealed, stored.active_bytes, retention, now_ms)
+        for segment in sealed[:allowed]:
+            if segment.next_id > before_id:
                 break
             stored.drop_segment()
         self._bounds = self._stored.bounds()

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
-from broker.ports.wal import Fenced, LogClosed, OutOfRange, Retention
+from broker.model.retention.policy import Retention
+from broker.ports.wal import Fenced, LogClosed, OutOfRange
 from tests.broker.wal.some_records import group, record, seek_in
 from tests.contracts.wal_drivers import CHANNEL, Driver, driver, read_all
 

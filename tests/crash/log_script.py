@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
-from broker.ports.wal import Retention, WalError
+from broker.model.retention.policy import Retention
+from broker.ports.wal import WalError
 from broker.wal.segmented import SegmentedSettings, SegmentedWal
 from broker.wal.segmented.log import remove_segments
 from broker.wal.segmented.segmented_wal import Opened

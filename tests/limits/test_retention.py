@@ -9,8 +9,8 @@ from broker.app import Broker
 from broker.client import Client, OutOfRange, Scanner, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from broker.node.append.appender import Truncate
-from tests.local_broker import actors_of, local_broker
+from broker.node.truncation import TruncateLogs
+from tests.local_broker import local_broker
 
 MIB = 1024 * 1024
 (PCHANNEL,) = pchannel_names("by-dev", 1)
@@ -81,8 +81,8 @@ async def truncate(broker: Broker, log: Client) -> int:
     with anyio.fail_after(DEADLINE_S):
         first_id = 1
         while first_id <= MESSAGES // 2:
-            (appender,) = actors_of(broker, PCHANNEL, "appender")
-            broker.system.find(appender.path).tell(Truncate())
+            truncation = broker.system.find("/root/node/truncation")
+            await truncation.ask(TruncateLogs(), deadline_s=DEADLINE_S)
             await log.append(VCHANNEL, b"behind it")
             first_id = int((await log.offsets.describe([VCHANNEL]))[VCHANNEL].first_id)
     return first_id

@@ -20,7 +20,7 @@ Name = Annotated[
 
 @app.command()
 def show(server: Server = "", json: Json = False) -> None:
-    """Show where each cursor is and how far behind; retention does not wait for them."""
+    """Show where each cursor is, how far behind, and how much it holds back from retention."""
     from broker.cli.show.cursor_table import show_cursors
 
     show_cursors(server, as_json=json)
@@ -55,12 +55,19 @@ def reset(
         list[str] | None,
         typer.Argument(help="Collections or channels of the cursor; needed for a new one."),
     ] = None,
+    hold: Annotated[
+        bool | None,
+        typer.Option(
+            "--hold/--no-hold",
+            help="Whether retention keeps what the cursor needs, within limits; a new one holds.",
+        ),
+    ] = None,
     server: Server = "",
 ) -> None:
     """Set a cursor forward or back. Readers that were started from it can no longer commit."""
     from broker.cli.show.cursor_table import reset_cursor
 
-    reset_cursor(server, name, to, targets or [])
+    reset_cursor(server, name, to, targets or [], holds=hold)
 
 
 @app.command()

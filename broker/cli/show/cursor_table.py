@@ -5,14 +5,13 @@ from dataclasses import asdict
 
 from broker.cli.counted import counted
 from broker.cli.session import with_client
+from broker.cli.show.figures import size_text
 from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment, natural_order, short_moment
 from broker.cli.start_text import place_of
 from broker.client import Client
 from broker.client.cluster import CursorView
 from broker.model.named_cursor import ChannelLag
-
-RETENTION = "Retention does not wait for cursors: set it longer than a reader may be away."
 
 
 def show_cursors(server: str, *, as_json: bool) -> None:
@@ -35,12 +34,13 @@ def show_cursors(server: str, *, as_json: bool) -> None:
             Column("behind closed ms", [_behind(it) for it in found]),
             Column("messages behind", [_rows(it.lags.values(), it.channels) for it in found]),
             Column("bytes behind", [_bytes(it.lags.values(), it.channels) for it in found]),
+            Column("holds back", [_held(it) for it in found], leaves=5),
             Column("moved", list(map(moment, moved)), leaves=1),
             Column("channels", ["\n".join(_channels(it.channels)) for it in found], leaves=3),
         ]
     )
-    if found:
-        show(RETENTION)
+    for it in found:
+        show(*_passed(it))
     return None
 
 
@@ -56,7 +56,7 @@ def show_cursor(server: str, name: str, *, as_json: bool) -> None:
     names = _channels(found.channels)
     places = [found.positions[it] for it in names]
     lags = [[found.lags[it]] if it in found.lags else [] for it in names]
-    return show_fitted(
+    show_fitted(
         [
             Column("vchannel", names),
             Column("processed up to", [_moment(it.closed) for it in places]),
@@ -66,15 +66,18 @@ def show_cursor(server: str, name: str, *, as_json: bool) -> None:
             Column("bytes behind", [_bytes(it, ("",)) for it in lags]),
         ]
     )
+    return show(f"cursor {name} holds back {_held(found)} from retention", *_passed(found))
 
 
-def reset_cursor(server: str, name: str, to: str, targets: Sequence[str]) -> None:
+def reset_cursor(
+    server: str, name: str, to: str, targets: Sequence[str], *, holds: bool | None
+) -> None:
     """Reset the cursor, and print where it is now."""
     place = place_of(to, "reset to", ids=False)
     assert not isinstance(place, int)
 
     async def reset(client: Client) -> CursorView:
-        return await client.cursor(name).reset(place, targets)
+        return await client.cursor(name).reset(place, targets, holds=holds)
 
     found = with_client(server, reset)
     where = f"at tick {found.tick}" if found.tick else "at the beginning"
@@ -99,6 +102,18 @@ def drop_cursor(server: str, name: str) -> None:
 
     with_client(server, drop)
     show(f"cursor {name} dropped")
+
+
+def _held(cursor: CursorView) -> str:
+    return size_text(cursor.held_bytes) if cursor.holds else "never"
+
+
+def _passed(cursor: CursorView) -> list[str]:
+    """What it has lost, of each pchannel."""
+    return [
+        f"cursor {cursor.name} was passed by retention on {pchannel}: {why}; reset or drop it"
+        for pchannel, why in sorted(cursor.passed.items())
+    ]
 
 
 def _behind(cursor: CursorView) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from rich.table import Table
 
 from broker.cli.session import FAILED, with_client
+from broker.cli.show.holder_lines import holder_lines
 from broker.cli.show.output import print_json, show
 from broker.cli.show.tables import moment
 from broker.client.cluster import Health
@@ -18,11 +19,11 @@ def show_health(server: str, *, as_json: bool) -> None:
     else:
         table = Table(show_header=False, box=None)
         shown = {**asdict(found), "started_ms": moment(found.started_ms)}
-        for name in ("troubles", "damages", "damages_unlisted"):
+        for name in ("troubles", "damages", "damages_unlisted", "holders", "passed", "warnings"):
             del shown[name]
         for name, value in shown.items():
             table.add_row(name.removesuffix("_ms"), str(value))
-        show(table, *_troubles(found))
+        show(table, *_troubles(found), *holder_lines(found.holders, found.passed), *found.warnings)
     if found.state != "healthy":
         raise SystemExit(FAILED)
 

@@ -12,6 +12,8 @@ from broker.client.cluster.server_admin import (
     ChannelTrouble,
     Damage,
     Health,
+    LogHolder,
+    PassedHolder,
     ServerTraffic,
 )
 from broker.model.barrier import BarrierPeer, BarrierView
@@ -36,9 +38,11 @@ __all__ = [
     "Damage",
     "Health",
     "LockInfo",
+    "LogHolder",
     "NamedBarriers",
     "NamedCursors",
     "Offsets",
+    "PassedHolder",
     "ResourceDomain",
     "ServerTraffic",
     "SpanStep",

@@ -117,7 +117,12 @@ class Cursor:
         )
 
     async def reset(
-        self, to: ResetTo, targets: str | Iterable[str] = (), *, deadline_s: float = MOVE_S
+        self,
+        to: ResetTo,
+        targets: str | Iterable[str] = (),
+        *,
+        holds: bool | None = None,
+        deadline_s: float = MOVE_S,
     ) -> CursorView:
         """Set the cursor forward or back; durable on return.
 
@@ -125,6 +130,9 @@ class Cursor:
         datetime or ("time", t), or a cut (what comes after it). `targets`: those the cursor has
         from now on, none for those it has. Readers that were started from it before can no longer
         commit: they get CursorWasReset.
+
+        `holds`: whether retention keeps what the cursor needs, within the server's
+        `hold_bytes_max` and `hold_s_max`; None: as before, and a new cursor does.
 
         Raises OutOfRange when retention removed messages behind that tick or cut; of a time, what
         is left counts. NoSuchCursor for a new name without targets; BadTarget for another `to`, or
@@ -135,7 +143,7 @@ class Cursor:
         held = await self._parts.offsets.describe(channels)
         positions = {name: _position(name, to, held[name]) for name in channels}
         return await retried(
-            lambda: self._parts.calls.reset(self.name, positions),
+            lambda: self._parts.calls.reset(self.name, positions, holds=holds),
             deadline_s,
             may_retry=may_retry,
         )

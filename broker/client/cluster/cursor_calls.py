@@ -51,9 +51,12 @@ class CursorCalls:
         except ChannelNotExist as error:
             raise NoSuchCursor(error.cause, error.code) from None
 
-    async def reset(self, name: str, positions: Positions) -> CursorView:
-        """Set the cursor, new or not, to exactly these positions."""
-        request = v1.ResetCursorRequest(name=name, positions=_positions(positions))
+    async def reset(
+        self, name: str, positions: Positions, *, holds: bool | None = None
+    ) -> CursorView:
+        """Set the cursor, new or not, to exactly these positions. `holds` None: as before."""
+        no_hold = None if holds is None else not holds
+        request = v1.ResetCursorRequest(name=name, positions=_positions(positions), no_hold=no_hold)
         return _view(await self._calls.ask("ResetCursor", request, v1.CursorInfo))
 
     async def get(self, name: str) -> CursorView:
@@ -117,4 +120,7 @@ def _view(it: v1.CursorInfo) -> CursorView:
         epoch=it.epoch,
         positions=dict(zip(it.channels, positions, strict=True)),
         closed_ticks=dict(zip(it.channels, map(TimeTick, closed), strict=True)),
+        holds=not it.no_hold,
+        held_bytes=it.held_bytes,
+        passed=dict(it.passed),
     )

@@ -36,11 +36,42 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHolder:
+    """Who keeps retention from removing `bytes` of a pchannel; None: without a limit."""
+
+    pchannel: str
+    kind: str
+    name: str
+    bytes: int
+    bytes_max: int | None
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PassedHolder:
+    """Who lost messages of a pchannel up to `removed_tick`, and has not moved on since.
+
+    `cause`: "bytes" or "time", the limit that it exceeded, which is `limit` (bytes, or Unix
+    milliseconds); or "unasked", while no coordinator answered. `bytes`: what it held back by then.
+    """
+
+    pchannel: str
+    kind: str
+    name: str
+    cause: str
+    bytes: int
+    limit: int
+    removed_tick: int
+    passed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """The health of a server. `state`: starting, healthy, degraded or stopping.
 
     `data`: its data folder, on its machine. `cluster_id`: the same on all servers of one data
-    folder, and on no other; "" from a server of an older release.
+    folder, and on no other; "" from a server of an older release. `holders`, `passed` and
+    `warnings` are worth a look, but do not make a server degraded.
     """
 
     state: str
@@ -58,6 +89,9 @@ class Health:
     damages_unlisted: int
     consumption_paused: bool
     cluster_id: str = ""
+    holders: tuple[LogHolder, ...] = ()
+    passed: tuple[PassedHolder, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +127,8 @@ class ChannelInfo:
     growing_bytes: int
     sealed_segments: int
     read_only: bool
+    holders: tuple[LogHolder, ...] = ()
+    passed: tuple[PassedHolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +188,9 @@ class ServerAdmin:
             damages_unlisted=it.damages_unlisted,
             consumption_paused=it.consumption_paused,
             cluster_id=it.cluster_id,
+            holders=tuple(map(_holder, it.holders)),
+            passed=tuple(map(_passed, it.passed)),
+            warnings=tuple(it.warnings),
         )
 
     async def channels(self) -> list[ChannelInfo]:
@@ -181,6 +220,8 @@ class ServerAdmin:
                 growing_bytes=it.growing_bytes,
                 sealed_segments=it.sealed_segments,
                 read_only=it.read_only,
+                holders=tuple(map(_holder, it.holders)),
+                passed=tuple(map(_passed, it.passed)),
             )
             for it in answer.channels
         ]
@@ -250,4 +291,21 @@ def _traffic(it: v1.VchannelTraffic) -> VChannelTraffic:
         bytes=it.bytes,
         delivered=it.delivered,
         delivered_bytes=it.delivered_bytes,
+    )
+
+
+def _holder(it: v1.LogHolder) -> LogHolder:
+    return LogHolder(it.pchannel, it.kind, it.name, it.bytes, it.bytes_max, it.until_ms)
+
+
+def _passed(it: v1.PassedHolder) -> PassedHolder:
+    return PassedHolder(
+        it.pchannel,
+        it.kind,
+        it.name,
+        it.cause,
+        it.bytes,
+        it.limit,
+        it.removed_tick,
+        it.passed_ms,
     )

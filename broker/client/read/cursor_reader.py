@@ -12,9 +12,10 @@ import anyio
 from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
 from broker.client.cluster.cursor import COMMIT_S, Cursor
-from broker.client.errors import BadCommit, DeadlineExceeded
+from broker.client.errors import BadCommit, DeadlineExceeded, OutOfRange, TidemarkError
 from broker.client.message import Received
 from broker.client.read.deliveries import Deliveries, UnackedBatch
+from broker.core.naming import pchannel_of
 from broker.core.time.commit_tracker import RUNS_MAX, CommitTracker, TooManyGaps
 from broker.model.ids import MessageId, TimeTick
 from broker.model.named_cursor import WHOLE_TICK, ChannelPosition
@@ -43,6 +44,21 @@ class CursorReader:
         self._stored = {name: view.positions[name] for name in channels}
         self._tracker = CommitTracker(self._stored)
         return dict(self._stored)
+
+    async def explained(self, error: OutOfRange) -> OutOfRange:
+        """The same error, with why retention has passed the cursor, if the server says so."""
+        try:
+            passed = (await self.cursor.get(measured=False)).passed
+        except TidemarkError:
+            return error
+        why = passed.get(pchannel_of(error.channel))
+        if error.why or why is None:
+            return error
+        name = self.cursor.name
+        return error.because(
+            f"cursor {name!r} was passed by retention: {why};"
+            f' log.cursor({name!r}).reset("all") sets it to what is left'
+        )
 
     def attach(self, deliveries: Sequence[Deliveries[Any]]) -> None:
         """The reader's sources: how far they are closed moves channels without messages."""

@@ -16,7 +16,13 @@ from anyio.abc import TaskGroup
 
 from broker.client.batch import MessageBatch
 from broker.client.cluster.cursor import COMMIT_S
-from broker.client.errors import BadCommit, ClosedClient, ForkedClient, TidemarkError
+from broker.client.errors import (
+    BadCommit,
+    ClosedClient,
+    ForkedClient,
+    OutOfRange,
+    TidemarkError,
+)
 from broker.client.message import Batch, Received
 from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
 from broker.client.read.cursor_reader import CursorReader
@@ -56,7 +62,10 @@ class Reading(Generic[B]):
         """Fix the start positions and begin to read ahead; no-op when open already."""
         self._check_open()
         if self._merge is None:
-            sources = await self._plan()
+            try:
+                sources = await self._plan()
+            except OutOfRange as error:
+                raise await self._explained(error) from error.__cause__
             self._check_open()  # `close` may have been called while the plan was made
             self._merge = _Merge(sources, self._ended)
             if self._cursor is not None:
@@ -115,11 +124,17 @@ class Reading(Generic[B]):
         if self._merge is None:
             await self.open()
         assert self._merge is not None
-        unacked = await self._merge.next()
+        try:
+            unacked = await self._merge.next()
+        except OutOfRange as error:
+            raise await self._explained(error) from error.__cause__
         # No wait from here on: a cancelled step must not have numbered a batch nobody got.
         if self._cursor is not None:
             self._cursor.give(unacked)
         return unacked
+
+    async def _explained(self, error: OutOfRange) -> OutOfRange:
+        return error if self._cursor is None else await self._cursor.explained(error)
 
     def taken(
         self, unacked: UnackedBatch[B], between: tuple[Received, Received] | None = None

@@ -8,7 +8,8 @@ import anyio
 import structlog
 from grpclib.const import Handler
 
-from actors import ActorStatistics
+from actors import ActorError, ActorStatistics
+from broker.codec.held_logs import encode_holder, encode_passed
 from broker.coordinator.assignment.messages import (
     ListPChannels,
     NextAssignment,
@@ -27,15 +28,18 @@ from broker.edge.tidemark.kill_actor import kill_actor
 from broker.edge.tidemark.process_view import ProcessView
 from broker.model.channel import AccessMode, ChannelOffsets, PChannelState
 from broker.model.damage import Damage
-from broker.model.failure import Refusal
+from broker.model.failure import Refusal, Refused
 from broker.model.ids import NodeId, PChannelName
+from broker.model.retention.holders import HeldBack
 from broker.model.traffic import VChannelTraffic
 from broker.node.directory_messages import CollectStatus, PauseConsumption
+from broker.timesync.messages import ShowHeldBack
 from schemas.generated.tidemark import v1
 
 log = structlog.get_logger(__name__)
 
 SERVICE = "/tidemark.v1.Admin/"
+HELD_BACK_S = 2.0
 
 DescribeAll = Callable[[], Awaitable[Mapping[PChannelName, ChannelOffsets]]]
 
@@ -92,6 +96,7 @@ class AdminService:
         """The state; `degraded` while a pchannel is not served, takes no appends, or is damaged."""
         facts, state, view = self._facts, self._state(), self._view
         known = await self._known()
+        held = await self._held_back()
         statistics = view.tree.statistics()
         troubled = channel_troubles(known, statistics)
         damages = view.damages()
@@ -115,6 +120,9 @@ class AdminService:
             damages_unlisted=view.damages_unlisted(),
             consumption_paused=any(entry.extra.get(PAUSED) for entry in statistics),
             cluster_id=facts.cluster_id,
+            holders=[encode_holder(name, it) for name, of in held.items() for it in of.holders],
+            passed=[encode_passed(name, it) for name, of in held.items() for it in of.passed],
+            warnings=[*view.warnings()],
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
@@ -143,6 +151,7 @@ class AdminService:
         host = table.control_host if table else ""
         addresses = {node.node_id: node.address for node in table.nodes} if table else {}
         vchannels = await self._vchannels()
+        held = await self._held_back()
         return v1.ChannelsResponse(
             channels=[
                 _channel(
@@ -151,6 +160,7 @@ class AdminService:
                     addresses.get(entry.node, "") if entry.node is not None else "",
                     vchannels[entry.name],
                     entry.name == host,
+                    held.get(entry.name, HeldBack()),
                 )
                 for entry in known
             ]
@@ -177,6 +187,12 @@ class AdminService:
 
     async def _known(self) -> Sequence[PChannelMeta]:
         return await self._proxies.assigner.ask(ListPChannels())
+
+    async def _held_back(self) -> Mapping[PChannelName, HeldBack]:
+        try:
+            return await self._proxies.cursors.ask(ShowHeldBack(), deadline_s=HELD_BACK_S)
+        except (ActorError, Refused):
+            return {}  # the rest of the answer matters more
 
     async def _offsets_here(self) -> Mapping[PChannelName, ChannelOffsets]:
         status = await self._proxies.directory.ask(CollectStatus())
@@ -206,6 +222,9 @@ class NodeAdminService(AdminService):
         await self._proxies.directory.ask(PauseConsumption(request.paused))
         return v1.PauseConsumptionResponse()
 
+    async def _held_back(self) -> Mapping[PChannelName, HeldBack]:
+        return {}  # its coordinator knows
+
     async def _known(self) -> Sequence[PChannelMeta]:
         node, served = self._facts.node_id, await self._offsets()
         return [
@@ -219,6 +238,7 @@ def _channel(
     address: str,
     vchannels: list[str],
     is_control_host: bool,
+    held: HeldBack,
 ) -> v1.ChannelInfo:
     info = v1.ChannelInfo(
         name=entry.name,
@@ -229,6 +249,8 @@ def _channel(
         vchannels=vchannels,
         is_control_host=is_control_host,
         read_only=entry.access is AccessMode.READ_ONLY,
+        holders=[encode_holder(entry.name, it) for it in held.holders],
+        passed=[encode_passed(entry.name, it) for it in held.passed],
     )
     if offsets is not None:
         info.first_id, info.next_id = offsets.first_id, offsets.next_id

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from grpclib.const import Handler
 
 from actors import ActorError
+from broker.codec.held_logs import decode_removal, decode_start, encode_hold
 from broker.coordinator.assignment.messages import ChannelClosed, NodeOpenedChannel
 from broker.coordinator.leases.messages import LeaveCluster, RegisterNode, RenewLease
 from broker.coordinator.time.messages import Reserve
@@ -14,6 +15,7 @@ from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.nodes import NodeLease
+from broker.timesync.messages import AllowRemovals, FindHolds
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Cluster/"
@@ -27,11 +29,12 @@ class ClusterProxies:
     registrar: Proxy
     oracle: Proxy
     assigner: Proxy
+    cursors: Proxy
     address: str = ""
 
 
 class ClusterService:
-    """Register, Renew, Leave, ReserveTicks, ReportChannels."""
+    """Register, Renew, Leave, ReserveTicks, ReportChannels, FindHolds, AllowRemovals."""
 
     def __init__(self, middleware: Middleware, proxies: ClusterProxies) -> None:
         self._middleware = middleware
@@ -49,6 +52,8 @@ class ClusterService:
                 v1.ReserveTicksRequest, self.reserve_ticks, while_draining=True
             ),
             SERVICE + "ReportChannels": middleware.unary(v1.ReportChannelsRequest, self.report),
+            SERVICE + "FindHolds": middleware.unary(v1.FindHoldsRequest, self.find_holds),
+            SERVICE + "AllowRemovals": middleware.unary(v1.AllowRemovalsRequest, self.allow),
         }
 
     async def register(self, request: v1.RegisterRequest) -> v1.Lease:
@@ -97,6 +102,23 @@ class ClusterService:
             except ActorError:
                 continue  # the Assigner looks at all nodes itself when it has restarted
         return v1.ReportChannelsResponse()
+
+    async def find_holds(self, request: v1.FindHoldsRequest) -> v1.FindHoldsResponse:
+        """Who holds what of some pchannels; see `FindHolds`."""
+        starts = {PChannelName(it.pchannel): decode_start(it) for it in request.starts}
+        found = await self._proxies.cursors.ask(FindHolds(starts), deadline_s=ASK_S)
+        return v1.FindHoldsResponse(
+            holds=[encode_hold(name, it) for name, holds in found.items() for it in holds]
+        )
+
+    async def allow(self, request: v1.AllowRemovalsRequest) -> v1.AllowRemovalsResponse:
+        """Record what will be removed. INVALID_ARGUMENT for an unknown kind of holder."""
+        try:
+            removals = {PChannelName(it.pchannel): decode_removal(it) for it in request.removals}
+        except ValueError as error:
+            raise invalid_argument(f"a removal cannot be read: {error}") from error
+        allowed = await self._proxies.cursors.ask(AllowRemovals(removals), deadline_s=ASK_S)
+        return v1.AllowRemovalsResponse(pchannels=[*allowed])
 
     def _encoded(self, lease: NodeLease) -> v1.Lease:
         return v1.Lease(

@@ -50,8 +50,9 @@ class CursorsService:
 
     async def open(self, request: v1.OpenCursorRequest) -> v1.CursorInfo:
         """The cursor as it is, or a new one."""
+        positions = _positions(request.positions)
         return _encoded(
-            await self._cursors.ask(OpenCursor(request.name, _positions(request.positions)))
+            await self._cursors.ask(OpenCursor(request.name, positions, holds=not request.no_hold))
         )
 
     async def commit(self, request: v1.CommitCursorRequest) -> v1.CursorInfo:
@@ -63,9 +64,9 @@ class CursorsService:
 
     async def reset(self, request: v1.ResetCursorRequest) -> v1.CursorInfo:
         """Set a cursor forward or back."""
-        return _encoded(
-            await self._cursors.ask(ResetCursor(request.name, _positions(request.positions)))
-        )
+        holds = None if request.no_hold is None else not request.no_hold
+        reset = ResetCursor(request.name, _positions(request.positions), holds=holds)
+        return _encoded(await self._cursors.ask(reset))
 
     async def get(self, request: v1.GetCursorRequest) -> v1.CursorInfo:
         """One cursor. CHANNEL_NOT_EXIST when there is none."""
@@ -96,6 +97,9 @@ def _encoded(cursor: CursorView) -> v1.CursorInfo:
         ids=[0 if it.id == WHOLE_TICK else it.id for it in cursor.positions.values()],
         from_ids=[it.from_id for it in cursor.positions.values()],
         closed_ticks=list(cursor.closed_ticks.values()),
+        held_bytes=cursor.held_bytes,
+        no_hold=not cursor.holds,
+        passed=dict(cursor.passed),
     )
 
 

@@ -12,7 +12,8 @@ from broker.model.traffic import VChannelTraffic
 class ProcessView:
     """`tree`: the live actors; `chaos_allowed`: whether callers may kill them.
 
-    `reasons_against`: why the process does not serve now; empty when it does.
+    `reasons_against`: why the process does not serve now; empty when it does. `warnings`: what an
+    operator should look at although it serves.
     """
 
     tree: System
@@ -20,4 +21,5 @@ class ProcessView:
     damages: Callable[[], Sequence[Damage]] = tuple
     damages_unlisted: Callable[[], int] = int
     reasons_against: Callable[[], Sequence[str]] = tuple
+    warnings: Callable[[], Sequence[str]] = tuple
     traffic: Callable[[], Sequence[VChannelTraffic]] = tuple

@@ -30,7 +30,7 @@ from broker.core.txn.txn_view import staged_usage
 from broker.model.batch import ticks_of
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused
-from broker.model.ids import PChannelName, Term, TimeTick
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.node.append.channel_segments import ChannelSegments
@@ -45,6 +45,7 @@ from broker.node.appender_messages import (
     CloseTick,
     SealOverdue,
     SealSegments,
+    Truncate,
 )
 from broker.node.state.channel_events import ChannelFailed
 from broker.node.state.node_runtime import NodeRuntime
@@ -68,12 +69,7 @@ class ProbeStorage:
 PROBE = ProbeStorage()
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """A timer: drop the segments that retention allows to drop."""
-
-
-_Message = AppenderMessage | ProbeStorage | Truncate
+_Message = AppenderMessage | ProbeStorage
 
 
 class StorageCameBack(PlannedRestart):
@@ -136,8 +132,8 @@ class Appender(Actor[_Message]):
                     closes.append(envelope)
                 case ProbeStorage():
                     await self._probe()
-                case Truncate():
-                    await self._truncate()
+                case Truncate(before_id):
+                    await self._truncate(before_id)
                 case SealOverdue() | SealSegments() as request:
                     self._segments.seal(request, self._end.last_tick)
                 case request:
@@ -242,7 +238,6 @@ class Appender(Actor[_Message]):
         if self._access is AccessMode.READ_ONLY:
             return
         self._context.every(self._limits.seal_check_s, SealOverdue())
-        self._context.on_beat(self._limits.retention_period_s, Truncate())
 
     async def _commit(self, group: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         """Sequence, store, publish and acknowledge one group; close a tick with it or alone."""
@@ -383,16 +378,16 @@ class Appender(Actor[_Message]):
             raise StorageCameBack(f"{self._name}: the storage takes writes again")
         self._context.after(self._limits.probe_s, PROBE)
 
-    async def _truncate(self) -> None:
+    async def _truncate(self, before_id: MessageId) -> None:
         """Drop old segments. A failure is logged; appends continue unless the log is fenced."""
         saved = self._snapshot.checkpoint
         # Without a snapshot a restart replays the whole log, so all of it is needed.
-        if self._admission.closed is not None or saved is None or self._retention.keeps_all:
+        if self._admission.closed is not None or saved is None or self._retention.now.keeps_all:
             return
         now_ms = self._context.clock.wall_ms()
         try:
-            # The next owner replays from the checkpoint and needs each open transaction whole.
-            kept_id = min(saved.id, self._end.open_txn_id or self._end.next_id)
+            # Decided a moment ago: a transaction may have begun, and must be found whole.
+            kept_id = min(before_id, saved.id, self._end.open_txn_id or self._end.next_id)
             await self._log.truncate(kept_id, self._retention.now, now_ms)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)

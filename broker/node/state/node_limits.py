@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from broker.core.log.numbered_producers import ProducerLimits
 from broker.core.segments.segment_sealing import MemoryShares, SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
-from broker.ports.wal import Retention
+from broker.model.retention.policy import Retention
 
 MIB = 1024 * 1024
 
@@ -64,5 +64,9 @@ class NodeLimits:
     memory_pause_s: float = 30.0
     """No further sealing for so long after one: memory shrinks only a while later."""
     retention: Retention = Retention()
+    hold_bytes_max: int = 1 << 30
+    """Kept of each pchannel beyond retention while the coordinator does not name the holders."""
+    unasked_grace_s: float = 60.0
+    """So long the coordinator may not answer before anything beyond that is removed."""
     retention_period_s: float = 10.0
     """Time between two checks for segments that retention may drop."""

@@ -16,6 +16,7 @@ from broker.node.state.retention_rule import RetentionRule
 from broker.node.state.tick_cache import TickCache
 from broker.node.state.write_lease import WriteLease
 from broker.ports.headers import Headers
+from broker.ports.holds import Holds, NoHolds
 from broker.ports.memory import Memory
 from broker.ports.nodes import ChannelObserver
 from broker.ports.recovery_store import RecoveryStore
@@ -35,6 +36,7 @@ class NodePorts:
     headers: Headers
     recovery: RecoveryStore
     memory: Memory
+    holds: Holds = NoHolds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class NodeRuntime:
     pause: ConsumptionPause
     meters: Meters
     retention: RetentionRule
+    holds: Holds
     write_lease: WriteLease = field(default_factory=WriteLease)
 
 
@@ -75,5 +78,6 @@ def node_runtime(
         open_channels=OpenChannels(limits.tail_total_bytes_max),
         pause=ConsumptionPause(limits.pause_consumption),
         meters=Meters(),
-        retention=RetentionRule(limits.retention),
+        retention=RetentionRule(limits.retention, limits.hold_bytes_max),
+        holds=ports.holds,
     )

@@ -11,7 +11,8 @@ from anyio import to_thread
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.record import Record
-from broker.ports.wal import LogBounds, LogClosed, Retention, WalError
+from broker.model.retention.policy import Retention
+from broker.ports.wal import LogBounds, LogClosed, WalError
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.log_opening import FIRST_SUFFIX, mark_name
 from broker.wal.segmented.reader import Reader
@@ -36,6 +37,9 @@ class SegmentedLog:
 
     def bounds(self) -> LogBounds:
         return self._writer.bounds()
+
+    def segments(self) -> Sequence[LogSegment]:
+        return self._writer.view.sealed
 
     def append(
         self, records: Sequence[Record], when_written: Callable[[], None] | None = None

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from broker.core.log.removal import expired
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
+from broker.model.retention.policy import Retention
 from broker.ports.files import File, Files
-from broker.ports.wal import Fenced, LogBounds, LogClosed, Retention, WalError
+from broker.ports.wal import Fenced, LogBounds, LogClosed, WalError
 from broker.wal.append_check import check_append
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.index import SparseIndex
@@ -138,16 +140,10 @@ class Writer:
         # An append may publish a view on the writing thread meanwhile.
         with self._view_lock:
             now = self.view
-            gone, left_bytes = 0, now.sealed_bytes + now.active.size_bytes
-            for segment in now.sealed:
-                too_old = (
-                    0 < retention.age_ms_max < now_ms - (segment.last_tick >> TICK_LOGICAL_BITS)
-                )
-                too_big = 0 < retention.bytes_max < left_bytes
-                if segment.next_id > before_id or not (too_old or too_big):
-                    # Only from the front: a gap in the middle would be damage.
-                    break
-                gone, left_bytes = gone + 1, left_bytes - segment.size_bytes
+            allowed = expired(now.sealed, now.active.size_bytes, retention, now_ms)
+            gone = 0
+            while gone < allowed and now.sealed[gone].next_id <= before_id:
+                gone += 1
             kept = now.sealed[gone:]
             removed_tick = now.sealed[gone - 1].last_tick if gone else now.removed_tick
             kept_bytes = sum(s.size_bytes for s in kept)

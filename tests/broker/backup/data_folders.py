@@ -14,7 +14,7 @@ from broker.meta.sqlite import SqliteMetaStore
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
-from broker.ports.wal import Retention
+from broker.model.retention.policy import Retention
 from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.segmented_wal import Opened, SegmentedWal
 from broker.wal.segmented.settings import SegmentedSettings

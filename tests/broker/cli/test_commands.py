@@ -374,7 +374,7 @@ def test_cursors_are_moved_shown_and_dropped(server: str) -> None:
     assert cursor["closed_tick"] >= tick
     listed = tidemark("cursors", server=server).stdout
     assert "copied" in listed
-    assert "Retention does not wait for cursors" in listed
+    assert "holds back" in listed
     back = tidemark("cursors", "move", "copied", "1", server=server)
     assert back.returncode == 1
     assert "cannot move back to 1" in back.stderr

@@ -11,11 +11,12 @@ from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, ClosedTick, Delivered
 from broker.model.position import FromLatest, MessageTypes, ReadPosition, StartFrom, TimeTickGte
 from broker.model.record import Record
+from broker.model.retention.policy import Retention
 from broker.model.txn import TxnContext
 from broker.node.directory_messages import ScannerOpened
 from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
-from broker.ports.wal import Corrupt, Retention
+from broker.ports.wal import Corrupt
 from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
 

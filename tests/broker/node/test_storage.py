@@ -10,10 +10,11 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.message import Appended
 from broker.model.position import FromLatest, ReadPosition, StartFrom
+from broker.model.retention.policy import Retention
 from broker.node.directory_messages import ScannerOpened
 from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
-from broker.ports.wal import Corrupt, Retention, WalError, WriterFailed
+from broker.ports.wal import Corrupt, WalError, WriterFailed
 from broker.wal.memory_wal import Fault, MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 

@@ -31,6 +31,7 @@ from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
 from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
 from broker.node.tree import node_spec
+from broker.ports.holds import Holds, NoHolds
 from broker.ports.recovery_store import RecoveryStore
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
@@ -239,7 +240,7 @@ class Reader:
 
 
 @asynccontextmanager
-async def running_node(
+async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
     wal: Wal | None = None,
     limits: NodeLimits | None = None,
     *,
@@ -247,6 +248,7 @@ async def running_node(
     seed: int = 0,
     oracle_pause_s: Callable[[], float] = lambda: 0.0,
     recovery: RecoveryStore | None = None,
+    holds: Holds | None = None,
 ) -> AsyncIterator[World]:
     """A node on virtual time, unless a clock is given; stopped in order at the end."""
     clock = clock or VirtualClock()
@@ -261,6 +263,7 @@ async def running_node(
         headers=StoredHeaders(),
         recovery=recovery or StoredRecovery(MemoryMetaStore()),
         memory=memory,
+        holds=holds or NoHolds(),
     )
     node = node_runtime(NODE, ports, limits)
     root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(node),))

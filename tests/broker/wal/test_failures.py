@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from broker.model.ids import MessageId, PChannelName, Term
-from broker.ports.wal import Retention, WalError, WriterFailed
+from broker.model.retention.policy import Retention
+from broker.ports.wal import WalError, WriterFailed
 from broker.wal.segmented import SegmentedSettings, SegmentedWal
 from broker.wal.segmented.log import SegmentedLog
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles, PowerCut

@@ -14,6 +14,8 @@ __all__ = (
     "AdminStub",
     "AdvanceRequest",
     "AdvanceResponse",
+    "AllowRemovalsRequest",
+    "AllowRemovalsResponse",
     "AppInfo",
     "AppendCopiesRequest",
     "AppendCopiesResponse",
@@ -63,6 +65,8 @@ __all__ = (
     "DropCursorRequest",
     "DropCursorResponse",
     "Durability",
+    "FindHoldsRequest",
+    "FindHoldsResponse",
     "FindRequest",
     "FindResponse",
     "Form",
@@ -72,6 +76,7 @@ __all__ = (
     "HasVChannelResponse",
     "HealthRequest",
     "HealthResponse",
+    "Hold",
     "HoldBroadcastsRequest",
     "HoldBroadcastsResponse",
     "JoinBarrierRequest",
@@ -97,6 +102,8 @@ __all__ = (
     "ListLocksResponse",
     "LockInfo",
     "LogBase",
+    "LogHolder",
+    "LogStart",
     "LogStub",
     "MeasureRequest",
     "MeasureResponse",
@@ -106,6 +113,7 @@ __all__ = (
     "MvccResponse",
     "NameKind",
     "OpenCursorRequest",
+    "PassedHolder",
     "PauseConsumptionRequest",
     "PauseConsumptionResponse",
     "ReadBatch",
@@ -116,6 +124,7 @@ __all__ = (
     "RegisterRequest",
     "ReleaseBroadcastsRequest",
     "ReleaseBroadcastsResponse",
+    "Removal",
     "RenewRequest",
     "ReportChannelsRequest",
     "ReportChannelsResponse",
@@ -433,6 +442,33 @@ class AdvanceResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "AdvanceResponse", AdvanceResponse)
+
+
+@dataclass(eq=False, repr=False)
+class AllowRemovalsRequest(betterproto2.Message):
+    removals: "list[Removal]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AllowRemovalsRequest", AllowRemovalsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class AllowRemovalsResponse(betterproto2.Message):
+    pchannels: "list[str]" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Those that may be removed.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AllowRemovalsResponse", AllowRemovalsResponse
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -868,6 +904,17 @@ class ChannelInfo(betterproto2.Message):
     Open transactions that are prepared and wait for the coordinator's decision.
     """
 
+    holders: "list[LogHolder]" = betterproto2.field(
+        22, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Who keeps retention from removing something of it, and who was passed.
+    """
+
+    passed: "list[PassedHolder]" = betterproto2.field(
+        23, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
 
 default_message_pool.register_message("tidemark.v1", "ChannelInfo", ChannelInfo)
 
@@ -1204,6 +1251,27 @@ class CursorInfo(betterproto2.Message):
     Up to which each channel is closed; 0: unknown now.
     """
 
+    held_bytes: "int" = betterproto2.field(13, betterproto2.TYPE_INT64)
+    """
+    What retention keeps for it, alone or with others, as reported last.
+    """
+
+    no_hold: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
+    """
+    It holds back nothing.
+    """
+
+    passed: "dict[str, str]" = betterproto2.field(
+        15,
+        betterproto2.TYPE_MAP,
+        map_meta=betterproto2.map_meta(
+            betterproto2.TYPE_STRING, betterproto2.TYPE_STRING
+        ),
+    )
+    """
+    Pchannels of which retention has removed messages that it still needed, and why.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "CursorInfo", CursorInfo)
 
@@ -1383,6 +1451,30 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class FindHoldsRequest(betterproto2.Message):
+    starts: "list[LogStart]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "FindHoldsRequest", FindHoldsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class FindHoldsResponse(betterproto2.Message):
+    holds: "list[Hold]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "FindHoldsResponse", FindHoldsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class FindRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -1509,8 +1601,62 @@ class HealthResponse(betterproto2.Message):
     A random text of the cluster, made with its data folder; a restored folder has a new one.
     """
 
+    holders: "list[LogHolder]" = betterproto2.field(
+        16, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Who keeps retention from removing something, and who was passed by it. Not from a node.
+    """
+
+    passed: "list[PassedHolder]" = betterproto2.field(
+        17, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    warnings: "list[str]" = betterproto2.field(
+        18, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    What an operator should look at although the server is healthy.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthResponse)
+
+
+@dataclass(eq=False, repr=False)
+class Hold(betterproto2.Message):
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    kind: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    time_tick: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+    """
+    Messages with a larger tick are needed; 0: any tick.
+    """
+
+    from_id: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    Messages from this id on are needed; 0: any id.
+    """
+
+    bytes_max: "int | None" = betterproto2.field(
+        6, betterproto2.TYPE_INT64, optional=True
+    )
+    """
+    The holder is passed when it holds back more.
+    """
+
+    until_ms: "int | None" = betterproto2.field(
+        7, betterproto2.TYPE_INT64, optional=True
+    )
+    """
+    The holder is passed afterwards, in Unix milliseconds.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "Hold", Hold)
 
 
 @dataclass(eq=False, repr=False)
@@ -1853,6 +1999,60 @@ default_message_pool.register_message("tidemark.v1", "LockInfo", LockInfo)
 
 
 @dataclass(eq=False, repr=False)
+class LogHolder(betterproto2.Message):
+    """
+    Who keeps retention from removing something of a pchannel.
+    """
+
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    kind: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    "snapshot", "transaction", "cursor", "backup", "group" or "replica".
+    """
+
+    name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    bytes: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    What retention would have removed without this holder.
+    """
+
+    bytes_max: "int | None" = betterproto2.field(
+        5, betterproto2.TYPE_INT64, optional=True
+    )
+    """
+    The limits at which it is passed, if it has any.
+    """
+
+    until_ms: "int | None" = betterproto2.field(
+        6, betterproto2.TYPE_INT64, optional=True
+    )
+
+
+default_message_pool.register_message("tidemark.v1", "LogHolder", LogHolder)
+
+
+@dataclass(eq=False, repr=False)
+class LogStart(betterproto2.Message):
+    """
+    Where the log of a pchannel begins now.
+    """
+
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    first_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    removed_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+    """
+    Of the newest message that was removed; 0 for none.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "LogStart", LogStart)
+
+
+@dataclass(eq=False, repr=False)
 class MeasuredChannel(betterproto2.Message):
     """
     Step i counts the messages with ticks in [first_ticks[i], ticks[i]]; there are none between two
@@ -1998,10 +2198,50 @@ class OpenCursorRequest(betterproto2.Message):
     Of a new cursor.
     """
 
+    no_hold: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    A new cursor holds back nothing from retention.
+    """
+
 
 default_message_pool.register_message(
     "tidemark.v1", "OpenCursorRequest", OpenCursorRequest
 )
+
+
+@dataclass(eq=False, repr=False)
+class PassedHolder(betterproto2.Message):
+    """
+    Who lost messages by retention, and has not moved on since.
+    """
+
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    kind: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    cause: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    "bytes" or "time", the limit that it exceeded; or "unasked", while no coordinator answered.
+    """
+
+    bytes: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+
+    limit: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+    """
+    The limit: bytes, or Unix milliseconds.
+    """
+
+    removed_tick: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
+    """
+    Messages up to this tick are removed.
+    """
+
+    passed_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message("tidemark.v1", "PassedHolder", PassedHolder)
 
 
 @dataclass(eq=False, repr=False)
@@ -2253,6 +2493,32 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class Removal(betterproto2.Message):
+    """
+    Ids below `first_id`, with ticks up to `time_tick`; 0: nothing is removed.
+    """
+
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    first_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    time_tick: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    bytes: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+
+    holders: "list[LogHolder]" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    passed: "list[PassedHolder]" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message("tidemark.v1", "Removal", Removal)
+
+
+@dataclass(eq=False, repr=False)
 class RenewRequest(betterproto2.Message):
     node_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
 
@@ -2369,6 +2635,13 @@ class ResetCursorRequest(betterproto2.Message):
     )
     """
     Of all channels that it has from now on.
+    """
+
+    no_hold: "bool | None" = betterproto2.field(
+        3, betterproto2.TYPE_BOOL, optional=True
+    )
+    """
+    Whether it holds back retention from now on; without this, as before.
     """
 
 
@@ -3021,6 +3294,48 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Cluster/ReportChannels",
             message,
             ReportChannelsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def find_holds(
+        self,
+        message: "FindHoldsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "FindHoldsResponse":
+        """
+        Who holds what of some pchannels, before retention removes anything of them.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Cluster/FindHolds",
+            message,
+            FindHoldsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def allow_removals(
+        self,
+        message: "AllowRemovalsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AllowRemovalsResponse":
+        """
+        Record what will be removed of some pchannels, and who is passed by it. Durable when answered.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Cluster/AllowRemovals",
+            message,
+            AllowRemovalsResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -4082,6 +4397,22 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def find_holds(self, message: "FindHoldsRequest") -> "FindHoldsResponse":
+        """
+        Who holds what of some pchannels, before retention removes anything of them.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def allow_removals(
+        self, message: "AllowRemovalsRequest"
+    ) -> "AllowRemovalsResponse":
+        """
+        Record what will be removed of some pchannels, and who is passed by it. Durable when answered.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_register(
         self, stream: "grpclib.server.Stream[RegisterRequest, Lease]"
     ) -> None:
@@ -4123,6 +4454,23 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
         response = await self.report_channels(request)
         await stream.send_message(response)
 
+    async def __rpc_find_holds(
+        self, stream: "grpclib.server.Stream[FindHoldsRequest, FindHoldsResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.find_holds(request)
+        await stream.send_message(response)
+
+    async def __rpc_allow_removals(
+        self,
+        stream: "grpclib.server.Stream[AllowRemovalsRequest, AllowRemovalsResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.allow_removals(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Cluster/Register": grpclib.const.Handler(
@@ -4154,6 +4502,18 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ReportChannelsRequest,
                 ReportChannelsResponse,
+            ),
+            "/tidemark.v1.Cluster/FindHolds": grpclib.const.Handler(
+                self.__rpc_find_holds,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                FindHoldsRequest,
+                FindHoldsResponse,
+            ),
+            "/tidemark.v1.Cluster/AllowRemovals": grpclib.const.Handler(
+                self.__rpc_allow_removals,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AllowRemovalsRequest,
+                AllowRemovalsResponse,
             ),
         }
 

@@ -290,6 +290,8 @@ def test_a_snapshot_of_another_log_is_replaced_before_this_one_grows() -> None:
         async with running_node(WatchedMemory(), LIMITS, recovery=store) as world:
             await world.assign()
             await world.append(message("x"), message("y"))
+            await world.remove()  # a close in good order stores the snapshot
+            assert await saved(meta) is not None
         wal = WatchedMemory()
         meta.writes_left = 1
         async with running_node(wal, LIMITS, recovery=store) as world:

@@ -18,6 +18,7 @@ from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import Term, TxnId
 from broker.model.message import AppendedInTxn
 from broker.model.record import Record
+from broker.model.retention.policy import Retention
 from broker.model.snapshot import (
     SegmentSnapshot,
     SegmentState,
@@ -28,7 +29,7 @@ from broker.model.snapshot import (
 from broker.model.txn import TxnContext
 from broker.node.recovery.replay import effect_of
 from broker.node.state.node_limits import NodeLimits
-from broker.ports.wal import Log, Retention
+from broker.ports.wal import Log
 from tests.broker.meta.flaky import Flaky
 from tests.broker.node.rows_of_collections import (
     VCHANNEL,

@@ -1,0 +1,1 @@
+"""Who holds parts of the log, and what retention may remove."""
