@@ -81,6 +81,17 @@ def scan_produce_request(frame: bytes) -> ScannedProduce | Close | None:
 
     Raises Malformed when the bytes are not a ProduceRequest.
     """
+    request_id, first = usual_request(frame)
+    if first:
+        return ScannedProduce(request_id, scan_message(frame, first, len(frame)))
+    return _scan_any_request(frame)
+
+
+def usual_request(frame: bytes) -> tuple[int, int]:
+    """Request id and start of the message, which takes the rest, as every encoder writes them.
+
+    A start of 0 means another shape. Raises Malformed as `scan_produce_request` does.
+    """
     end = len(frame)
     if end > 4 and frame[0] == 0x0A:
         start, stop = read_length(frame, 1, end)
@@ -89,8 +100,8 @@ def scan_produce_request(frame: bytes) -> ScannedProduce | Close | None:
             if at < end and frame[at] == 0x12:
                 first, last = read_length(frame, at + 1, end)
                 if last == end:
-                    return ScannedProduce(signed(request_id), scan_message(frame, first, end))
-    return _scan_any_request(frame)
+                    return signed(request_id), first
+    return 0, 0
 
 
 def request_id_at(beginning: bytes) -> int | None:
@@ -111,33 +122,36 @@ def request_id_at(beginning: bytes) -> int | None:
 
 def scan_message(data: bytes, start: int, end: int) -> ScannedMessage:
     """The `milvus.proto.messages.Message` in `data[start:end]`. Raises Malformed."""
-    payload_start = payload_end = start
-    if start < end and data[start] == 0x0A:
-        payload_start, payload_end = read_length(data, start + 1, end)
-    region = data[payload_end:end]
-    # Looked up before it is decoded: a producer's messages mostly differ in the payload alone.
-    facts = _remembered.get(region) or _read_region(region)
+    first, stop = payload_at(data, start, end)
+    facts = facts_of(data[stop:end])
     if facts is None:
         return _scan_any_message(data[start:end])
-    if payload_start == payload_end:
+    if first == stop:
         return facts
-    length = payload_end - payload_start
-    payload = data[payload_start:payload_end]
-    stored = b"".join((STORED_PAYLOAD, varint(length), payload, facts.stored))
-    # Written out, because _replace takes as long as all the rest.
-    return ScannedMessage(
-        facts.type,
-        facts.version,
-        facts.vchannel,
-        stored,
-        length + facts.size,
-        facts.barrier_tick,
-        facts.txn,
-        facts.broadcast,
-        facts.replicate,
-        facts.has_header,
-        facts.stripped,
+    return facts._replace(
+        stored=stored_with(data[first:stop], facts), size=stop - first + facts.size
     )
+
+
+def payload_at(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Where a payload stands that is the first field of the message; where none is, its start."""
+    if start < end and data[start] == 0x0A:
+        return read_length(data, start + 1, end)
+    return start, start
+
+
+def facts_of(region: bytes) -> ScannedMessage | None:
+    """The message that these bytes make without payload; None when they are not plain entries.
+
+    The same object for bytes that a producer repeats: its messages mostly differ in the payload
+    alone. Raises Malformed.
+    """
+    return _remembered.get(region) or _read_region(region)
+
+
+def stored_with(payload: bytes, facts: ScannedMessage) -> bytes:
+    """The stored form of a message with these facts and a payload, which is not empty."""
+    return b"".join((STORED_PAYLOAD, varint(len(payload)), payload, facts.stored))
 
 
 def stored_properties(stored: bytes) -> dict[str, str]:
@@ -147,7 +161,6 @@ def stored_properties(stored: bytes) -> dict[str, str]:
 
 
 def _read_region(region: bytes) -> ScannedMessage | None:
-    """The message that these bytes make without payload; None when they are not plain entries."""
     stored = bytearray(region)
     properties: dict[str, str] = {}
     position, end, count = 0, len(region), 0

@@ -18,16 +18,16 @@ CONSUMER_ID: Final = 1
 
 # 64 bits have at most 13 digits in base 36, so the lengths below are one byte each.
 _ID_TEXT_MAX: Final = 14
-_ID_HEAD: Final = tuple(bytes((0x0A, n + 4, 0x0A, n)) for n in range(_ID_TEXT_MAX))
-_ID_TAIL: Final = b"\x10\x01"
+ID_HEAD: Final = tuple(bytes((0x0A, n + 4, 0x0A, n)) for n in range(_ID_TEXT_MAX))
+ID_TAIL: Final = b"\x10\x01"
 """WAL_name = RocksMQ."""
-_TICK_HEAD: Final = tuple(
+TICK_HEAD: Final = tuple(
     bytes((0x1A, n + 7)) + b"\x0a\x03_tt\x12" + bytes((n,)) for n in range(_ID_TEXT_MAX)
 )
 _CONFIRMED_HEAD: Final = tuple(
     bytes((0x1A, n + 7)) + b"\x0a\x03_lc\x12" + bytes((n,)) for n in range(_ID_TEXT_MAX)
 )
-_CONFIRMS_ITSELF: Final = b"\x1a\x08\x0a\x04_lcs\x12\x00"
+CONFIRMS_ITSELF: Final = b"\x1a\x08\x0a\x04_lcs\x12\x00"
 _PROPERTY: Final = b"\x1a"
 _NOT_PERSISTED: Final = b"\x1a\x07\x0a\x03_np\x12\x00"
 _TIME_TICK_PROPERTIES: Final = (
@@ -53,14 +53,14 @@ def produce_result(request_id: int, message_id: int, tick: int, last_confirmed_i
             request,
             b"\x12",
             varint(size),
-            _ID_HEAD[len(own)],
+            ID_HEAD[len(own)],
             own,
             b"\x10\x01\x10",
             tick_bytes,
             b"\x2a",
-            _ID_HEAD[len(confirmed)][1:],
+            ID_HEAD[len(confirmed)][1:],
             confirmed,
-            _ID_TAIL,
+            ID_TAIL,
         )
     )
 
@@ -82,7 +82,7 @@ def produce_result_in_txn(
 
 
 def _rocksmq_id(message_id: int) -> bytes:
-    return field(0x0A, base36(message_id)) + _ID_TAIL
+    return field(0x0A, base36(message_id)) + ID_TAIL
 
 
 def produce_error(request_id: int, code: int, cause: str) -> bytes:
@@ -98,10 +98,10 @@ def consume_message(
 ) -> bytes:
     """A ConsumeResponse that delivers one stored message."""
     if last_confirmed_id == message_id:
-        confirmed = _CONFIRMS_ITSELF
+        confirmed = CONFIRMS_ITSELF
     else:
-        confirmed = _confirmed(last_confirmed_id)
-    return _delivery(base36(message_id), stored, base36(tick), confirmed + _term(term))
+        confirmed = confirmed_property(last_confirmed_id)
+    return _delivery(base36(message_id), stored, base36(tick), confirmed + term_property(term))
 
 
 def consume_in_txn(
@@ -117,7 +117,7 @@ def consume_in_txn(
     `begins`: the encoded `messages.TxnContext` that only the server knows for a begin.
     """
     # Never `_lcs`: it means the message's own id, and these have the commit's.
-    tail = _confirmed(last_confirmed_id) + _term(term)
+    tail = confirmed_property(last_confirmed_id) + term_property(term)
     if begins:
         tail += write_entry(_PROPERTY, "_tx", base64_text(begins))
     return _delivery(base36(message_id), stored, base36(tick), tail)
@@ -131,10 +131,10 @@ def consume_time_tick(
     A tick that is not persisted has no id of its own: callers pass its last confirmed id for both.
     """
     if persisted and last_confirmed_id == message_id:
-        confirmed = _CONFIRMS_ITSELF
+        confirmed = CONFIRMS_ITSELF
     else:
-        confirmed = _confirmed(last_confirmed_id)
-    tail = confirmed + _term(term) + (b"" if persisted else _NOT_PERSISTED)
+        confirmed = confirmed_property(last_confirmed_id)
+    tail = confirmed + term_property(term) + (b"" if persisted else _NOT_PERSISTED)
     stored = field(0x12, time_tick_payload(tick, node_id)) + _TIME_TICK_PROPERTIES
     return _delivery(base36(message_id), stored, base36(tick), tail)
 
@@ -157,11 +157,11 @@ def _delivery(own: bytes, stored: bytes, tick: bytes, tail: bytes) -> bytes:
             varint(3 + len(size_bytes) + size),
             b"\x08\x01\x12",
             size_bytes,
-            _ID_HEAD[len(own)],
+            ID_HEAD[len(own)],
             own,
-            _ID_TAIL,
+            ID_TAIL,
             stored,
-            _TICK_HEAD[len(tick)],
+            TICK_HEAD[len(tick)],
             tick,
             tail,
         )
@@ -169,13 +169,14 @@ def _delivery(own: bytes, stored: bytes, tick: bytes, tail: bytes) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _confirmed(last_confirmed_id: int) -> bytes:
+def confirmed_property(last_confirmed_id: int) -> bytes:
     """All messages of a record share one value."""
     text = base36(last_confirmed_id)
     return _CONFIRMED_HEAD[len(text)] + text
 
 
 @lru_cache(maxsize=1024)
-def _term(term: int) -> bytes:
+def term_property(term: int) -> bytes:
+    """The property of the term in which a message was written."""
     text = base36(term)
     return bytes((0x1A, len(text) + 7)) + b"\x0a\x03_wt\x12" + bytes((len(text),)) + text

@@ -21,6 +21,8 @@ from schemas.answers import (
 )
 from schemas.encoding.base36 import base36, read_base36, rocksmq_id, rocksmq_id_text
 from schemas.encoding.varint import Malformed
+from schemas.produced_runs import ScannedRun, scan_produce_requests
+from schemas.runs import consume_run, produce_run
 from schemas.scan import (
     SERVER_KEYS,
     Close,
@@ -56,17 +58,20 @@ __all__ = [
     "Produced",
     "ScannedMessage",
     "ScannedProduce",
+    "ScannedRun",
     "VChannelCreated",
     "VChannelRefused",
     "base36",
     "consume_in_txn",
     "consume_message",
+    "consume_run",
     "consume_time_tick",
     "message",
     "produce_error",
     "produce_request",
     "produce_result",
     "produce_result_in_txn",
+    "produce_run",
     "read_base36",
     "request_id_at",
     "rocksmq_id",
@@ -74,6 +79,7 @@ __all__ = [
     "scan_consume_response",
     "scan_message",
     "scan_produce_request",
+    "scan_produce_requests",
     "scan_produce_response",
     "stored_properties",
     "time_tick_payload",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
 
-from broker.model.message import NewMessage
+from broker.model.message import NewMessage, NewRun
 from broker.model.producer_numbers import ProducerPart
 from broker.value import value
 
@@ -125,4 +125,4 @@ def payload_bytes(sizes: Sequence[int], part: BatchPart) -> int:
 
 def ticks_of(message: NewMessage) -> int:
     """How many ids and ticks the message takes."""
-    return len(message.sizes) if isinstance(message, NewBatch) else 1
+    return len(message.sizes) if isinstance(message, NewBatch | NewRun) else 1

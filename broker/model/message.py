@@ -144,6 +144,25 @@ class NewMessage:
 
 
 @value
+class NewRun(NewMessage):
+    """Messages to append that differ in their stored forms alone, `bodies`; it has no `body`.
+
+    `sizes` are those of the messages, `size` their sum. Stored in one record, so the outcome is
+    that of the first message: each further one has the next id and tick.
+    """
+
+    bodies: tuple[bytes, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    def messages(self) -> list[NewMessage]:
+        """Each message on its own."""
+        return [
+            NewMessage(self.vchannel, self.type, body, size)
+            for body, size in zip(self.bodies, self.sizes, strict=True)
+        ]
+
+
+@value
 class Appended:
     """Where one message was appended; it is as durable as was asked for."""
 

@@ -1,17 +1,23 @@
 """What other actors and the edge ask of the Appender of a pchannel."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from actors import Request
 from broker.core.segments.segment_sealing import SealReason
 from broker.core.txn.txn_view import TxnView
 from broker.model.batch import Durability
-from broker.model.failure import Refusal
+from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, SegmentId, TimeTick
 from broker.model.message import Appended, NewMessage
 from broker.value import value
 
 AppendOutcome = Appended | Refusal
+
+SINGLY: Final = Refusal(
+    StreamingCode.INNER, "rows of a collection are placed one by one; nothing was stored, retry"
+)
+"""The outcome of a run that holds rows of a collection: append its messages one by one instead."""
 
 
 @value

@@ -10,7 +10,8 @@ from schemas.encoding.varint import UINT64_MAX, Malformed, shown
 
 INT64_MAX: Final = (1 << 63) - 1
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
-_PAIRS: Final = tuple(bytes((high, low)) for high in _DIGITS for low in _DIGITS)
+PAIRS: Final = tuple([bytes((high, low)) for high in _DIGITS for low in _DIGITS])
+"""All numbers of two digits, in order."""
 _PAIR: Final = 36**2
 _FOUR: Final = 36**4
 
@@ -24,8 +25,8 @@ def base36(value: int) -> bytes:
     high, low = divmod(value, _FOUR)
     first, second = divmod(low, _PAIR)
     if high:
-        return _leading(high) + _PAIRS[first] + _PAIRS[second]
-    return (_PAIRS[first] + _PAIRS[second]).lstrip(b"0") or b"0"
+        return _leading(high) + PAIRS[first] + PAIRS[second]
+    return (PAIRS[first] + PAIRS[second]).lstrip(b"0") or b"0"
 
 
 def read_base36(text: str) -> int:

@@ -28,6 +28,7 @@ from schemas.properties.broadcast_header import (
 )
 from schemas.properties.keys import TIME_TICK
 from schemas.wire import rocksmq_id_text
+from tests.broker.core.log.singly import messages_of
 from tests.wire.peer import Peer, connected, ended
 from tests.wire.small_broker import SmallBroker, small_broker
 
@@ -71,7 +72,7 @@ class World:
         while cursor.next_id < end:
             delivery = await opened.scanner.ask(Pull(cursor, 1 << 24), deadline_s=ANSWER_S)
             assert isinstance(delivery, Delivery)
-            found += [stored(it) for it in delivery.items if isinstance(it, Delivered)]
+            found += [stored(it) for it in messages_of(delivery.items)]
             cursor = delivery.cursor
         opened.scanner.tell(CloseScanner())
         return found

@@ -14,6 +14,7 @@ from broker.model.message import (
     PREPARE_TXN,
     MessageType,
     NewMessage,
+    NewRun,
 )
 
 TXN_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
@@ -40,9 +41,10 @@ def admission_refusal(
     """Why the message itself cannot be appended, checked in this order; None if it can."""
     if admission.closed is not None:
         return admission.closed
-    if message.size > admission.message_bytes_max and not _is_word(message):
+    size = max(message.sizes) if isinstance(message, NewRun) else message.size
+    if size > admission.message_bytes_max and not _is_word(message):
         return _never(
-            f"message of {message.size} bytes exceeds the limit of"
+            f"message of {size} bytes exceeds the limit of"
             f" {admission.message_bytes_max} bytes; split it"
         )
     if not is_carried(message.type) and not _is_prepare(message):

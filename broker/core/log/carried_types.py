@@ -10,9 +10,11 @@ from typing import Final
 
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import (
+    EXCLUSIVE_TYPES,
     KNOWN_TYPES,
     PREPARE_TXN,
     SELF_CONTROLLED_TYPES,
+    TXN_TYPES,
     MessageType,
 )
 
@@ -22,6 +24,11 @@ of its transaction."""
 
 TYPE_MAX: Final = (1 << 31) - 1
 """Types are numbers of a protobuf enum."""
+
+PLAIN_TYPES: Final = KNOWN_TYPES - {
+    int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES | EXCLUSIVE_TYPES
+}
+"""Types that have no effect on other messages of the log."""
 
 LOG_ONLY_TYPES: Final = SELF_CONTROLLED_TYPES | {MessageType.TXN}
 

@@ -26,8 +26,7 @@ DeliveredItem = Delivered | ClosedTick | RecordSlice
 class Selection:
     """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
 
-    `among`: of all vchannels only these. `whole`: each record comes as one RecordSlice; otherwise
-    only batches come as slices, cut to fit, and other messages come one by one.
+    `among`: of all vchannels only these. `whole`: records come uncut; otherwise each is cut to fit.
     """
 
     vchannel: str
@@ -171,7 +170,7 @@ class _Delivery:
         else:
             count, used = fitting(record.sizes, first, self._room, one_at_least=not items)
         if count > 0:
-            items.extend(_items(record, first, count, whole=self._selection.whole))
+            items += _items(record, first, count)
             self._tick = max(self._tick, TimeTick(record.base_tick + first + count - 1))
         self._room -= used
         if first + count < len(record.sizes):
@@ -222,11 +221,9 @@ def announce(closed: ClosedTick, cursor: ReadPosition, selection: Selection) -> 
     return closed
 
 
-def _items(record: Record, first: int, count: int, *, whole: bool) -> Sequence[DeliveredItem]:
+def _items(record: Record, first: int, count: int) -> Sequence[DeliveredItem]:
     if record.kind != MessageType.TIME_TICK:
-        if whole or record.batch is not None:
-            return [RecordSlice(record, first, first + count)]
-        return list(islice(record.messages(first), count))
+        return (RecordSlice(record, first, first + count),)
     return [
         ClosedTick(
             tick=message.tick,

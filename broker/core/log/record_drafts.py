@@ -9,7 +9,7 @@ from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_assigner import InternalMessage
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_session import TxnSession, outcome_of
-from broker.model.batch import BatchPart, NewBatch
+from broker.model.batch import BatchPart, NewBatch, ticks_of
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import PREPARE_TXN, Appended, AppendedInTxn, MessageType, NewMessage
@@ -25,7 +25,7 @@ class WriterState:
 
 
 class RecordDraft:
-    """A record before it has ids and ticks: indexes of its messages in the group, their bodies."""
+    """A record before it has ids and ticks: its bodies, and the indexes of what they came in."""
 
     __slots__ = (
         *("batch", "bodies", "body_bytes", "indexes", "kind", "properties", "session", "vchannel"),
@@ -40,18 +40,20 @@ class RecordDraft:
         self.bodies: list[bytes] = []
         self.body_bytes = 0
 
-    def takes(self, message: NewMessage, admission: AdmissionPolicy) -> bool:
-        """Whether the record can take the message too, which is of the same transaction."""
+    def takes(
+        self, message: NewMessage, bodies: Sequence[bytes], admission: AdmissionPolicy
+    ) -> bool:
+        """Whether the record can take these too, which are of the same transaction."""
         return (
             message.type == self.kind
-            and self.body_bytes + len(message.body) <= admission.record_bytes_max
-            and len(self.indexes) < admission.record_messages_max
+            and self.body_bytes + sum(map(len, bodies)) <= admission.record_bytes_max
+            and len(self.bodies) + len(bodies) <= admission.record_messages_max
         )
 
-    def add(self, index: int, body: bytes) -> None:
+    def add(self, index: int, bodies: Sequence[bytes]) -> None:
         self.indexes.append(index)
-        self.bodies.append(body)
-        self.body_bytes += len(body)
+        self.bodies += bodies
+        self.body_bytes += sum(map(len, bodies))
 
 
 def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
@@ -94,7 +96,7 @@ def place_drafts(
         if draft.batch is not None:
             state.producers.replay(record)
         if draft.session is None:
-            _answer(draft, record, outcomes)
+            _answer(draft, record, messages, outcomes)
         else:
             _answer_in_txn(draft.session, draft, record, outcomes)
             _update(transactions, draft.session, record)
@@ -123,14 +125,20 @@ def _part(batch: NewBatch, properties: bytes | None) -> BatchPart:
     return batch.part if properties is None else replace(batch.part, properties=properties)
 
 
-def _answer(draft: RecordDraft, record: Record, outcomes: list[Appended | Refusal | None]) -> None:
+def _answer(
+    draft: RecordDraft,
+    record: Record,
+    messages: Sequence[NewMessage],
+    outcomes: list[Appended | Refusal | None],
+) -> None:
     next_id, next_tick, confirmed = record.base_id, record.base_tick, record.last_confirmed_id
     # The record holds one last confirmed id, that of its first message. While no transaction is
     # open, each message behind it confirms itself.
     confirms_itself = confirmed == next_id
     for index in draft.indexes:
         outcomes[index] = Appended(next_id, next_tick, next_id if confirms_itself else confirmed)
-        next_id, next_tick = MessageId(next_id + 1), TimeTick(next_tick + 1)
+        count = ticks_of(messages[index])
+        next_id, next_tick = MessageId(next_id + count), TimeTick(next_tick + count)
 
 
 def _answer_in_txn(

@@ -39,6 +39,7 @@ from broker.model.message import (
     AppendedFlush,
     MessageType,
     NewMessage,
+    NewRun,
 )
 from broker.model.record import Record
 from broker.value import value
@@ -63,7 +64,7 @@ def sequence(
 ) -> Sequenced:
     """Sequence a group with the ticks `first_tick`, `first_tick + 1`, …, one for each message.
 
-    A batch takes one tick for each of its messages; its outcome is that of its first message.
+    A batch or a run takes one tick for each of its messages; its outcome is that of its first one.
 
     The caller reserves `transactions.rollbacks_due(messages)` ticks more, and with an `assigner`
     its `records_due` as well. A message whose barrier tick is not below `first_tick` is refused:
@@ -201,7 +202,7 @@ class _Group:
             self.repeats.append((index, verdict))
         elif message.type == MessageType.BEGIN_TXN:
             draft = RecordDraft(message.vchannel, message.type)
-            draft.add(index, message.body)
+            draft.add(index, (message.body,))
             self.begins.append(draft)
         else:
             session = self._transactions.find(message.txn.id)
@@ -229,18 +230,22 @@ class _Group:
     def _place_with(
         self, key: str | int, index: int, message: NewMessage, session: TxnSession | None
     ) -> None:
-        body, assigner = message.body, self._assigner
-        if assigner is not None and index in assigner.effects:
-            body = self._placed(assigner, index, message, session)
+        assigner = self._assigner
+        bodies: tuple[bytes, ...] = (message.body,)
+        if isinstance(message, NewRun):
+            # Not in a collection, or it was refused: nothing is written into its headers.
+            bodies = message.bodies
+        elif assigner is not None and index in assigner.effects:
+            bodies = (self._placed(assigner, index, message, session),)
         draft = self._growing.get(key)
         if (
             draft is None
             or draft.session is not session
-            or not draft.takes(message, self._admission)
+            or not draft.takes(message, bodies, self._admission)
         ):
             draft = self._growing[key] = RecordDraft(message.vchannel, message.type, session)
             self.drafts.append(draft)
-        draft.add(index, body)
+        draft.add(index, bodies)
 
     def _placed(
         self, assigner: SegmentAssigner, index: int, message: NewMessage, session: TxnSession | None

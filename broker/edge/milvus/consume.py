@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from broker.edge.milvus.consumer_request import consumer_request
-from broker.edge.milvus.single_messages import consume_slice
+from broker.edge.milvus.single_messages import framed_slice
 from broker.edge.milvus.tick_frames import TickFrames
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
@@ -25,7 +25,7 @@ from broker.model.record import RecordSlice
 from broker.node.directory_messages import Locate, OpenScanner, ScannerOpened
 from broker.node.scanner_messages import Delivery
 from broker.transport import ServerBatchStream
-from schemas.encoding.frames import frames
+from schemas.encoding.frames import frame
 from schemas.generated.milvus.proto.streaming import (
     CloseConsumerResponse,
     ConsumeRequest,
@@ -148,23 +148,17 @@ class ConsumeStream:
         if not delivery.items:
             return framed_tick(channel, closed) if closed else b""
         parts: list[bytes] = []
-        run: list[bytes] = []
         for item in delivery.items:
-            if isinstance(item, DeliveredInTxn):
-                run.append(_in_txn(item))
-            elif isinstance(item, RecordSlice):
-                run += consume_slice(item)
-            elif isinstance(item, Delivered):
-                run.append(
-                    consume_message(
-                        item.id, item.tick, item.last_confirmed_id, item.term, item.body
-                    )
-                )
+            if isinstance(item, RecordSlice):
+                parts.append(framed_slice(item))
+            elif isinstance(item, DeliveredInTxn):
+                parts.append(frame(_in_txn(item)))
+            elif isinstance(item, Delivered):  # a commit
+                where = item.id, item.tick, item.last_confirmed_id, item.term
+                parts.append(frame(consume_message(*where, item.body)))
             else:
                 # A stored tick: it may pass no message before it.
-                parts += (frames(run), framed_tick(channel, item))
-                run = []
-        parts.append(frames(run))
+                parts.append(framed_tick(channel, item))
         if closed:
             parts.append(framed_tick(channel, closed))
         return b"".join(parts)

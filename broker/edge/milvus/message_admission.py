@@ -13,28 +13,24 @@ from broker.core.naming import belongs_to
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import (
+    BODY_TYPES,
     EXCLUSIVE_TYPES,
-    KNOWN_TYPES,
-    SELF_CONTROLLED_TYPES,
     TXN_TYPES,
     MessageType,
     NewMessage,
+    NewRun,
 )
 from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 from schemas.properties.keys import BARRIER_WAIT_MS, HEADER, PCHANNEL_LEVEL, TXN, BadProperty
 from schemas.properties.txn_context import begin_keepalive_ms
-from schemas.wire import Malformed, ScannedMessage, stored_properties
+from schemas.wire import Malformed, ScannedMessage, ScannedRun, stored_properties
 
 EMPTY_HEADER: Final = b"\x1a\x06\x0a\x02_h\x12\x00"
 """The stored form of `_h` with no value: Milvus's consumers fail to decode a message without it."""
 
 NEW_TXN: Final = TxnId(0)
 
-PLAIN_TYPES: Final = KNOWN_TYPES - {
-    int(kind) for kind in SELF_CONTROLLED_TYPES | TXN_TYPES | EXCLUSIVE_TYPES
-}
-"""Types for which the scanned fields are all there is to check."""
 VCHANNELS_REMEMBERED_MAX: Final = 4096
 NOT_A_REPLICA: Final = "property _rh: this cluster is not a replica; append without it"
 
@@ -48,26 +44,35 @@ class MessageAdmission:
         # The empty name stands for the whole pchannel.
         self._vchannels: set[str] = {""}
 
+    def judge_run(self, run: ScannedRun) -> NewRun | None:
+        """The run as an Appender takes it; None if its messages are to be judged one by one."""
+        facts = run.facts
+        # All that `judge` checks of a plain message. A vchannel is known from the second run on.
+        if (
+            facts.type in BODY_TYPES
+            and facts.version > 0
+            and facts.vchannel in self._vchannels
+            and max(run.sizes) <= self._message_bytes_max
+            and facts.txn is None
+            and not facts.broadcast
+            and not facts.replicate
+            and not facts.barrier_tick
+        ):
+            bodies = run.bodies
+            if not facts.has_header:
+                bodies = [body + EMPTY_HEADER for body in bodies]
+            return NewRun(
+                facts.vchannel,
+                facts.type,
+                b"",
+                sum(run.sizes),
+                bodies=tuple(bodies),
+                sizes=tuple(run.sizes),
+            )
+        return None
+
     def judge(self, message: ScannedMessage) -> NewMessage | Refusal:
         """The message as an Appender takes it, or the refusal for its producer."""
-        # The common case in one condition: this runs for every produced message.
-        if (
-            message.type in PLAIN_TYPES
-            and message.version > 0
-            and message.vchannel in self._vchannels
-            and message.size <= self._message_bytes_max
-            and message.txn is None
-            and not message.broadcast
-            and not message.replicate
-            and message.barrier_tick >= 0
-        ):
-            return NewMessage(
-                message.vchannel,
-                message.type,
-                _stored(message),
-                message.size,
-                message.barrier_tick,
-            )
         return self._refusal(message) or self._with_properties(message)
 
     def _refusal(self, message: ScannedMessage) -> Refusal | None:
@@ -99,7 +104,7 @@ class MessageAdmission:
 
     def _with_properties(self, message: ScannedMessage) -> NewMessage | Refusal:
         """The message with what its further properties say: transaction, stage, pchannel level."""
-        # Remembered, so that the next message of this vchannel passes the check of the common case.
+        # Remembered, so that the next run of this vchannel passes the check of the common case.
         if len(self._vchannels) < VCHANNELS_REMEMBERED_MAX:
             self._vchannels.add(message.vchannel)
         txn: TxnContext | None = None

@@ -5,10 +5,11 @@ decoded. An append that was handed to the Appender is neither retried nor cancel
 Appender carries it out even when nobody reads the result.
 """
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from broker.edge.milvus.message_admission import MessageAdmission, barrier_wait_s
-from broker.edge.milvus.produce_results import produce_answer
+from broker.edge.milvus.produce_results import produce_answers
 from broker.edge.rpc.append_flow import (
     HELD_OVERHEAD_BYTES,
     REQUEST_OVERHEAD_BYTES,
@@ -20,9 +21,10 @@ from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick
-from broker.model.message import NewMessage
-from broker.node.appender_messages import AppendOutcome
+from broker.model.message import NewMessage, NewRun
+from broker.node.appender_messages import SINGLY, AppendOutcome
 from broker.transport import BatchStream
+from schemas.encoding.frames import frames as framed
 from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.generated.milvus.proto.streaming import (
     CloseProducerResponse,
@@ -30,10 +32,11 @@ from schemas.generated.milvus.proto.streaming import (
     ProduceResponse,
 )
 from schemas.wire import (
-    ScannedProduce,
+    ScannedRun,
     produce_error,
     request_id_at,
     scan_produce_request,
+    scan_produce_requests,
 )
 
 BATCH_MESSAGES_MAX: Final = 256
@@ -71,38 +74,52 @@ class ProduceStream:
                 await self._take(frames[first : first + BATCH_MESSAGES_MAX])
 
     async def _take(self, frames: list[bytes]) -> None:
-        request_ids: list[int] = []
-        messages: list[NewMessage] = []
+        requests: list[_Request] = []
         refused: list[bytes] = []
-        judge = self._admission.judge
+        at = 0
         try:
-            for frame in frames:
-                if isinstance(frame, Oversize):
-                    refused.append(self._too_large(frame))
-                    continue
-                request = scan_produce_request(frame)
-                if not isinstance(request, ScannedProduce):
-                    # `close{}` means nothing before the half-close. Requests of kinds that are not
-                    # known are skipped too, as Milvus skips them.
-                    continue
-                verdict = judge(request.message)
-                if isinstance(verdict, Refusal):
-                    refused.append(produce_error(request.request_id, verdict.code, verdict.cause))
-                elif verdict.barrier_tick and not self._flow.passed(TimeTick(verdict.barrier_tick)):
-                    self._append_later(request.request_id, verdict)
-                else:
-                    request_ids.append(request.request_id)
-                    messages.append(verdict)
+            while at < len(frames):
+                runs, at = scan_produce_requests(frames, at)
+                for run in runs:
+                    self._judge(run, requests, refused)
+                if at < len(frames):
+                    # Not a request: refused alone if it is too large, else this raises Malformed.
+                    refused.append(self._refused(frames[at]))
+                    at += 1
         finally:
             # A malformed frame ends the stream, but the requests before it are still carried out.
             if refused:
                 # Counted too: a peer that sends bad requests and reads nothing must wait.
                 cost = len(refused) * REQUEST_OVERHEAD_BYTES
                 self._flow.count(cost)
-                self._flow.answer(refused, cost)
-            if messages:
-                await self._append(request_ids, tuple(messages))
+                self._flow.answer([framed(refused)], cost)
+            if requests:
+                await self._flow.admit(sum([it.message.size for it in requests]), _cost(requests))
+                self._append(requests)
         await self._flow.wait_for_room()
+
+    def _judge(self, run: ScannedRun, requests: "list[_Request]", refused: list[bytes]) -> None:
+        """Add the run to `requests`, or each of its messages to where it belongs."""
+        if not self._flow.has_collection(run.facts.vchannel):
+            whole = self._admission.judge_run(run)
+            if whole is not None:
+                requests.append(_Request(run.request_ids, whole))
+                return
+        for request_id, message in zip(run.request_ids, run.messages(), strict=True):
+            verdict = self._admission.judge(message)
+            if isinstance(verdict, Refusal):
+                refused.append(produce_error(request_id, verdict.code, verdict.cause))
+            elif verdict.barrier_tick and not self._flow.passed(TimeTick(verdict.barrier_tick)):
+                self._append_later(request_id, verdict)
+            else:
+                requests.append(_Request((request_id,), verdict))
+
+    def _refused(self, frame: bytes) -> bytes:
+        """The refusal of a frame that is too large. Raises Malformed for another one."""
+        if not isinstance(frame, Oversize):
+            scan_produce_request(frame)
+            raise AssertionError("a frame that was not scanned among others is not malformed")
+        return self._too_large(frame)
 
     def _too_large(self, frame: Oversize) -> bytes:
         request_id = request_id_at(frame)
@@ -118,7 +135,7 @@ class ProduceStream:
         self._flow.count(cost)
 
         def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
-            self._flow.answer([produce_answer(request_id, message.type, outcomes[0])], cost)
+            self._flow.answer([produce_answers((request_id,), message, outcomes[0])], cost)
 
         within_s = barrier_wait_s(message)
         if isinstance(within_s, Refusal):
@@ -126,18 +143,39 @@ class ProduceStream:
         else:
             self._flow.append_later(message, settle, within_s)
 
-    async def _append(self, request_ids: list[int], messages: tuple[NewMessage, ...]) -> None:
-        size = sum([message.size for message in messages])
-        cost = size + len(messages) * REQUEST_OVERHEAD_BYTES
-        await self._flow.admit(size, cost)
+    def _append(self, requests: "list[_Request]") -> None:
+        """Append what was admitted."""
 
         def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
-            results = [
-                produce_answer(request_id, message.type, outcome)
-                for request_id, message, outcome in zip(
-                    request_ids, messages, outcomes, strict=True
-                )
-            ]
-            self._flow.answer(results, cost)
+            answers: list[bytes] = []
+            singly: list[_Request] = []
+            for request, outcome in zip(requests, outcomes, strict=True):
+                if outcome is SINGLY and isinstance(request.message, NewRun):
+                    singly += request.apart()
+                else:
+                    answers.append(produce_answers(*request, outcome))
+            # The edge learns too late of a collection that was made a moment ago.
+            if singly:
+                self._append(singly)
+            if answers:
+                self._flow.answer(answers, _cost(requests) - _cost(singly))
 
-        self._flow.append(messages, settle)
+        self._flow.append(tuple([it.message for it in requests]), settle)
+
+
+class _Request(NamedTuple):
+    """A message or a run to append, with the request id of each message."""
+
+    request_ids: Sequence[int]
+    message: NewMessage
+
+    def apart(self) -> "list[_Request]":
+        """Each message of a run."""
+        assert isinstance(self.message, NewRun)
+        each = zip(self.request_ids, self.message.messages(), strict=True)
+        return [_Request((request_id,), message) for request_id, message in each]
+
+
+def _cost(requests: Iterable[_Request]) -> int:
+    """What is counted as unanswered for these."""
+    return sum([it.message.size + len(it.request_ids) * REQUEST_OVERHEAD_BYTES for it in requests])

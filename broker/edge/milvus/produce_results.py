@@ -4,23 +4,34 @@ A ManualFlush is answered with the list of flushed segments, even when it is emp
 requires it.
 """
 
+from collections.abc import Sequence
+
 from broker.model.failure import Refusal
-from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType
+from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
+from schemas.encoding.frames import frames
 from schemas.generated.google.protobuf import Any
 from schemas.generated.milvus.proto import common, messages, streaming
 from schemas.properties.txn_context import TxnContext
 from schemas.wire import (
     produce_error,
-    produce_result,
     produce_result_in_txn,
+    produce_run,
     rocksmq_id_text,
 )
 
 FLUSHED = "type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse"
 
 
-def produce_answer(request_id: int, message_type: int, outcome: Appended | Refusal) -> bytes:
-    """The ProduceResponse for one message."""
+def produce_answers(
+    request_ids: Sequence[int], message: NewMessage, outcome: Appended | Refusal
+) -> bytes:
+    """A ProduceResponse with its gRPC framing for the message, or for each message of a run."""
+    if type(outcome) is Appended and message.type != MessageType.MANUAL_FLUSH:
+        return produce_run(request_ids, outcome.id, outcome.tick, outcome.last_confirmed_id)
+    return frames([_answer(it, outcome) for it in request_ids])
+
+
+def _answer(request_id: int, outcome: Appended | Refusal) -> bytes:
     if isinstance(outcome, Refusal):
         return produce_error(request_id, outcome.code, outcome.cause)
     if isinstance(outcome, AppendedInTxn):
@@ -31,9 +42,7 @@ def produce_answer(request_id: int, message_type: int, outcome: Appended | Refus
             outcome.last_confirmed_id,
             TxnContext(outcome.txn.id, outcome.txn.keepalive_ms).encode(),
         )
-    if message_type == MessageType.MANUAL_FLUSH:
-        return _flush_result(request_id, outcome)
-    return produce_result(request_id, outcome.id, outcome.tick, outcome.last_confirmed_id)
+    return _flush_result(request_id, outcome)
 
 
 def append_result(landed: Appended) -> streaming.ProduceMessageResponseResult:

@@ -1,8 +1,8 @@
-"""Split a stored batch into single messages, in the form that Milvus's consumers read.
+"""Split a stored record into single messages, in the form that Milvus's consumers read.
 
-That form is not stored: it is put together from the payload, the properties that all messages of
-the batch share, and the key. A packed body is unpacked once for each delivery that holds a part of
-it. Rows become JSON.
+A batch does not store that form: it is put together from the payload, the properties that all
+messages of the batch share, and the key. A packed body is unpacked once for each delivery that
+holds a part of it. Rows become JSON.
 """
 
 from itertools import accumulate, pairwise
@@ -13,23 +13,28 @@ from broker.model.record import Record, RecordSlice, RecordSliceInTxn
 from broker.model.txn import TxnPart
 from schemas.arrow.json_rows import rows_as_json
 from schemas.encoding.entries import write_entry
+from schemas.encoding.frames import frames
 from schemas.encoding.varint import varint
 from schemas.packing import unpack
 from schemas.properties.batch_header import Shares, delete_shares, insert_shares
 from schemas.properties.keys import ROW_KEY, TXN
 from schemas.properties.txn_context import TxnContext
 from schemas.scan import STORED_PAYLOAD, STORED_PROPERTY
-from schemas.wire import consume_in_txn, consume_message
+from schemas.wire import consume_in_txn, consume_run
 
 
-def consume_slice(part: RecordSlice) -> list[bytes]:
-    """A ConsumeResponse for each message.
+def framed_slice(part: RecordSlice) -> bytes:
+    """A ConsumeResponse with its gRPC framing for each message.
 
     Raises BadPacking, BadArrow, though appends with such bodies are refused.
     """
-    return [
-        _consumed(part, index, stored) for index, stored in enumerate(stored_of(part), part.first)
-    ]
+    record, first_id = part.record, part.record.base_id + part.first
+    stored = stored_of(part)
+    if isinstance(part, RecordSliceInTxn):
+        where = part.tick, part.last_confirmed_id, record.term
+        return frames([consume_in_txn(first_id + at, *where, it) for at, it in enumerate(stored)])
+    confirmed = record.last_confirmed_of(part.first)
+    return consume_run(first_id, part.first_tick, confirmed, record.term, stored)
 
 
 def stored_of(part: RecordSlice) -> list[bytes]:
@@ -38,7 +43,8 @@ def stored_of(part: RecordSlice) -> list[bytes]:
     Raises BadPacking, BadArrow, though appends with such bodies are refused.
     """
     record, batch = part.record, part.record.batch
-    assert batch is not None
+    if batch is None:
+        return payloads_of(part)
     keys = batch.keys.split(len(record.sizes))
     own = batch.own.split(len(record.sizes))
     shares, in_txn = _shares(record, batch.properties), _of_txn(record.txn)
@@ -64,15 +70,6 @@ def _shares(record: Record, properties: bytes) -> Shares:
     return Shares(properties, properties, 0)
 
 
-def _consumed(part: RecordSlice, index: int, stored: bytes) -> bytes:
-    record = part.record
-    own_id = record.base_id + index
-    if isinstance(part, RecordSliceInTxn):
-        return consume_in_txn(own_id, part.tick, part.last_confirmed_id, record.term, stored)
-    tick, confirmed = record.base_tick + index, record.last_confirmed_of(index)
-    return consume_message(own_id, tick, confirmed, record.term, stored)
-
-
 def _of_txn(part: TxnPart | None) -> bytes:
     """The transaction property, which Milvus's producers send with each message of one."""
     if part is None:
@@ -82,14 +79,13 @@ def _of_txn(part: TxnPart | None) -> bytes:
 
 
 def payloads_of(part: RecordSlice) -> list[bytes]:
-    """The payload of each message. Raises BadPacking, BadArrow."""
+    """The payload of each message of a batch, else its stored form. Raises BadPacking, BadArrow."""
     record, batch = part.record, part.record.batch
-    assert batch is not None
-    body = record.body
-    if batch.codec is Codec.ARROW:
+    body, sizes = record.body, record.sizes
+    if batch is not None and batch.codec is Codec.ARROW:
         return rows_as_json(body, part.first, part.end)
-    if batch.codec is not Codec.NONE:
-        body = unpack(batch.codec, body, sum(record.sizes))
-    start = sum(record.sizes[: part.first])
-    ends = list(accumulate(record.sizes[part.first : part.end], initial=start))
+    if batch is not None and batch.codec is not Codec.NONE:
+        body = unpack(batch.codec, body, sum(sizes))
+    start = sum(sizes[: part.first])
+    ends = list(accumulate(sizes[part.first : part.end], initial=start))
     return [body[first:end] for first, end in pairwise(ends)]

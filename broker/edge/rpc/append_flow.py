@@ -35,7 +35,6 @@ from broker.node.append.intake import append_then
 from broker.node.appender_messages import AppendOutcome
 from broker.node.directory_messages import Locate, Located
 from broker.transport import Stalled
-from schemas.encoding.frames import frames
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.encoding.varint import Malformed
 
@@ -196,11 +195,11 @@ class AppendFlow:
         await self._wait_for_inflight(self._limits.produce_inflight_bytes_max)
 
     def answer(self, answers: list[bytes], cost: int) -> None:
-        """Send these behind all earlier answers; `cost` is what was counted for their requests."""
+        """Send these, framed, behind all earlier answers; `cost` was counted for their requests."""
         if self._over:
             return
         # While earlier answers wait, later ones queue behind them.
-        if self._answers or not self._stream.write_at_once(frames(answers)):
+        if self._answers or not self._stream.write_at_once(b"".join(answers)):
             self._answers += answers
             self._answers_cost += cost
             self._to_write.set()
@@ -238,7 +237,7 @@ class AppendFlow:
             while self._answers:
                 # A copy: more answers may be queued during the write.
                 answers, cost = self._answers[:], self._answers_cost
-                await self._stream.write_batch(answers)
+                await self._stream.write_framed(b"".join(answers))
                 del self._answers[: len(answers)]
                 self._answers_cost -= cost
                 self._settle(cost)

@@ -27,6 +27,7 @@ from broker.node.appender_messages import AppendOutcome
 from broker.ports.row_schemas import RowSchemas
 from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
+from schemas.encoding.frames import frames
 from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.handshake import APPEND_REVISION, OWN_PROPERTIES, append_greeting
 
@@ -176,7 +177,7 @@ class AppendStream:
             answers += answered.answers or ()
             cost += answered.cost
         if answers:
-            self._flow.answer(answers, cost)
+            self._flow.answer([frames(answers)], cost)
 
 
 def _answer(outcome: Appended | Refusal, durability: Durability) -> bytes:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from broker.core.log.carried_types import is_later
+from broker.core.log.carried_types import PLAIN_TYPES, is_later
 from broker.core.naming import belongs_to
-from broker.edge.milvus.message_admission import PLAIN_TYPES
 from broker.model.batch import (
     BatchKeys,
     BatchPart,

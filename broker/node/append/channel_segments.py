@@ -16,8 +16,8 @@ from broker.core.txn.txn_state import TxnState
 from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick
-from broker.model.message import NewMessage
-from broker.node.appender_messages import SealOverdue, SealSegments
+from broker.model.message import NewMessage, NewRun
+from broker.node.appender_messages import SINGLY, SealOverdue, SealSegments
 from broker.ports.headers import BadHeader, Headers
 
 
@@ -52,6 +52,8 @@ class ChannelSegments:
 
     def _read(self, message: NewMessage) -> DecodedEffect:
         """The effect of a message. Refuses with UNRECOVERABLE: clients retry any other code."""
+        if isinstance(message, NewRun):
+            return SINGLY
         try:
             if not isinstance(message, NewBatch):
                 return self._headers.effect(message.type, message.body)

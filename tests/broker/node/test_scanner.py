@@ -8,7 +8,7 @@ import pytest
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId
-from broker.model.message import Appended, AppendedInTxn, ClosedTick, Delivered
+from broker.model.message import Appended, AppendedInTxn, ClosedTick
 from broker.model.position import FromLatest, MessageTypes, ReadPosition, StartFrom, TimeTickGte
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
@@ -18,6 +18,7 @@ from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Corrupt
 from broker.wal.memory_wal import MemoryLog, MemoryWal
+from tests.broker.core.log.singly import messages_of
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
 
 
@@ -41,7 +42,7 @@ def test_latest_gives_only_what_comes_after_the_opening_and_a_stored_tick_soon()
                 more = await latest.scanner.ask(Pull(cursor, 1 << 20), deadline_s=9)
                 assert isinstance(more, Delivery)
                 cursor, items = more.cursor, [*items, *more.items]
-            bodies = [item.body for item in items if isinstance(item, Delivered)]
+            bodies = [item.body for item in messages_of(items)]
             assert bodies == [b"new"]
             assert any(isinstance(item, ClosedTick) and item.persisted for item in items)
 
@@ -303,11 +304,11 @@ def test_a_start_that_retention_removed_is_refused_while_memory_still_holds_it()
                 assert "removed by retention" in got.cause
             left = await everything.scanner.ask(Pull(everything.cursor, 1 << 20), deadline_s=9)
             assert isinstance(left, Delivery), left
-            ids = [it.id for it in left.items if isinstance(it, Delivered)]
+            ids = [it.id for it in messages_of(left.items)]
             assert ids[0] >= first_id
             more = await steady.scanner.ask(Pull(begun.cursor, 1 << 20), deadline_s=9)
             assert isinstance(more, Delivery), more
-            ids = [it.id for it in more.items if isinstance(it, Delivered)]
+            ids = [it.id for it in messages_of(more.items)]
             assert ids[0] < first_id, "a reader that has begun misses nothing"
 
     run_seeded(13, scenario)
@@ -350,7 +351,7 @@ def test_a_transaction_cut_by_retention_fails_only_readers_that_need_it() -> Non
                 if isinstance(each, Delivery)
                 for it in each.items
             ]
-            bodies = [it.body for it in items if isinstance(it, Delivered)]
+            bodies = [it.body for it in messages_of(items)]
             assert bodies == [b"after", b"y" * 3_000]
             behind = await read(commit.id + 1)
             assert all(isinstance(each, Delivery) for each in behind)

@@ -36,6 +36,7 @@ from broker.ports.recovery_store import RecoveryStore
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
 from broker.wal.memory_wal import MemoryWal
+from tests.broker.core.log.singly import each_of
 
 PCHANNEL = PChannelName("by-dev-rootcoord-dml_0")
 OTHER = PChannelName("by-dev-rootcoord-dml_1")
@@ -232,11 +233,12 @@ class Reader:
     def _take(self, delivery: Delivery) -> None:
         self.cursor = delivery.cursor
         for item in (*delivery.items, *((delivery.tick,) if delivery.tick else ())):
-            self.events.append(item)
-            if isinstance(item, Delivered):
-                self.messages.append(item)
-            else:
-                self.ticks.append(item)
+            for event in each_of((item,)):
+                self.events.append(event)
+                if isinstance(event, Delivered):
+                    self.messages.append(event)
+                else:
+                    self.ticks.append(event)
 
 
 @asynccontextmanager

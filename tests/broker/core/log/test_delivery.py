@@ -17,7 +17,8 @@ from broker.model.position import (
     TimeTickGt,
     TimeTickGte,
 )
-from broker.model.record import Record, RecordSlice
+from broker.model.record import Record
+from tests.broker.core.log.singly import each_of
 
 VCHANNELS = ("p_1v0", "p_1v1", "")
 ALL = selection_of("", ())
@@ -109,7 +110,7 @@ def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
         left = [record for record in log.records if record.next_id > cursor.next_id]
         picked = deliver(left, cursor, selection, credits[pulls % len(credits)], assembler)
         assert picked.items or picked.cursor.next_id == end
-        items = [item for item in picked.items if not isinstance(item, RecordSlice)]
+        items = each_of(picked.items)
         assert picked.cursor.tick == (items[-1].tick if items else cursor.tick)
         found += items
         cursor = picked.cursor
@@ -120,7 +121,7 @@ def test_pulling_piece_by_piece_gives_what_one_naive_read_gives(
 @given(logs(), st.integers(0, 500))
 def test_a_credit_bounds_what_is_given_but_for_one_message(log: Log, credit: int) -> None:
     start = ReadPosition(log.records[0].base_id if log.records else MessageId(1))
-    items = deliver(log.records, start, ALL, credit, Assembler(start.next_id)).items
+    items = each_of(deliver(log.records, start, ALL, credit, Assembler(start.next_id)).items)
     sizes = [
         (len(item.body) if isinstance(item, Delivered) else 0) + MESSAGE_OVERHEAD_BYTES
         for item in items
@@ -134,7 +135,7 @@ def test_a_cursor_with_a_tick_never_gives_that_tick_again(log: Log, tick: int) -
     picked = deliver(
         log.records, ReadPosition(start, TimeTick(tick)), ALL, 1 << 20, Assembler(start)
     )
-    assert list(picked.items) == naive(log, "", [TimeTickGt(TimeTick(tick))])
+    assert each_of(picked.items) == naive(log, "", [TimeTickGt(TimeTick(tick))])
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(1, 5))
@@ -162,5 +163,5 @@ def test_a_type_filter_passes_its_types_and_what_the_log_says_itself() -> None:
         1 << 20,
         Assembler(MessageId(1)),
     )
-    assert [item.id for item in picked.items if not isinstance(item, RecordSlice)] == [2, 3]
+    assert [item.id for item in each_of(picked.items)] == [2, 3]
     assert picked.cursor == ReadPosition(MessageId(5), TimeTick(3), MessageId(5))

@@ -8,7 +8,6 @@ from broker.core.log.delivery import Selection, deliver
 from broker.core.log.tail_window import TailWindow
 from broker.model.batch import BatchKeys, BatchPart, Codec
 from broker.model.ids import MessageId, Term, TimeTick
-from broker.model.message import ClosedTick, Delivered
 from broker.model.position import ReadPosition
 from broker.model.record import Record, RecordSlice
 
@@ -80,16 +79,12 @@ def test_batches_piece_by_piece_are_what_one_naive_walk_gives(
         left = [record for record in records if record.next_id > cursor.next_id]
         picked = deliver(left, cursor, wanted, credits[pulls % len(credits)], assembler)
         for item in picked.items:
-            assert not isinstance(item, ClosedTick)
-            if isinstance(item, Delivered):
-                assert not wanted.whole
-                found.append((item.id, item.tick))
-            else:
-                found += [
-                    (item.record.base_id + at, item.record.base_tick + at)
-                    for at in range(item.first, item.end)
-                ]
-                assert found[-1][1] == item.last_tick
+            assert isinstance(item, RecordSlice)
+            found += [
+                (item.record.base_id + at, item.record.base_tick + at)
+                for at in range(item.first, item.end)
+            ]
+            assert found[-1][1] == item.last_tick
         if found:
             assert picked.cursor.tick in (cursor.tick, found[-1][1])
         cursor = picked.cursor

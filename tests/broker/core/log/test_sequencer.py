@@ -14,7 +14,7 @@ from broker.core.log.sequencer import barrier_of, sequence
 from broker.core.txn.transactions import Transactions
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
-from broker.model.message import Appended, NewMessage
+from broker.model.message import Appended, NewMessage, NewRun
 
 PCHANNEL = PChannelName("by-dev-rootcoord-dml_3")
 VCHANNELS = (PCHANNEL, f"{PCHANNEL}_7v0", f"{PCHANNEL}_7v1", "", f"{PCHANNEL}_vcchan")
@@ -105,6 +105,51 @@ def test_order_within_a_vchannel_is_kept(messages: list[NewMessage]) -> None:
             if isinstance(outcome, Appended) and message.vchannel == vchannel
         ]
         assert ids == sorted(ids)
+
+
+RUNS = st.builds(
+    lambda vchannel, kind, bodies: NewRun(
+        vchannel, kind, b"", len(bodies), bodies=tuple(bodies), sizes=(1,) * len(bodies)
+    ),
+    st.sampled_from((*VCHANNELS, "elsewhere_1v0")),
+    st.sampled_from((2, 3)),
+    st.lists(st.binary(max_size=20), min_size=1, max_size=6),
+)
+
+
+@given(st.lists(MESSAGES.map(lambda some: some[0] if some else new_message()) | RUNS, max_size=15))
+def test_a_run_is_stored_together_and_as_its_messages_would_be(mixed: list[NewMessage]) -> None:
+    result = sequence(mixed, FIRST_TICK, END, ADMISSION, known())
+    stored = {each.id: (each, record) for record in result.records for each in record.messages()}
+    places: dict[str, list[int]] = {}
+    for message, outcome in zip(mixed, result.outcomes, strict=True):
+        each = message.messages() if isinstance(message, NewRun) else [message]
+        assert isinstance(outcome, Appended) == all(map(naively_admitted, each))
+        if not isinstance(outcome, Appended):
+            continue
+        records = set()
+        for at, one in enumerate(each):
+            delivered, record = stored.pop(MessageId(outcome.id + at))
+            assert (delivered.body, record.vchannel, record.kind) == (
+                one.body,
+                one.vchannel,
+                one.type,
+            )
+            assert delivered.tick == outcome.tick + at
+            assert delivered.last_confirmed_id == delivered.id
+            records.add(record.base_id)
+        assert outcome.last_confirmed_id == outcome.id
+        assert len(records) == 1, "one record: whole after a crash, or absent"
+        places.setdefault(message.vchannel, []).append(outcome.id)
+    assert not stored
+    assert all(ids == sorted(ids) for ids in places.values())
+
+
+def test_a_run_is_refused_for_the_size_of_one_message_not_for_that_of_all() -> None:
+    for sizes, admitted in (((60, 60), True), ((1, 101), False)):
+        run = NewRun(VCHANNELS[1], 2, b"", sum(sizes), bodies=(b"a", b"b"), sizes=sizes)
+        (outcome,) = sequence([run], FIRST_TICK, END, ADMISSION, known()).outcomes
+        assert isinstance(outcome, Appended) == admitted
 
 
 @pytest.mark.parametrize(

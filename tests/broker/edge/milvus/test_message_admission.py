@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from broker.edge.milvus.message_admission import EMPTY_HEADER, MessageAdmission
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
-from broker.model.message import NewMessage
+from broker.model.message import NewMessage, NewRun
 from broker.model.txn import TxnContext
 from schemas.encoding.entries import write_entry
 from schemas.properties.txn_context import begin_header
-from schemas.wire import ScannedMessage
+from schemas.wire import ScannedMessage, ScannedRun
 
 P0 = PChannelName("by-dev-rootcoord-dml_0")
 STORED = b"\x12\x06stored"
@@ -80,6 +80,36 @@ def test_every_verdict_is_that_of_the_plain_rules(messages: list[ScannedMessage]
         verdict = admission.judge(message)
         code = verdict.code if isinstance(verdict, Refusal) else StreamingCode.OK
         assert code is naive(message), message
+
+
+@given(st.lists(st.tuples(SCANNED, st.lists(st.sampled_from([0, 100, 101]))), max_size=20))
+def test_a_run_goes_on_whole_only_if_each_of_its_messages_would(
+    runs: list[tuple[ScannedMessage, list[int]]],
+) -> None:
+    together, alone = MessageAdmission(P0, 100), MessageAdmission(P0, 100)
+    for facts, more in runs:
+        run = ScannedRun(facts)
+        run.sizes = [facts.size, *more]
+        run.bodies = [b"%d" % at for at in range(len(run.sizes))]
+        run.request_ids = list(range(len(run.sizes)))
+        whole = together.judge_run(run)
+        singly = [alone.judge(each) for each in run.messages()]
+        if whole is None:
+            [together.judge(each) for each in run.messages()]
+        else:
+            assert whole.messages() == singly
+            assert whole.size == sum(run.sizes)
+
+
+def test_a_second_run_of_a_vchannel_goes_on_whole() -> None:
+    admission = MessageAdmission(P0, 100)
+    run = ScannedRun(GOOD)
+    run.sizes, run.bodies = [1, 2], [b"a", b"b"]
+    assert admission.judge_run(run) is None
+    admission.judge(GOOD)
+    assert admission.judge_run(run) == NewRun(
+        GOOD.vchannel, 2, b"", 3, bodies=(b"a", b"b"), sizes=(1, 2)
+    )
 
 
 def test_a_message_goes_on_untouched_and_gets_a_header_only_when_it_has_none() -> None:
