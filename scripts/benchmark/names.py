@@ -6,8 +6,8 @@ DISK, DISK_LARGE = "bare write + sync, 64 a group", "bare write + sync, 1,000 a 
 DISK_ONE, DISK_STEP = "bare write + sync, 1 KiB", "bare write + sync, 20 KiB"
 REDIS_APPEND, REDIS_READ = "Redis XADD, always", "Redis XREAD, 1,000 a call"
 REDIS_ONE = f"{REDIS_APPEND}, one by one"
-REDIS_IDLE, NATS_IDLE = "Redis always, idle", "NATS always, idle"
-REDIS_RESIDENT, NATS_RESIDENT = "Redis always", "NATS always"
+NATS_IDLE = "NATS always, idle"
+REDIS_RESIDENT = "Redis always"
 
 ONE = "Tidemark append, one by one"
 PRODUCE, PRODUCE_GO = "Tidemark Produce, 1,000 in flight", "Tidemark Produce, frames as grpc-go's"

@@ -1,76 +1,150 @@
-"""Draws the results as one picture: a bar for each median, a dot for each round."""
+"""Draws the results as one picture: a panel for each question, a bar for each ratio.
 
+Bars start at 1, the subject that the others of the panel are compared with: on a log axis a bar to
+the right is as far for "twice" as one to the left for "half". Dots are the rounds.
+"""
+
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 
-from benchmark.results.figures import RATE, Series
+from benchmark.results.figures import Series, find, ratios
+from benchmark.results.questions import Question, asked
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 OURS, THEIRS, DISK, DOTS = "#2a6f97", "#adb5bd", "#d9b26f", "#343a40"
-KINDS = {
-    "append": "durable messages a second, 1 KiB",
-    "read": "messages read a second, 1 KiB",
-    "rows": "durable Arrow rows a second",
-    "channels": "messages a second, many vchannels and few",
-    "latency": "ms: p50 (bar), p99 (mark), at the rate named",
-}
-BAR_INCHES = 0.28
+BAR_INCHES, PANEL_INCHES, HEAD_INCHES = 0.26, 0.85, 0.55
+COLUMNS_FROM = 6
+"""More panels than that stand in two columns."""
+TEXT, SMALL = 8, 7
+LATER = {"after answer": " *", "every second": " **", "every 2 min": " **"}
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def draw(field_of: Sequence[Series], path: Path) -> None:
-    """Draw one panel for each kind, one below the other, as tall as its bars need."""
-    panels = [
-        (title, subjects)
-        for kind, title in KINDS.items()
-        if (subjects := [it for it in field_of if it.kind == kind and it.rounds])
-    ]
+    """Draw a panel for each question of which something was measured."""
+    panels = list(asked(field_of))
     if not panels:
         return
-    heights = [len(subjects) + 2.2 for _, subjects in panels]
-    figure, axes = pyplot.subplots(
-        len(panels),
-        figsize=(11, BAR_INCHES * sum(heights)),
-        height_ratios=heights,
-        layout="constrained",
-        squeeze=False,
-    )
-    for (title, subjects), place in zip(panels, axes[:, 0], strict=True):
-        _panel(place, title, subjects)
-    figure.savefig(path, dpi=120)
+    columns = _columns(panels)
+    heights = [sum([_height(found) for _, found in column]) for column in columns]
+    figure = pyplot.figure(figsize=(8.5 * len(columns), max(heights) + HEAD_INCHES))
+    for at, column in enumerate(columns):
+        _column(figure, column, (at, len(columns)), max(heights))
+    top = figure.get_figheight()
+    figure.suptitle(
+        "Tidemark beside other logs: medians of the rounds of one run, messages of 1 KiB",
+        x=0.01, y=1 - 0.12 / top, ha="left", va="top", fontsize=13, weight="bold",
+    )  # fmt: skip
+    figure.legend(
+        handles=_legend(), loc="upper left", bbox_to_anchor=(0.003, 1 - 0.38 / top), ncols=6,
+        fontsize=TEXT, frameon=False,
+    )  # fmt: skip
+    figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
-def _panel(axes: Any, title: str, subjects: Sequence[Series]) -> None:
-    latency = subjects[0].kind == "latency"
-    for at, it in enumerate(reversed(subjects)):
-        key = "p50_ms" if latency else RATE
-        length = it.median(key) or 0.0
-        axes.barh(at, length, color=_colour(it.name), height=0.62)
-        if latency:
-            far = it.median("p99_ms") or 0.0
-            axes.plot([far], [at], "|", color=DOTS, ms=9, mew=2)
-            text = f" {length:,.2f} / {far:,.2f}"
-            axes.annotate(text, (max(length, far), at), va="center", fontsize=7)
-        else:
-            axes.plot(it.values(RATE), [at] * len(it.rounds), "o", color=DOTS, ms=2.5)
-            most = max(it.values(RATE))
-            axes.annotate(f"  {length:,.0f}", (most, at), va="center", fontsize=7)
-    labels = [f"{it.name} [{it.sync}]" if it.sync else it.name for it in reversed(subjects)]
-    axes.set_yticks(range(len(subjects)), labels, fontsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_title(title, fontsize=8, loc="left")
-    axes.margins(x=0.12)
-    axes.set_ylim(-0.9, len(subjects) - 0.1)
-    if latency:
-        axes.set_xscale("log")
-    else:
-        axes.xaxis.set_major_formatter("{x:,.0f}")
+Panel = tuple[Question, list[Series]]
+
+
+def _columns(panels: Sequence[Panel]) -> list[Sequence[Panel]]:
+    """One column, or two of about the same height."""
+    if len(panels) < COLUMNS_FROM:
+        return [panels]
+    whole = sum([_height(found) for _, found in panels])
+    used, at = 0.0, 0
+    while used < whole / 2:
+        used += _height(panels[at][1])
+        at += 1
+    return [panels[:at], panels[at:]]
+
+
+def _height(found: Sequence[Series]) -> float:
+    return PANEL_INCHES + BAR_INCHES * len(found)
+
+
+def _column(figure: Any, panels: Sequence[Panel], place: tuple[int, int], height: float) -> None:
+    at, count = place
+    whole = height + HEAD_INCHES
+    top = height
+    for question, found in panels:
+        inner = BAR_INCHES * len(found)
+        bottom = top - PANEL_INCHES * 0.55 - inner
+        left = (at + 0.36) / count
+        axes = figure.add_axes((left, bottom / whole, 0.53 / count, inner / whole))
+        _panel(axes, question, found)
+        top -= PANEL_INCHES + inner
+
+
+def _panel(axes: Any, question: Question, found: Sequence[Series]) -> None:
+    reference = find(found, question.reference)
+    if reference is not None and not reference.median(question.key):
+        reference = None  # nothing is a multiple of zero
+    shown = list(reversed(found))
+    for at, it in enumerate(shown):
+        values = ratios(it, reference, question.key) if reference else it.values(question.key)
+        middle = it.median(question.key)
+        if values:
+            ratio = statistics.median(values)
+            _bar(axes, at, ratio, _colour(it.name), start=1 if reference else 0)
+            axes.plot(values, [at] * len(values), "o", color=DOTS, ms=2.6, alpha=0.7, zorder=3)
+        text = f"{_number(ratio)}x  " if reference and values and it is not reference else ""
+        axes.annotate(
+            f"{text}({_number(middle)})", (1.01, at), xycoords=("axes fraction", "data"),
+            va="center", fontsize=SMALL, color=DOTS, annotation_clip=False,
+        )  # fmt: skip
+    labels = [it.name + LATER.get(it.sync, "") for it in shown]
+    axes.set_yticks(range(len(shown)), labels, fontsize=SMALL)
+    better = "further left is better" if question.lower_is_better else "further right is better"
+    axis = f"times {reference.name}; in brackets: {question.unit}" if reference else question.unit
+    axes.set_title(question.title, fontsize=TEXT + 1, loc="left", weight="bold", x=-0.66)
+    axes.set_xlabel(f"{axis} ({better})", fontsize=SMALL)
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.tick_params(axis="x", labelsize=SMALL)
     axes.spines[["top", "right"]].set_visible(False)
+    if reference:
+        _log_axis(axes, question, found, reference)
+
+
+def _bar(axes: Any, at: int, length: float, colour: str, *, start: float) -> None:
+    axes.barh(at, length - start, left=start, color=colour, height=0.62, zorder=2)
+
+
+def _log_axis(axes: Any, question: Question, found: Sequence[Series], reference: Series) -> None:
+    values = [value for it in found for value in ratios(it, reference, question.key) if value > 0]
+    low, high = min([0.5, *values]), max([2.0, *values])
+    axes.set_xscale("log")
+    axes.set_xlim(low / 1.25, high * 1.25)
+    ticks = [it for it in TICKS if low / 1.25 <= it <= high * 1.25]
+    axes.set_xticks(ticks, [f"{it:g}x" for it in ticks])
+    axes.xaxis.set_minor_formatter("")
+    axes.grid(axis="x", color="#e9ecef", zorder=0)
+    axes.axvline(1, color=DOTS, lw=0.8, zorder=4)
+
+
+def _legend() -> list[Any]:
+    dot = Line2D([], [], marker="o", ls="", color=DOTS, ms=3, label="one round")
+    return [
+        Patch(color=OURS, label="Tidemark"),
+        Patch(color=THEIRS, label="other servers"),
+        Patch(color=DISK, label="a bare loop of write and sync"),
+        dot,
+        Line2D([], [], ls="", label="* synced a moment after the answer"),
+        Line2D([], [], ls="", label="** synced every second (Redis) or two minutes (NATS)"),
+    ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _colour(name: str) -> str:

@@ -84,7 +84,7 @@ QUESTIONS = (
         )
         for told in (AS_IT_COMES, CATCHING_UP)
     ],
-    Question("CPU of an idle server", IDLE_SERVER, IDLE, "% of a core", names.REDIS_IDLE),
+    Question("CPU of an idle server", IDLE_SERVER, IDLE, "% of a core", names.NATS_IDLE),
     Question("CPU of the server for each tick of an idle reader", IDLE_READER, TICK, "µs"),
     Question(
         f"Resident after a round, cache {CACHE_BYTES / 1e6:,.0f} MB",
