@@ -13,6 +13,8 @@ from grpclib.protocol import Stream
 from h2.connection import ConnectionState, H2Connection
 from h2.stream import StreamState
 
+from schemas.encoding.data_frames import HEAD_BYTES, plain_data
+
 # HTTP/2's frame header: 24 bits of length in two parts, type, flags, stream.
 _HEAD = Struct(">BHBBL")
 _DATA, _NO_FLAGS = 0x0, 0x0
@@ -57,55 +59,62 @@ def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool
     return True
 
 
-def take_data(connection: H2Connection, streams: Mapping[int, Stream], data: bytes) -> int:
-    """Pass the DATA frames at the beginning of `data` to their `streams`; returns their length.
+def take_data(
+    connection: H2Connection, streams: Mapping[int, Stream], data: bytes, at: int = 0
+) -> int:
+    """Pass the DATA frames from `data[at]` on to their `streams`; returns where they end.
 
     Does what h2's `receive_data` and grpclib's events would. Stops before anything but a whole,
-    plain DATA frame that its stream may receive: pass h2 the rest, which reports what is wrong.
+    plain DATA frame that its stream may receive: pass h2 that frame, which reports what is wrong.
     """
     waiting = connection.incoming_buffer
     # h2 is inside the handshake, a frame or a header block, which these bytes continue.
     if waiting._data or waiting._preamble_len or waiting._headers_buffer:
-        return 0
+        return at
     if connection.state_machine.state not in _UP:
-        return 0
-    at, end = 0, len(data)
-    while end - at > _HEAD.size:
-        high, low, kind, flags, stream_id = _HEAD.unpack_from(data, at)
-        start = at + _HEAD.size
-        stop = start + (high << 16 | low)
+        return at
+    end = len(data)
+    while end - at > HEAD_BYTES:
+        stream_id = int.from_bytes(data[at + 5 : at + HEAD_BYTES], "big")
         stream = streams.get(stream_id)
-        # END_STREAM and padding are flags; they change more than the buffer, so h2 handles them.
-        if kind != _DATA or flags != _NO_FLAGS or stop > end or stream is None:
+        window = _window(connection, stream_id)
+        if stream is None or not window:
             break
-        if not _counted_in(connection, stream_id, stop - start):
+        contents, size, stop = plain_data(data, at, connection.max_inbound_frame_size, window)
+        if not contents:
             break
-        stream.buffer.add(data[start:stop], stop - start)
+        _count(connection, stream_id, size)
+        # Joined here: a peer may send a frame for each message.
+        stream.buffer.add(contents[0] if len(contents) == 1 else b"".join(contents), size)
         at = stop
     return at
 
 
-def _counted_in(connection: H2Connection, stream_id: int, size: int) -> bool:
-    """Count a frame of `size` bytes as h2 would; False, and nothing done, if h2 might object."""
+def _window(connection: H2Connection, stream_id: int) -> int:
+    """Bytes that the peer may send on the stream; 0 also where h2 might object."""
     stream = connection.streams.get(stream_id)
     # With a content-length h2 raises for a body of another size; without one it only counts.
     if stream is None or stream._expected_content_length is not None:
-        return False
+        return 0
     state = stream.state_machine
     if state.state not in _TAKING or not state.headers_received:
-        return False
-    of_all, its_own = (
-        connection._inbound_flow_control_window_manager,
-        stream._inbound_window_manager,
+        return 0
+    # Over a window is a protocol error, which h2 answers with GOAWAY.
+    return max(
+        0,
+        min(
+            connection._inbound_flow_control_window_manager.current_window_size,
+            stream._inbound_window_manager.current_window_size,
+        ),
     )
-    window = min(of_all.current_window_size, its_own.current_window_size)
-    # Over a window or the frame size is a protocol error, which h2 answers with GOAWAY.
-    if not 0 < size <= min(window, connection.max_inbound_frame_size):
-        return False
-    of_all.current_window_size -= size
-    its_own.current_window_size -= size
+
+
+def _count(connection: H2Connection, stream_id: int, size: int) -> None:
+    """Count `size` bytes of data as h2 would."""
+    stream = connection.streams[stream_id]
+    connection._inbound_flow_control_window_manager.current_window_size -= size
+    stream._inbound_window_manager.current_window_size -= size
     stream._actual_content_length += size
-    return True
 
 
 def processed(connection: H2Connection, stream_id: int, size: int) -> bool:

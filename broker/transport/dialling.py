@@ -7,9 +7,9 @@ import grpclib.client
 from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
-from broker.transport.data_frames import take_data
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from broker.transport.untraced import untrace
+from broker.transport.whole_frames import WholeFrames
 
 FORGET_S = 5.0
 """Without an attempt for so long, earlier failures say nothing about the next one."""
@@ -80,9 +80,14 @@ class DialledConnection(H2Protocol):
         untrace(h2_connection)
         h2_connection.update_settings({SettingCodes.MAX_FRAME_SIZE: HTTP_FRAME_BYTES_MAX})
         self.connection.flush()
+        streams = self.processor.streams
+        self._frames = WholeFrames(h2_connection, streams, self._to_h2, HTTP_FRAME_BYTES_MAX)
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         """As grpclib's, with the fast path for DATA frames."""
-        taken = take_data(self.connection._connection, self.processor.streams, data)
-        if taken < len(data):
-            super().data_received(data[taken:])
+        self._frames.receive(data)
+
+    def _to_h2(self, data: bytes) -> bool:
+        super().data_received(data)
+        return not self._transport.is_closing()

@@ -24,10 +24,10 @@ from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 
 from broker.transport.codec import MessageCodec, RawDetailsCodec
-from broker.transport.data_frames import take_data
 from broker.transport.methods import Methods
 from broker.transport.timeouts import with_least_timeout
 from broker.transport.untraced import untrace
+from broker.transport.whole_frames import WholeFrames
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -202,6 +202,8 @@ class PeerConnection(H2Protocol):
         self.connection.flush()
         self.connection.initialize()
         self.processor = EventsProcessor(self.handler, self.connection)
+        streams = self.processor.streams
+        self._frames = WholeFrames(h2_connection, streams, self._feed, HTTP_FRAME_BYTES_MAX)
         self._look_later()
 
     def _settings(self) -> Settings:
@@ -220,23 +222,20 @@ class PeerConnection(H2Protocol):
         # Bytes may still arrive between a close and `connection_lost`.
         if self._transport is None or self._transport.is_closing():
             return
-        taken = take_data(self.connection._connection, self.processor.streams, data)
-        if taken:
+        if self._frames.receive(data):
             self._completed += 1
-        if taken < len(data):
-            self._feed(data[taken:])
         if not self._transport.is_closing() and self._holds_too_much():
             self._cut("over a limit")
             self._transport.abort()
 
-    def _feed(self, data: bytes) -> None:
-        """Pass h2 the bytes that the fast path left."""
+    def _feed(self, data: bytes) -> bool:
+        """Pass h2 what the fast path left; returns whether the connection is still open."""
         assert self._transport is not None
         try:
             events = self.connection.feed(data)
         except (H2Error, HPACKError, HyperframeError, ValueError) as error:
             self._cut(f"protocol error: {error}")
-            return
+            return False
         for event in events:
             self._completed += 1
             if isinstance(event, RemoteSettingsChanged):
@@ -246,8 +245,10 @@ class PeerConnection(H2Protocol):
             # Unknown frames must be ignored (RFC 9113, 5.5); grpclib would raise.
             if event.__class__ in getattr(self.processor, "processors", ()):
                 self.processor.process(event)
-        if not self._transport.is_closing():
-            self.connection.flush()
+        if self._transport.is_closing():
+            return False
+        self.connection.flush()
+        return True
 
     def _holds_too_much(self) -> bool:
         """Whether a limit is exceeded; a frame that is too large is refused at its header."""
@@ -270,7 +271,7 @@ class PeerConnection(H2Protocol):
         assert self._transport is not None
         incoming = self.connection._connection.incoming_buffer
         # Progress is a whole frame: a peer that sends a byte now and then is cut as well.
-        unfinished = bool(incoming._data or incoming._headers_buffer)
+        unfinished = bool(self._frames.unfinished or incoming._data or incoming._headers_buffer)
         if not self._handshaken or (unfinished and self._completed == self._completed_before):
             self._cut("no progress")
             self._transport.abort()

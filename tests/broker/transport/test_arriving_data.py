@@ -23,6 +23,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.transport.data_frames import processed, take_data
+from broker.transport.whole_frames import WholeFrames
 
 KNOWN, COUNTED, NEW, RESERVED_BIT = 1, 3, 9, 1 << 31
 """Streams: plain ones, one whose length was announced, one that nobody opened."""
@@ -58,6 +59,8 @@ class Side:
         self._processor = EventsProcessor(Accepting(), connection)
         self._all: dict[int, Stream] = {}
         self.failure: type[Exception] | None = None
+        self.h2_bytes = 0
+        self._frames = WholeFrames(self.h2, self._processor.streams, self._to_h2, 16_384)
         self.pings = 0
         for each in (self.h2, self._peer):
             each.initiate_connection()
@@ -86,17 +89,24 @@ class Side:
     def receive(self, data: bytes) -> None:
         if self.failure is not None:
             return
-        taken = take_data(self.h2, self._processor.streams, data) if self._ours else 0
+        if self._ours:
+            self._frames.receive(data)
+        else:
+            self._to_h2(data)
+
+    def _to_h2(self, data: bytes) -> bool:
         try:
-            events = self.h2.receive_data(data[taken:]) if taken < len(data) else []
+            events = self.h2.receive_data(data)
         except ProtocolError as error:
             self.failure = type(error)
-            return
+            return False
+        self.h2_bytes += len(data)
         for event in events:
             self.pings += isinstance(event, PingReceived)
             if event.__class__ in self._processor.processors:
                 self._processor.process(event)
         self._all |= self._processor.streams
+        return True
 
     def is_closing(self) -> bool:
         return False
@@ -126,7 +136,7 @@ class Side:
             for number, stream in self.h2.streams.items()
         }
         window = self.h2._inbound_flow_control_window_manager.current_window_size
-        waiting = bytes(self.h2.incoming_buffer._data)
+        waiting = bytes(self.h2.incoming_buffer._data) + b"".join(self._frames._chunks)
         unsent = bytes(self.h2._data_to_send)
         return streams, window, waiting, unsent, self.h2.state_machine.state, self.pings
 
@@ -225,10 +235,27 @@ def test_a_stream_that_gets_no_data_any_more_is_left_to_h2(ended: str) -> None:
 def test_while_h2_has_half_a_frame_all_goes_to_h2() -> None:
     side = Side(ours=True, client=False)
     frame = plain(KNOWN, 100)
-    side.receive(frame[:40])
+    side._to_h2(frame[:40])
     assert take_data(side.h2, side._processor.streams, frame) == 0
-    side.receive(frame[40:])
+    side._to_h2(frame[40:])
     assert take_data(side.h2, side._processor.streams, frame) == len(frame)
+
+
+@given(st.lists(st.integers(1, 900), max_size=20))
+def test_of_many_small_frames_h2_gets_only_those_that_hold_no_data(reads: list[int]) -> None:
+    side = Side(ours=True, client=False)
+    before = side.h2_bytes
+    ping = PingFrame(0, b"12345678").serialize()
+    update = WindowUpdateFrame(KNOWN, 10).serialize()
+    wire = (plain(KNOWN, 50) * 9 + ping + update + plain(KNOWN, 60) * 9 + ping) * 5
+    at = 0
+    for size in [*reads, len(wire)]:
+        side.receive(wire[at : at + size])
+        at += size
+    assert side.h2_bytes - before == 5 * (2 * len(ping) + len(update))
+    assert side.pings == 10
+    data, owed_bytes = side.came()[KNOWN]
+    assert len(data) == owed_bytes == 5 * 9 * 110
 
 
 STREAM_WINDOW_BYTES = 65_535

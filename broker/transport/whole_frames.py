@@ -1,0 +1,88 @@
+# ruff: noqa: SLF001 - this package is the one that may know h2's inside (see its docstring)
+"""Splits what arrives on a connection into DATA for the fast path and whole frames for h2.
+
+A peer such as grpc-go sends a DATA frame for each message, pings and window updates between them,
+and what one read brings ends inside a frame. If h2 got more than the frames that only it
+understands, it would take the messages behind them too, at ten times the cost.
+"""
+
+from collections.abc import Callable, Mapping
+
+from grpclib.protocol import Stream
+from h2.connection import H2Connection
+
+from broker.transport.data_frames import take_data
+from schemas.encoding.data_frames import DATA, HEAD_BYTES, frame_end
+
+
+class WholeFrames:
+    """What arrives on one connection. `to_h2` gets whole frames, and may close the connection."""
+
+    __slots__ = ("_chunks", "_connection", "_frame_bytes_max", "_missing", "_streams", "_to_h2")
+
+    def __init__(
+        self,
+        connection: H2Connection,
+        streams: Mapping[int, Stream],
+        to_h2: Callable[[bytes], bool],
+        frame_bytes_max: int,
+    ) -> None:
+        """`to_h2` returns whether the connection is still open."""
+        self._connection = connection
+        self._streams = streams
+        self._to_h2 = to_h2
+        self._frame_bytes_max = frame_bytes_max
+        self._chunks: list[bytes] = []
+        self._missing = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the beginning of a frame is kept here."""
+        return bool(self._chunks)
+
+    def receive(self, data: bytes) -> bool:
+        """Pass on every frame that is complete now; returns whether there was one."""
+        if self._chunks:
+            self._chunks.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return False
+            # Joined once per frame, not once per read: large frames stay linear.
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        at = self._preface(data)
+        while at < len(data):
+            after = take_data(self._connection, self._streams, data, at)
+            stop = self._stop(data, after)
+            if stop > after and not self._to_h2(data[after:stop]):
+                return True
+            if stop == at:
+                self._keep(data[at:])
+                return at > 0
+            at = stop
+        return True
+
+    def _preface(self, data: bytes) -> int:
+        """Pass on what is missing of the client's preface, which is no frame; where it ends."""
+        size = min(len(data), int(self._connection.incoming_buffer._preamble_len))
+        if size and not self._to_h2(data[:size]):
+            return len(data)
+        return size
+
+    def _stop(self, data: bytes, at: int) -> int:
+        """Where the frames for h2 end: the one at `at`, and those behind it that are no DATA."""
+        end = len(data)
+        stop = at
+        while end - stop >= HEAD_BYTES and (stop == at or data[stop + 3] != DATA):
+            after = frame_end(data, stop)
+            if after - stop - HEAD_BYTES > self._frame_bytes_max:
+                return end  # h2 refuses it by its head
+            if after > end:
+                break
+            stop = after
+        return stop
+
+    def _keep(self, rest: bytes) -> None:
+        self._chunks = [rest]
+        known = len(rest) >= HEAD_BYTES
+        self._missing = (frame_end(rest, 0) if known else HEAD_BYTES) - len(rest)
