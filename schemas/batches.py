@@ -19,6 +19,8 @@ PROPERTY: Final = b"\x1a"
 OWN: Final = "_own"
 """The shared property of a batch whose messages have properties of their own. A server that does
 not know these refuses reserved names, so it never stores the batch without them."""
+WHOLE: Final = "_whole"
+"""The shared property of a batch that is a transaction of its own."""
 STORED: Final = 1
 """`Form.STORED`; 0 is `Form.PAYLOADS`."""
 ARROW: Final = 3

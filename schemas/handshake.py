@@ -18,6 +18,8 @@ SERVER_ID: Final = "serverid"
 """Decimal id of the server the call is meant for; absent or unparsable fits all."""
 OWN_PROPERTIES: Final = 1
 """`AppendRevision.OWN_PROPERTIES`; 0 is `AppendRevision.FIRST`."""
+WHOLE_TXNS: Final = 2
+"""`AppendRevision.WHOLE_TXNS`."""
 APPEND_REVISION: Final = "append-revision"
 """The header with which a producer asks for the revision of `Append` in the first answer."""
 

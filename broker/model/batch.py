@@ -1,11 +1,12 @@
 """Batches of the native protocol: many payloads in one body, with shared properties stored once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
 
 from broker.model.message import NewMessage, NewRun
 from broker.model.producer_numbers import ProducerPart
+from broker.model.txn import TxnContext
 from broker.value import value
 
 
@@ -104,15 +105,25 @@ class BatchPart:
 
 
 @value
+class WholeTxn:
+    """The begin of a transaction in its stored form, and what makes its commit for its context."""
+
+    begin: bytes
+    commit: Callable[[TxnContext], bytes]
+
+
+@value
 class NewBatch(NewMessage):
     """Messages to append as one record, all or none.
 
-    `body` is the payloads; `size` is their uncompressed size with the keys.
+    `body` is the payloads; `size` is their uncompressed size with the keys. `whole`: they are all
+    bodies of a transaction of their own, which is begun and committed with them.
     """
 
     sizes: tuple[int, ...] = ()
     part: BatchPart = BatchPart(b"")
     durability: Durability = Durability.FSYNC
+    whole: WholeTxn | None = None
 
 
 def payload_bytes(sizes: Sequence[int], part: BatchPart) -> int:
@@ -124,5 +135,14 @@ def payload_bytes(sizes: Sequence[int], part: BatchPart) -> int:
 
 
 def ticks_of(message: NewMessage) -> int:
-    """How many ids and ticks the message takes."""
-    return len(message.sizes) if isinstance(message, NewBatch | NewRun) else 1
+    """How many ids and ticks the message takes, with the begin and the commit of its own."""
+    if not isinstance(message, NewBatch | NewRun):
+        return 1
+    whole = isinstance(message, NewBatch) and message.whole is not None
+    return len(message.sizes) + (2 if whole else 0)
+
+
+def names_txn(message: NewMessage) -> bool:
+    """Whether its transaction may be found expired; that of a repeat may be, after a crash."""
+    whole = isinstance(message, NewBatch) and message.whole is not None
+    return message.txn is not None or whole

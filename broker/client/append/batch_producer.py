@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from broker.client.append.earlier_servers import split_by_properties
 from broker.client.append.outbox import Outbox, PendingAppend, SendLimits, SequenceNumbers
 from broker.client.append.outgoing_batch import (
+    WHOLE_MARK,
     BatchHeader,
     BatchTickets,
     OutgoingBatch,
@@ -20,12 +21,13 @@ from broker.client.append.outgoing_batch import (
     encode_batch,
 )
 from broker.client.append.producer import AnswerFuture, Producer, Waiter
-from broker.client.errors import ClosedClient
+from broker.client.errors import ClosedClient, refusal
 from broker.client.message import Message, key_bytes
 from broker.client.net.network import Network
+from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName
 from schemas.batches import ARROW, ScannedBatch, append_request
-from schemas.handshake import OWN_PROPERTIES
+from schemas.handshake import OWN_PROPERTIES, WHOLE_TXNS
 from schemas.packing import codec_named
 
 MESSAGES_MAX = 4096
@@ -152,6 +154,21 @@ class BatchProducer(Producer):
         request = encode_batch(header, payloads, keys, self._codec, self._gathering.pack_bytes_min)
         return self._offer_request(header, request, len(payloads), deadline_at_s)
 
+    def offer_whole(
+        self,
+        header: BatchHeader,
+        payloads: Sequence[bytes],
+        keys: Sequence[bytes | None],
+        own: Sequence[bytes],
+        deadline_at_s: float,
+    ) -> PendingAppend[AnswerFuture]:
+        """Queue a batch that is a transaction of its own; only while `takes_whole`."""
+        packing = self._codec, self._gathering.pack_bytes_min
+        request = encode_batch(header._replace(txn=WHOLE_MARK), payloads, keys, *packing, own)
+        pending = self._offer_request(header, request, len(payloads), deadline_at_s)
+        pending.needs = WHOLE_TXNS
+        return pending
+
     def offer_rows(
         self, header: BatchHeader, body: bytes, rows: int, deadline_at_s: float
     ) -> PendingAppend[AnswerFuture]:
@@ -190,7 +207,17 @@ class BatchProducer(Producer):
 
     def _greeted(self, revision: int) -> None:
         super()._greeted(revision)
-        self._outbox.encode_again(revision, split_by_properties)
+        self._outbox.encode_again(revision, self._for_earlier)
+
+    def _for_earlier(self, pending: PendingAppend[Waiter]) -> Sequence[PendingAppend[Waiter]]:
+        if pending.needs < WHOLE_TXNS:
+            return split_by_properties(pending)
+        if pending.unanswered:
+            self._fail_unknown(pending)
+        elif not pending.waiter.done():
+            cause = f"{self._name} moved to a server that takes transactions in steps only"
+            pending.waiter.set_exception(refusal(StreamingCode.TRANSACTION_EXPIRED, cause))
+        return ()
 
     def close(self) -> None:
         """Refuse further appends; `run` returns once everything is answered."""
@@ -203,6 +230,11 @@ class BatchProducer(Producer):
             self._flush()
         elif self._outbox.to_send:
             self._work.set()  # the answer made room for one more in flight
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether the server that was last heard of takes a transaction as one batch."""
+        return self._revision >= WHOLE_TXNS
 
     @property
     def _takes_own(self) -> bool:

@@ -15,13 +15,15 @@ from broker.client.durability import word_of
 from broker.client.errors import TidemarkError
 from broker.client.message import Appended
 from broker.model.ids import MessageId, TimeTick, VChannelName
-from schemas.batches import OWN, ScannedBatch, append_request, shared_properties
+from schemas.batches import OWN, WHOLE, ScannedBatch, append_request, shared_properties
 from schemas.packing import pack
 from schemas.wire import Produced
 
 Ticket = asyncio.Future[Appended]
 
 _OWN_MARK = shared_properties([(OWN, "")])
+WHOLE_MARK = shared_properties([(WHOLE, "")])
+"""In the place of the property that names a transaction: the batch is one of its own."""
 
 
 class BatchHeader(NamedTuple):

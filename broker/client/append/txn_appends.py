@@ -13,13 +13,15 @@ from broker.client.append.append_results import Offered, abandon, outcome_of, re
 from broker.client.append.batch_producer import BatchProducer
 from broker.client.append.outbox import PendingAppend
 from broker.client.append.outgoing_batch import BatchHeader, message_results
-from broker.client.append.prepare import Prepared, encoded, prepare
+from broker.client.append.prepare import Prepared, encoded, is_plain, prepare
 from broker.client.append.producer import AnswerFuture, Producer
 from broker.client.append.producer_pool import ProducerPool
 from broker.client.errors import OutcomeUnknown, TidemarkError, TransactionExpired
 from broker.client.message import Appended, Message, key_bytes
-from broker.model.ids import VChannelName
+from broker.model.ids import MessageId, VChannelName
 
+WHOLE_BYTES_MAX = 4 * 1024 * 1024
+"""Payloads of a transaction that goes in one batch; a larger one is sent in steps."""
 BODIES_MAX = 4096
 """In one batch made of single bodies; a batch that the program made may be larger."""
 
@@ -74,6 +76,42 @@ class TxnAppends:
                 raise OutcomeUnknown(f"{cause}; the first one may have committed it") from error
             raise
         return where, pending.waiter.result().txn_context
+
+    async def whole(
+        self, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+    ) -> list[Appended] | None:
+        """Append a transaction in one batch: begin, bodies and commit are stored together.
+
+        Results have the tick of the commit. A repeat after a lost answer gets the first answer.
+        Raises TransactionExpired when nothing of it was or will be read, so that all of it may be
+        tried again; OutcomeUnknown when it may have been committed. None, and nothing was sent: not
+        with these messages or this server.
+        """
+        producer = self._batches.of(vchannel)
+        kinds = {each.type for each in messages}
+        size = sum([len(each.payload) for each in messages])
+        if (
+            not producer.takes_whole
+            or len(kinds) > 1
+            or len(messages) > BODIES_MAX
+            or size > WHOLE_BYTES_MAX
+            or not all(map(is_plain, messages))
+        ):
+            return None
+        own: list[bytes] = []
+        for each in messages:
+            _, _, how = prepare(each, vchannel, deadline_s)
+            assert isinstance(how, BatchHeader), "it is plain"
+            own.append(how.properties)
+        header = BatchHeader(vchannel, int(messages[0].type), b"", deadline_s)
+        keys = [None if each.key is None else key_bytes(each.key) for each in messages]
+        deadline_at_s = self._now_s() + deadline_s
+        if not producer.has_room:
+            await producer.wait_for_room(deadline_at_s)
+        payloads = [each.payload for each in messages]
+        pending = producer.offer_whole(header, payloads, keys, own, deadline_at_s)
+        first = await result_of(vchannel, pending)
+        return [first._replace(id=MessageId(first.id + at)) for at in range(len(messages))]
 
     async def bodies(
         self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float

@@ -22,6 +22,8 @@ from broker.client.message import Appended, Message
 from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
 
+_NOT_IN_TIME: Final = "no transaction was committed in time; nothing of it will be read"
+
 RETRY_PAUSE_S: Final = 0.05
 """Before a transaction is retried: a channel that is being closed refuses to begin any."""
 
@@ -70,6 +72,24 @@ async def append_whole(
     if len(messages) == 1:
         return [await appends.one(Shards(None, (vchannel,)), messages[0], deadline_s)]
 
+    until_s = anyio.current_time() + deadline_s
+    while True:
+        left_s = max(until_s - anyio.current_time(), 0.0)
+        try:
+            landed = await appends.of_txns.whole(vchannel, messages, left_s)
+        except TransactionExpired as error:
+            if anyio.current_time() + RETRY_PAUSE_S >= until_s:
+                raise DeadlineExceeded(f"{vchannel}: {_NOT_IN_TIME}") from error
+            await anyio.sleep(RETRY_PAUSE_S)
+        else:
+            return landed or await _append_in_steps(appends, vchannel, messages, left_s)
+
+
+async def _append_in_steps(
+    appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+) -> list[Appended]:
+    """The begin, the bodies and the commit one after the other."""
+
     async def resolved() -> Shards:
         return Shards(None, (vchannel,))
 
@@ -86,8 +106,7 @@ async def append_whole(
         if txn.committing:
             cause = "the commit of a transaction was not answered in time"
             raise OutcomeUnknown(f"{vchannel}: {cause}; it may have been written") from error
-        cause = "no transaction was committed in time"
-        raise DeadlineExceeded(f"{vchannel}: {cause}; nothing of it will be read") from error
+        raise DeadlineExceeded(f"{vchannel}: {_NOT_IN_TIME}") from error
 
 
 async def _try_whole(txn: Txn, messages: Sequence[Message]) -> list[Appended] | None:

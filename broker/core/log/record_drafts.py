@@ -9,6 +9,7 @@ from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_assigner import InternalMessage
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_session import TxnSession, outcome_of
+from broker.core.txn.whole_txns import begin_of, commit_body
 from broker.model.batch import BatchPart, NewBatch, ticks_of
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, TimeTick
@@ -28,7 +29,8 @@ class RecordDraft:
     """A record before it has ids and ticks: its bodies, and the indexes of what they came in."""
 
     __slots__ = (
-        *("batch", "bodies", "body_bytes", "indexes", "kind", "properties", "session", "vchannel"),
+        *("batch", "begin", "bodies", "body_bytes", "commits", "indexes", "kind", "properties"),
+        *("session", "vchannel"),
     )
 
     def __init__(self, vchannel: str, kind: int, session: TxnSession | None = None) -> None:
@@ -36,6 +38,10 @@ class RecordDraft:
         self.batch: NewBatch | None = None
         self.properties: bytes | None = None
         """The shared properties of the batch with the header that the log wrote; None: as sent."""
+        self.begin: NewMessage | None = None
+        """A begin that is no message of the group."""
+        self.commits: tuple[int, NewBatch] | None = None
+        """Of a commit that is no message of the group: the index of its batch, and the batch."""
         self.indexes: list[int] = []
         self.bodies: list[bytes] = []
         self.body_bytes = 0
@@ -54,6 +60,21 @@ class RecordDraft:
         self.indexes.append(index)
         self.bodies += bodies
         self.body_bytes += sum(map(len, bodies))
+
+
+def whole_drafts(index: int, batch: NewBatch, bodies: RecordDraft) -> list[RecordDraft]:
+    """Begin, bodies and commit of a batch that is a transaction of its own."""
+    begin = RecordDraft(batch.vchannel, MessageType.BEGIN_TXN)
+    begin.begin = begin_of(batch)
+    begin.bodies.append(begin.begin.body)
+    return [begin, bodies, commit_draft(index, batch)]
+
+
+def commit_draft(index: int, batch: NewBatch, session: TxnSession | None = None) -> RecordDraft:
+    """The commit of a batch; without a session that of the begin placed before it."""
+    commit = RecordDraft(batch.vchannel, MessageType.COMMIT_TXN, session)
+    commit.commits = index, batch
+    return commit
 
 
 def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
@@ -84,11 +105,21 @@ def place_drafts(
     records: list[Record] = []
     transactions = state.transactions
     next_tick = first_tick
+    whole: TxnSession | None = None
     for draft in drafts:
         if draft.kind == MessageType.BEGIN_TXN:
-            begin = messages[draft.indexes[0]]
+            own = draft.begin
+            begin = messages[draft.indexes[0]] if own is None else own
             # Not earlier: the tick of the begin, known only here, becomes the transaction's id.
-            draft.session = transactions.begun(begin, end.next_id, next_tick)
+            draft.session = transactions.begun(begin, end.next_id, next_tick, whole=own is not None)
+            whole = None if own is None else draft.session
+        elif whole is not None:
+            # Bodies and commit lie right behind the begin of a transaction that came in one batch.
+            draft.session = whole
+            whole = None if draft.commits is not None else whole
+        if draft.commits is not None:
+            assert draft.session is not None
+            draft.bodies = [commit_body(draft.commits[1], draft.session)]
         record = _record(draft, next_tick, end)
         records.append(record)
         next_tick = TimeTick(record.last_tick + 1)
@@ -99,6 +130,8 @@ def place_drafts(
             _answer(draft, record, messages, outcomes)
         else:
             _answer_in_txn(draft.session, draft, record, outcomes)
+            if draft.commits is not None:
+                _answer_whole(draft.commits[0], record, outcomes)
             _update(transactions, draft.session, record)
             # At each record, because the last confirmed id of the next one depends on it.
             end = replace(end, open_txn_id=transactions.oldest_begin_id)
@@ -153,6 +186,13 @@ def _answer_in_txn(
         landed_id, tick = MessageId(own + offset), TimeTick(record.base_tick + offset)
         last_confirmed = landed_id if confirms_itself else confirmed
         outcomes[index] = AppendedInTxn(landed_id, tick, last_confirmed, session.context)
+
+
+def _answer_whole(index: int, commit: Record, outcomes: list[Appended | Refusal | None]) -> None:
+    """The answer to the batch is where its first body is, at the tick at which all are read."""
+    bodies = outcomes[index]
+    assert isinstance(bodies, Appended), bodies
+    outcomes[index] = Appended(bodies.id, commit.base_tick, bodies.last_confirmed_id)
 
 
 def _update(transactions: Transactions, session: TxnSession, record: Record) -> None:

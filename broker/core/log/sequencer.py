@@ -16,6 +16,7 @@ Next: broker/wal/segmented/log.py
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from broker.core.log.admission import AdmissionPolicy, admission_refusal, covers_pchannel
 from broker.core.log.log_end import LogEnd
@@ -23,12 +24,15 @@ from broker.core.log.numbered_producers import GroupSequences
 from broker.core.log.record_drafts import (
     RecordDraft,
     WriterState,
+    commit_draft,
     internal_draft,
     place_drafts,
     rollback_drafts,
+    whole_drafts,
 )
 from broker.core.segments.segment_assigner import SegmentAssigner
 from broker.core.txn.txn_session import TxnSession, undecided_refusal
+from broker.core.txn.whole_txns import repeated, whole_refusal
 from broker.model.batch import NewBatch, ticks_of
 from broker.model.failure import Refusal
 from broker.model.ids import SegmentId, TimeTick
@@ -41,6 +45,7 @@ from broker.model.message import (
     NewMessage,
     NewRun,
 )
+from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.value import value
 
@@ -90,6 +95,11 @@ def sequence(
     for index, session in group.repeats:
         group.outcomes[index] = session.answer_to(messages[index])
         assert group.outcomes[index] is not None, messages[index]
+    for index, session in group.whole_repeats:
+        bodies, commit = group.outcomes[index], session.outcome
+        assert isinstance(bodies, Appended), bodies
+        assert commit is not None, "it was placed in this group or before"
+        group.outcomes[index] = replace(bodies, tick=commit.tick)
     for index, same in group.same_as:
         group.outcomes[index] = group.outcomes[same]
     if assigner is not None:
@@ -121,6 +131,7 @@ class _Group:
         self.begins: list[RecordDraft] = []
         """Placed last, so that no exclusive message of the group lies within a transaction."""
         self.repeats: list[tuple[int, TxnSession]] = []
+        self.whole_repeats: list[tuple[int, TxnSession]] = []
         self.same_as: list[tuple[int, int]] = []
         """Indexes of repeated batches, each with the index of the first one in the group."""
         self._first_tick, self._latest_tick = ticks
@@ -160,35 +171,52 @@ class _Group:
         and is not counted in a segment again. A refused batch consumes no sequence numbers.
         """
         numbered, session = batch.part.producer, None
-        if numbered is not None:
-            earlier = self._numbers.look_up(numbered, len(batch.sizes))
-            if isinstance(earlier, int):
-                self.same_as.append((index, earlier))
-                return
-            if earlier is not None:
-                self.outcomes[index] = earlier
-                return
-        refused = self._collection_refusal(index, batch)
-        if refused is not None:
-            self.outcomes[index] = refused
+        if numbered is not None and self._is_repeat(index, batch, numbered):
+            return
+        refusal: Refusal | TxnSession | None = self._collection_refusal(index, batch)
+        if refusal is None and batch.whole is not None:
+            refusal = whole_refusal(batch, self._transactions)
+        elif refusal is None and batch.txn is not None:
+            refusal = self._transactions.admit(batch, self._latest_tick)
+        if isinstance(refusal, Refusal):
+            self.outcomes[index] = refusal
             return
         if batch.txn is not None:
-            refusal = self._transactions.admit(batch, self._latest_tick)
-            if isinstance(refusal, Refusal):
-                self.outcomes[index] = refusal
-                return
             session = self._transactions.find(batch.txn.id)
             self._growing.pop(batch.txn.id, None)
         if numbered is not None:
             self._numbers.take(index, numbered, len(batch.sizes))
+        # Later messages must not join a record that lies before this batch.
+        self._growing.pop(batch.vchannel, None)
         draft = RecordDraft(batch.vchannel, batch.type, session)
         draft.batch = batch
         if self._assigner is not None and index in self._assigner.effects:
             draft.properties = self._placed(self._assigner, index, batch, session)
         draft.indexes.append(index)
-        # Later messages must not join a record that lies before this batch.
-        self._growing.pop(batch.vchannel, None)
-        self.drafts.append(draft)
+        self.drafts += [draft] if batch.whole is None else whole_drafts(index, batch, draft)
+
+    def _is_repeat(self, index: int, batch: NewBatch, numbered: ProducerPart) -> bool:
+        """Whether the number is not new; then the batch has its outcome, or will get it."""
+        earlier = self._numbers.look_up(numbered, len(batch.sizes))
+        if isinstance(earlier, int):
+            self.same_as.append((index, earlier))
+            return True
+        self.outcomes[index] = earlier
+        if batch.whole is not None and isinstance(earlier, Appended):
+            self._repeat_whole(index, batch, earlier)
+        return earlier is not None
+
+    def _repeat_whole(self, index: int, batch: NewBatch, earlier: Appended) -> None:
+        """Answer a batch whose bodies are stored by its commit; place that if a crash lost it."""
+        found = repeated(batch, earlier, self._transactions, self._latest_tick)
+        if isinstance(found, Refusal):
+            self.outcomes[index] = found
+            return
+        session, missing = found
+        if missing:
+            self.drafts.append(commit_draft(index, batch, session))
+        else:
+            self.whole_repeats.append((index, session))
 
     def _admit_in_txn(self, index: int, message: NewMessage) -> None:
         if message.stage is not None:

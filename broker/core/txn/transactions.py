@@ -25,6 +25,7 @@ from broker.core.txn.txn_session import (
 )
 from broker.core.txn.txn_state import TxnEvent, TxnState, after
 from broker.core.txn.txn_view import TxnView
+from broker.model.batch import names_txn
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import (
@@ -175,7 +176,7 @@ class Transactions:
             return 0
         if not EXCLUSIVE_TYPES.isdisjoint([message.type for message in messages]):
             return len(self._open)
-        of_txns = [message for message in messages if message.txn is not None]
+        of_txns = [message for message in messages if names_txn(message)]
         superseded = [it for each in of_txns if each.stage for it in self._superseded(each)]
         return min(len(self._open), len(self._expired) + len(of_txns) + len(superseded))
 
@@ -187,17 +188,23 @@ class Transactions:
 
     # ---- placement and durability -----------------------------------------------------------
 
-    def begun(self, message: NewMessage, id: MessageId, tick: TimeTick) -> TxnSession:
-        """An admitted begin was placed; its tick becomes the transaction's id."""
+    def begun(
+        self, message: NewMessage, id: MessageId, tick: TimeTick, *, whole: bool = False
+    ) -> TxnSession:
+        """An admitted begin was placed; its tick becomes the transaction's id. See `TxnSession`."""
         assert message.txn is not None
         asked_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
         keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
         if message.stage is not None:
             keepalive_ms = self.limits.stage_idle_ms
         context = TxnContext(TxnId(tick), keepalive_ms)
-        session = TxnSession(context, message.vchannel, id, tick, stage=message.stage)
-        self._open[context.id] = self._begun_or_ended[context.id] = session
-        self._beginning -= 1
+        session = TxnSession(context, message.vchannel, id, tick, stage=message.stage, whole=whole)
+        self._open[context.id] = session
+        if whole:
+            session.state = after(session.state, TxnEvent.COMMIT)
+        else:
+            self._begun_or_ended[context.id] = session
+            self._beginning -= 1
         return session
 
     def grown(self, session: TxnSession, bodies: int, tick: TimeTick) -> None:
@@ -218,7 +225,9 @@ class Transactions:
         session.last_tick = outcome.tick
         del self._open[session.context.id]
         self._open_bytes -= session.size_bytes
-        self._ended[session.context.id] = self._begun_or_ended[session.context.id] = session
+        self._ended[session.context.id] = session
+        if not session.whole:
+            self._begun_or_ended[session.context.id] = session
         self._grown.pop(session.context.id, None)
         self._prepared.pop(session.context.id, None)
         self._placed.append(session)

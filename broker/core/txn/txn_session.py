@@ -39,6 +39,8 @@ class TxnSession:
     outcome: AppendedInTxn | None = None
     stage: StageName | None = None
     prepared: AppendedInTxn | None = None
+    whole: bool = False
+    """Begun and committed in one group: nobody watches it, as it is never open between groups."""
 
     def part(self) -> TxnPart:
         """The transaction's part of its next record."""

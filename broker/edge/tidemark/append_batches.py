@@ -29,7 +29,7 @@ from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
 from schemas.encoding.frames import frames
 from schemas.encoding.oversize import FrameTooLarge, Oversize
-from schemas.handshake import APPEND_REVISION, OWN_PROPERTIES, append_greeting
+from schemas.handshake import APPEND_REVISION, WHOLE_TXNS, append_greeting
 
 GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
 """Batches that arrived together go to the Appender as one group, up to this size."""
@@ -48,7 +48,7 @@ async def serve_append(
 ) -> None:
     """Serve one stream from its handshake to its end. Raises as `open_append_flow` does."""
     asked = APPEND_REVISION in call.metadata
-    greeting = append_greeting(OWN_PROPERTIES) if asked else b""
+    greeting = append_greeting(WHOLE_TXNS) if asked else b""
     async with open_append_flow(call, directory, limits, greeting) as flow:
         await AppendStream(call.stream, flow, admissions, limits).run()
 

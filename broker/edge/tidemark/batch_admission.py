@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.core.log.carried_types import PLAIN_TYPES, is_later
 from broker.core.naming import belongs_to
+from broker.edge.tidemark.whole_txn import whole_txn
 from broker.model.batch import (
     BatchKeys,
     BatchPart,
@@ -24,7 +25,7 @@ from broker.model.message import MessageType
 from broker.model.producer_numbers import ProducerPart
 from broker.model.txn import TxnContext
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from schemas.batches import OWN, PROPERTY, ScannedBatch, shared_properties
+from schemas.batches import OWN, PROPERTY, WHOLE, ScannedBatch, shared_properties
 from schemas.encoding.entries import read_entry
 from schemas.encoding.fields import fields
 from schemas.encoding.varint import Malformed
@@ -43,6 +44,7 @@ _LEVEL_NAMES: Final = ", ".join([f"{level.name} ({level.value})" for level in Du
 _OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
 _TXN_KEY: Final = TXN.key.encode()
 _OWN_KEY: Final = OWN.encode()
+_WHOLE_KEY: Final = WHOLE.encode()
 _RESERVED: Final = "names that begin with _ are reserved"
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -93,10 +95,10 @@ class BatchAdmission:
         """A checked batch, or the refusal of its properties. `more`: properties of the log."""
         kind = batch.type or MessageType.INSERT
         try:
-            txn, shared = _of_batch(batch)
+            txn, whole, shared = _of_batch(batch)
         except (BadProperty, Malformed) as error:
             return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
-        if txn is not None and batch.durability:
+        if (txn is not None or whole) and batch.durability:
             cause = (
                 f"durability {batch.durability} is not for bodies of a transaction, which must be"
                 " synced before its commit; use FSYNC (0)"
@@ -119,6 +121,7 @@ class BatchAdmission:
             sizes=sizes,
             part=BatchPart(properties, Codec(batch.codec), keys, producer, own),
             durability=Durability(batch.durability),
+            whole=whole_txn(batch.vchannel) if whole else None,
         )
 
     def _misplaced(self, batch: ScannedBatch) -> str:
@@ -200,20 +203,24 @@ def _wrong_own(batch: ScannedBatch) -> str:
     return ""
 
 
-def _of_batch(batch: ScannedBatch) -> tuple[TxnContext | None, bytes]:
-    """The transaction that `_tx` names, and the shared properties without what is for the server.
+def _of_batch(batch: ScannedBatch) -> tuple[TxnContext | None, bool, bytes]:
+    """The transaction that `_tx` names, whether the batch is one of its own, what else is shared.
 
     Raises BadProperty, Malformed.
     """
     shared = batch.properties
-    # A search in the bytes: most batches have neither and are not decoded.
-    if _TXN_KEY not in shared and _OWN_KEY not in shared:
-        return None, shared
+    # A search in the bytes: most batches have none of these and are not decoded.
+    if _TXN_KEY not in shared and _OWN_KEY not in shared and _WHOLE_KEY not in shared:
+        return None, False, shared
     txn: TxnContext | None = None
+    whole = False
     others: list[tuple[str, str]] = []
     for _, first, stop in fields(shared, 0, len(shared)):
         key, value = read_entry(shared[first:stop])
         if key == OWN and batch.own_sizes:
+            continue
+        if key == WHOLE:
+            whole = True
             continue
         if key != TXN.key:
             others.append((key, value))
@@ -222,7 +229,9 @@ def _of_batch(batch: ScannedBatch) -> tuple[TxnContext | None, bytes]:
             txn = TxnContext(TxnId(context.txn_id), context.keepalive_ms)
         else:
             raise BadProperty(key, value, "named twice: a batch is of one transaction")
-    return txn, shared_properties(others)
+    if whole and txn is not None:
+        raise BadProperty(WHOLE, "", "the batch names another transaction; leave one out")
+    return txn, whole, shared_properties(others)
 
 
 def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:

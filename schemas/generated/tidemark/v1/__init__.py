@@ -187,6 +187,11 @@ class AppendRevision(betterproto2.Enum):
     Messages of one batch may have properties of their own.
     """
 
+    WHOLE_TXNS = 2
+    """
+    A batch may be a transaction of its own.
+    """
+
 
 class BarrierKind(betterproto2.Enum):
     UNSPECIFIED = 0
@@ -542,7 +547,9 @@ class AppendRequest(betterproto2.Message):
     """
     Properties of every message in it. Names that begin with `_` are reserved, except `_v`, `_h` and
     `_tx`. With `_tx`, as in Milvus's messages, all messages are bodies of that open transaction; a
-    server without batches in transactions refuses it. Begin and end it through Produce.
+    server without batches in transactions refuses it. Begin and end it through Produce. With
+    `_whole`, from WHOLE_TXNS on, the messages are a transaction of their own: begin and commit are
+    stored with them, and the answer has the id of the first message and the tick of the commit.
     """
 
     type: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)

@@ -201,6 +201,9 @@ class ScriptedTxnAppends(TxnAppends):
         landed = Appended(vchannel, MessageId(number), TimeTick(number), MessageId(number))
         return landed, TxnContext(7, 10_000).encode()
 
+    async def whole(self, *_: object) -> None:
+        """As with a server of an earlier release."""
+
     async def bodies(
         self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float
     ) -> list[Appended | TidemarkError]:
