@@ -107,5 +107,5 @@ async def test_a_producer_gets_the_revision_of_the_server_when_it_asks(
     header = {CREATE_PRODUCER: create_header(CreateHeader(P0, FIRST_TERM))}
     stream = peer.open(APPEND, header | ({APPEND_REVISION: "1"} if asks else {}))
     greeting = await stream.receive()
-    assert scan_append_greeting(greeting) == (OWN_PROPERTIES if asks else 0)
+    assert scan_append_greeting(greeting) == (WHOLE_TXNS if asks else 0)
     assert bool(greeting) is asks
