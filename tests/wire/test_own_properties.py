@@ -9,7 +9,7 @@ from schemas.generated.tidemark import v1
 from schemas.handshake import (
     APPEND_REVISION,
     CREATE_PRODUCER,
-    OWN_PROPERTIES,
+    WHOLE_TXNS,
     CreateHeader,
     scan_append_greeting,
 )
