@@ -213,8 +213,9 @@ class Client:
         Several messages of one vchannel become one transaction: they are read together, at the tick
         in their results, or never; one that expires is retried as a whole until the deadline. There
         is neither atomicity nor order between vchannels. Only inserts and deletes can share a
-        transaction, which costs three writes and is limited in size: with `atomic=False` each
-        message is appended separately, which is faster for loading much data.
+        transaction, which is limited in size. Up to 4,096 plain messages and 4 MiB of one type are
+        stored by one write; others, and those with a `barrier_time_tick`, take a write for the
+        begin and one for the commit. With `atomic=False` each message is appended separately.
 
         `barrier_time_tick`: every message gets a larger tick. A tick that the server has not issued
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.

@@ -331,8 +331,9 @@ class Client:
         Several messages of one vchannel become one transaction: they are read together, at the tick
         in their results, or never; one that expires is retried as a whole until the deadline. There
         is neither atomicity nor order between vchannels. Only inserts and deletes can share a
-        transaction, which costs three writes and is limited in size: with `atomic=False` each
-        message is appended separately, which is faster for loading much data.
+        transaction, which is limited in size. Up to 4,096 plain messages and 4 MiB of one type are
+        stored by one write; others, and those with a `barrier_time_tick`, take a write for the
+        begin and one for the commit. With `atomic=False` each message is appended separately.
 
         `barrier_time_tick`: every message gets a larger tick. A tick that the server has not issued
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
@@ -656,7 +657,12 @@ class Cursor:
         Raises BadTarget when it has no position for one of the channels."""
         ...
     def reset(
-        self, to: ResetTo, targets: str | Iterable[str] = ..., *, deadline_s: float = ...
+        self,
+        to: ResetTo,
+        targets: str | Iterable[str] = ...,
+        *,
+        holds: bool | None = None,
+        deadline_s: float = ...,
     ) -> CursorView:
         """Set the cursor forward or back; durable on return.
 
@@ -664,6 +670,9 @@ class Cursor:
         datetime or ("time", t), or a cut (what comes after it). `targets`: those the cursor has
         from now on, none for those it has. Readers that were started from it before can no longer
         commit: they get CursorWasReset.
+
+        `holds`: whether retention keeps what the cursor needs, within the server's
+        `hold_bytes_max` and `hold_s_max`; None: as before, and a new cursor does.
 
         Raises OutOfRange when retention removed messages behind that tick or cut; of a time, what
         is left counts. NoSuchCursor for a new name without targets; BadTarget for another `to`, or
