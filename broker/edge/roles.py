@@ -19,13 +19,13 @@ from broker.edge.tidemark.admin_service import (
     NodeAdminService,
     ServerFacts,
 )
+from broker.edge.tidemark.broadcast_holds_service import BroadcastHoldsService
 from broker.edge.tidemark.broadcasts_service import BroadcastsService
 from broker.edge.tidemark.cluster_service import ClusterProxies, ClusterService
 from broker.edge.tidemark.collections_service import CollectionsService
 from broker.edge.tidemark.commits_service import CommitsRedirect, CommitsService
 from broker.edge.tidemark.copies_service import CopiesService
 from broker.edge.tidemark.cursors_service import CursorsService
-from broker.edge.tidemark.holds_service import HoldsService
 from broker.edge.tidemark.log_service import LogService
 from broker.edge.tidemark.process_view import ProcessView
 from broker.edge.tidemark.time_sync_service import CutService, TimeSyncService
@@ -113,5 +113,5 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         CollectionsService(middleware, proxies.catalog, proxies.row_schemas),
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),
-        HoldsService(middleware, proxies.cut_lock, proxies.lead),
+        BroadcastHoldsService(middleware, proxies.cut_lock, proxies.lead),
     )

@@ -1,4 +1,4 @@
-"""tidemark.v1.TimeSync, holds: broadcasts wait while a client cuts their channels.
+"""tidemark.v1.TimeSync, holds of broadcasts: they wait while a client cuts their channels.
 
 A hold counts only if the coordinator that granted it still leads: broadcasts do not wait for the
 cut lock of one that was deposed.
@@ -20,7 +20,7 @@ from schemas.generated.tidemark import v1
 SERVICE = "/tidemark.v1.TimeSync/"
 
 
-class HoldsService:
+class BroadcastHoldsService:
     """HoldBroadcasts, ReleaseBroadcasts."""
 
     def __init__(self, middleware: Middleware, cut_lock: Proxy, lead: LeaderCheck) -> None:
