@@ -278,7 +278,7 @@ def test_deletes_count_the_same_bytes_after_a_restart() -> None:
             assert [name for name, *_ in before] == ["capacity", "growing"]
             await world.locate()
             world.system.kill(world.path("appender"))
-            await world.locate()
+            await world.locate(term=2)
             # The last owner's older segment is sealed again, for another reason.
             assert [it[1:] for it in counted(world)] == [it[1:] for it in before]
 
