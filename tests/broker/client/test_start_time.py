@@ -89,6 +89,7 @@ async def forgetful(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         "pchannels": 1,
         "segment_bytes": SEGMENT_BYTES,
         "retention_bytes": 2 * SEGMENT_BYTES,
+        "hold_bytes_max": 0,
         "snapshot_records": 1,
         "snapshot_period_s": 0.2,
         "tail_age_s": 0.5,
