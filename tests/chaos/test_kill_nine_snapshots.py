@@ -173,8 +173,21 @@ async def work(log: Client, rng: random.Random) -> None:
                 await log.append_messages(
                     vchannel, [insert(rng, collection), insert(rng, collection)]
                 )
+            case 10 | 11 | 12:
+                await batch(log, rng, vchannel)
+            case 13:
+                async with log.txn(vchannel) as txn:
+                    await txn.append_batch([b"of", b"both"])
+                    await txn.append_batch([b"or", b"neither"])
             case _:
                 await log.raw_append(vchannel, insert(rng, collection))
+
+
+async def batch(log: Client, rng: random.Random, vchannel: NewVChannel) -> None:
+    """Payloads of a program, which says nothing of collections."""
+    payloads = [b"payload"] * rng.randint(1, 200)
+    keys = [b"key"] * len(payloads) if rng.random() < 0.5 else None
+    await log.append_batch(vchannel, payloads, keys=keys)
 
 
 def insert(rng: random.Random, collection: int) -> Message:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from broker.core.log.log_recovery import RecoveryState
 from broker.core.txn.txn_limits import TxnLimits
-from broker.model.batch import BatchPart
+from broker.model.batch import BatchKeys, BatchPart
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -81,6 +81,16 @@ class Log:
                 if kind == MessageType.FLUSH_ALL or name == vchannel:
                     self.end(txn, MessageType.ROLLBACK_TXN)
         return self.store(vchannel, kind, [self.body_of(each) for each in effects], later=later)
+
+    def batch(self, vchannel: str, effect: Effect, messages: int, txn: int | None = None) -> None:
+        """A batch with this effect in the header that its messages share."""
+        part = None if txn is None else self.open[txn]
+        shared = BatchPart(self.body_of(effect), keys=BatchKeys((2,) * messages, b"k" * messages))
+        kind = KIND[type(effect)]
+        self.store(vchannel, kind, [b"payload"] * messages, part, batch=shared)
+        if part is not None:
+            bodies = part.bodies + messages
+            self.open[part.id] = TxnPart(part.id, part.keepalive_ms, part.begin_id, bodies)
 
     def begin(self, vchannel: str) -> int:
         self.tick += 1
@@ -156,8 +166,10 @@ def random_log(rng: random.Random, steps: int) -> Log:
                 level = rng.choice((SegmentLevel.ROWS, SegmentLevel.ROWS, SegmentLevel.DELETES))
                 partition = PartitionId(rng.randint(1, 2))
                 log.add(vchannel, SegmentCreated(C, partition, segments[-1], 0, 0, level, 1))
-            case 9 | 10:
+            case 9:
                 log.add(vchannel, *_rows(rng, segments))
+            case 10:
+                _batch(rng, log, vchannel, segments)
             case 11:
                 log.begin(vchannel)
             case 12 | 13 | 14 if log.open:
@@ -191,8 +203,10 @@ def _change_collection(
 
 def _go_on(rng: random.Random, log: Log, segments: Sequence[SegmentId]) -> None:
     txn = rng.choice(list(log.open))
-    if rng.random() < 0.6:
+    if rng.random() < 0.4:
         log.body(txn, *_rows(rng, segments))
+    elif rng.random() < 0.4:
+        _batch(rng, log, log.txn_vchannels[txn], segments, txn)
     else:
         if rng.random() < 0.3:
             log.prepare(txn)
@@ -208,6 +222,26 @@ def _rows(rng: random.Random, segments: Sequence[SegmentId]) -> list[Effect]:
     ]
 
 
+def _batch(
+    rng: random.Random,
+    log: Log,
+    vchannel: str,
+    segments: Sequence[SegmentId],
+    txn: int | None = None,
+) -> None:
+    """As a writer stamps it, or as it was sent where no collection was."""
+    count = rng.randint(1, 4)
+    effect: Inserted | Deleted
+    match rng.randrange(4):
+        case 0:
+            effect = Inserted(CollectionId(0), PartitionId(0), SegmentId(0), 0, 0, None)
+        case 1:
+            effect = Deleted(rng.choice((CollectionId(0), C)), count)
+        case _:
+            effect = Inserted(C, PartitionId(1), rng.choice(segments[-4:]), count, 10, None)
+    log.batch(vchannel, effect, count, txn)
+
+
 class Naive:
     """The log folded from its first record to its last, in the plainest way there is."""
 
@@ -219,6 +253,11 @@ class Naive:
         bodies: dict[int, list[Effect]] = {}
         for record in log.records:
             effects = [log.effects[int(m.body)] for m in record.messages() if m.body.isdigit()]
+            if record.batch is not None:
+                of_all = log.effects[int(record.batch.properties)]
+                assert isinstance(of_all, Inserted | Deleted)
+                # Without a header nothing counts it.
+                effects = [of_all] if of_all.collection_id else []
             if record.kind == PREPARE_TXN:
                 continue
             if record.txn is None:
